@@ -1,4 +1,4 @@
-//! A stream of the allocation socket as anybody may send it: in one piece, byte by byte, and with the waiting in between.
+//! A stream of the allocation socket with any content: in one piece, byte by byte, and with waits in between.
 
 #![no_main]
 

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_wire::{Layout, SnapshotJson, event_line, read, read_event, read_moment, time_of, to_string};
+use ttmon_wire::{Layout, SnapshotJson, event_line, read, read_event, read_frame, time_of, to_string};
 
 fuzz_target!(|text: &str| {
-    if let Ok((snapshot, _)) = read_moment(text) {
+    if let Ok((snapshot, _)) = read_frame(text) {
         let again = to_string(&SnapshotJson { snapshot: &snapshot, version: "0" }, Layout::Line);
         read(&again).expect("what we write can be read");
     }

@@ -6,7 +6,7 @@
 //! | 0 | the message is the right one, else the next 16 bytes |
 //! | 1 | the ledger is sealed against resizing |
 //! | 2 | it ends in its middle |
-//! | 3..4 | how many descriptors of it |
+//! | 3..4 | number of its descriptors |
 
 #![no_main]
 

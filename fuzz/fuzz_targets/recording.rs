@@ -1,4 +1,4 @@
-//! A recording, as anybody may pass it on: its marks, its frames, and its documents.
+//! A recording from any source: its marks, its frames, and its documents.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::read_moment;
+use ttmon_wire::read_frame;
 use ttmon_wire::recording::Reader;
 
 fuzz_target!(|input: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     for number in 0..count.min(64) {
         assert!(reader.behind_frame_of(number) > number);
         if let Ok(line) = reader.line(number) {
-            let _ = read_moment(line);
+            let _ = read_frame(line);
         }
     }
     assert!(reader.line(count).is_err());

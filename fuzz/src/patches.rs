@@ -1,4 +1,4 @@
-//! What the bytes of an input mean: the ledger to begin with, then patches of it.
+//! The meaning of an input's bytes: the initial ledger, then patches.
 //!
 //! | byte | meaning |
 //! | --- | --- |

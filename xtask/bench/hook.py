@@ -1,7 +1,7 @@
 """What recording costs a program of ttnn: the same work with recording on and off, in turns, inside one process.
 
     hook.py FOLDER-OF-LIBRARIES PAIRS          with the hook preloaded: on against off
-    hook.py - PAIRS                            alone: how long it takes, whatever is preloaded
+    hook.py - PAIRS                            alone: how long it takes, with any preloaded library
 
 Prints one JSON object with the nanoseconds of every turn: of an allocation with its free, and of a step. It is this thread's own
 time on the processor, so that what others do on the machine does not count.
@@ -16,7 +16,7 @@ import ttnn
 
 folder, pairs = sys.argv[1], int(sys.argv[2])
 record = None if folder == "-" else ctypes.CDLL(folder + "/libttmon_hook.so").ttmon_hook_record
-# Short turns, and many: most of them are over before the machine gives the processor to somebody else.
+# Short turns, and many: most are over before the scheduler runs another process.
 ALLOCATIONS = 100
 TURNS = 10
 OPERATIONS = 240
@@ -30,7 +30,7 @@ form = ttnn.Shape((32, 1024))
 
 
 def allocations():
-    """One allocation and its free, again and again."""
+    """One allocation and its free, repeatedly."""
     allocate, free = ttnn.allocate_tensor_on_device, ttnn.deallocate
     start = time.thread_time_ns()
     for _ in range(ALLOCATIONS):

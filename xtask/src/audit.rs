@@ -12,7 +12,7 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     no_arguments(arguments)?;
     let deny = DENY.have(project)?;
-    // Offline cargo-deny can only look at sources that are already here.
+    // Offline, cargo-deny can only check sources that are already present.
     project::run(&mut project.cargo(&["fetch", "--locked"]))?;
     let checked = project::run(&mut project.command(&deny, &["--offline", "check", "licenses", "bans", "sources"]));
     let advised = if project::run(&mut project.command(&deny, &["fetch", "db"])).is_ok() {

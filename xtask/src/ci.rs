@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: the whole gate, the same for a person and for a machine that has nothing but Rust.
+//! `cargo xtask ci`: the whole gate, the same for developers and for a machine with only Rust.
 //!
 //! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the gate fails if one failed. A stage that cannot be
 //! tried on this machine says so loudly. Tests are counted from what they print.
@@ -161,7 +161,7 @@ fn run_stages(project: &Project, chosen: &BTreeSet<&str>, may_skip: bool) -> Res
         println!("\nci: {why}");
     }
     println!("\nci: {}", gate.tally);
-    // The count is the last line, so that whoever reads our output by machine finds it.
+    // The count is the last line, so that programs that read the output find it.
     if failures.is_empty() { Ok(()) } else { Err(Stop::Told) }
 }
 

@@ -25,7 +25,7 @@ const PAGES: &[Page] = &[
     Page { path: "deploy/grafana/ttmon-serving.json", text: |project| deployed(project, "grafana/ttmon-serving.json") },
 ];
 
-/// What the program itself prints: xtask need not be built with all of it.
+/// The program's own output: xtask need not be built with all features.
 fn printed(project: &Project, page: &str) -> Result<String, String> {
     output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", page]))
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_page_is_told_by_its_first_wrong_line() {
+    fn a_stale_page_is_reported_by_its_first_wrong_line() {
         assert_eq!(difference(Some("a\nb\n"), "a\nb\n"), None);
         assert_eq!(difference(None, "a\n").unwrap(), ":1: does not exist");
         assert_eq!(difference(Some("a\nb\n"), "a\nc\n").unwrap(), ":2: stale, here should be \"c\"");

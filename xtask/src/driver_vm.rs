@@ -1,4 +1,4 @@
-//! `cargo xtask driver-vm`: the real kernel driver on simulated chips, in a virtual machine, and ttmon in front of it.
+//! `cargo xtask driver-vm`: the real kernel driver on simulated chips, in a virtual machine, monitored by ttmon.
 //!
 //! ```text
 //!  driver-vm/setup   builds kernel, drivers, simulator and QEMU device, once      boots   which board boots with which drivers

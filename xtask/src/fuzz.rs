@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: what others may write, thrown at the code that reads it (fuzz/README.md).
 //!
-//! The corpus in the repository is where a run begins and is left as it is: what a run learns is kept below the target
-//! directory, for the next one.
+//! A run starts with the corpus in the repository and does not change it. New inputs are kept below the target directory, for the
+//! next run.
 
 use std::fs;
 use std::num::NonZero;
@@ -86,7 +86,7 @@ fn parse_targets(text: &str) -> Option<Vec<String>> {
 }
 
 impl<'a> Fuzzer<'a> {
-    /// An error says what of it cannot be had here.
+    /// An error names the missing tool.
     pub(crate) fn prepare(project: &'a Project) -> Result<Self, String> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         let mut probe = project.command(&compiler, &["--version"]);
@@ -146,7 +146,7 @@ impl<'a> Fuzzer<'a> {
         match &files_since(&artifacts, started)[..] {
             _ if output.status.success() => Ok(()),
             [] => Err(format!("{target}: {}", output.status)),
-            found => Err(format!("{target} found something: {}; make a test of it in the crate it belongs to", found.join(", "))),
+            found => Err(format!("{target} found something: {}; add a test to the crate", found.join(", "))),
         }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_told_from_their_helpers() {
+    fn targets_are_separated_from_their_helpers() {
         let metadata = r#"{ "packages": [ { "targets": [
             { "name": "region", "src_path": "/w/fuzz/fuzz_targets/region.rs" },
             { "name": "seeds", "src_path": "/w/fuzz/src/seeds.rs" } ] } ] }"#;

@@ -91,7 +91,7 @@ pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Str
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", called(command))) }
 }
 
-/// The command as somebody would type it, with the program's name alone.
+/// The command line, with the program's name alone.
 pub(crate) fn called(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();

@@ -118,19 +118,19 @@ impl Player {
         Ok(vec![self.parser.screen().clone()])
     }
 
-    /// Screens of the recording, some moments apart, the last of them at its end.
+    /// Screens of the recording, some frames apart, the last one at its end.
     fn step_by_step(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
         let mut screens = self.play_to_end(picture)?;
         let contents = self.parser.screen().contents();
         let last: usize = contents
-            .split("moment ")
+            .split("frame ")
             .nth(1)
             .and_then(|rest| rest.split(' ').next()?.parse().ok())
             .ok_or("the place in the recording is not on the screen")?;
         for frame in 1..FRAMES {
             self.press(&",".repeat(STEP))?;
             // Each step is drawn; the picture is that of the last one.
-            let place = format!("moment {} of ", last.saturating_sub(frame * STEP));
+            let place = format!("frame {} of ", last.saturating_sub(frame * STEP));
             self.wait(|text| text.contains(&place))?;
             screens.push(self.parser.screen().clone());
         }
@@ -191,7 +191,7 @@ fn listen(mut reader: Box<dyn Read + Send>) -> Receiver<Vec<u8>> {
     output
 }
 
-/// Reads until the screen is as wanted and nothing more comes for a moment.
+/// Reads until the screen is as wanted and no more output arrives.
 fn wait(parser: &mut Parser, output: &Receiver<Vec<u8>>, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
     const QUIET: Duration = Duration::from_millis(300);
     let deadline = Instant::now() + PATIENCE;

@@ -6,7 +6,7 @@ pub(crate) enum Stop {
     Usage(String),
     /// It was tried and did not work, or a check found something: exit code 1.
     Failed(String),
-    /// The same, and the command has told it where it fits better.
+    /// A failure that the command has already printed.
     Told,
 }
 

@@ -1,4 +1,4 @@
-//! Runs a command and looks at what it says while it says it.
+//! Runs a command and reads its output while it runs.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ pub(crate) enum Voice {
     Stderr,
 }
 
-/// Each line with its end, as it comes; the error of a command that fails is told after its last line.
+/// Each line with its end, as it arrives; the error of a failed command follows its last line.
 pub(crate) fn listen(command: &mut Command, voice: Voice, hear: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), String> {
     match voice {
         Voice::Stdout => command.stdout(Stdio::piped()),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_after_the_last_line() {
+    fn a_failure_follows_the_last_line() {
         let (lines, ended) = heard("echo a; exit 3", Voice::Stdout);
         assert_eq!(lines, b"a\n|");
         assert_eq!(ended, Err("sh -c echo a; exit 3: exit status: 3".to_owned()));

@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: where a remark of a review becomes a machine's.
+//! `cargo xtask tidy`: checks that replace remarks of reviews.
 //!
-//! Looks at every file that git tracks or would track. A rule is a row of [`RULES`] and sees one file; what needs the
-//! whole workspace (crate arrows, lints of manifests, paths of this machine) is added in [`check`]. The rules guess from
-//! the text, with comments and strings taken out where that matters; none of them parses Rust.
+//! Checks every file that git tracks or would track. A rule is a row of [`RULES`] and sees one file. Rules for the whole
+//! workspace (crate arrows, lints of manifests, paths of this machine) are in [`check`]. The rules guess from the text, without
+//! comments and strings if needed; none parses Rust.
 
 mod arrows;
 mod code;
@@ -80,7 +80,7 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
     }
     match findings.len() {
         0 => Ok(()),
-        count => Err(format!("{count} to tidy in {} files looked at", files.len())),
+        count => Err(format!("{count} to tidy in {} files", files.len())),
     }
 }
 

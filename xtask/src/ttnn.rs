@@ -1,9 +1,9 @@
-//! `cargo xtask ttnn`: the real ttnn on mock chips, and what ttmon says of it beside what TT-Metal's allocators say.
+//! `cargo xtask ttnn`: runs the real ttnn on mock chips, and compares ttmon with TT-Metal's allocators.
 //!
 //! ```text
 //!  environment  a venv with a pinned ttnn and a stand-in for its `compiler`     chips    the mock machines, cluster descriptors
 //!  fresh        one with our wheel, which is lent that ttnn                     tree     rows of a machine for chips to be on
-//!  case         which script runs where and how; xtask/ttnn/scripts do one thing after another and tell the allocators' view
+//!  case         which script runs where and how; xtask/ttnn/scripts do one thing after another and report the allocators' view
 //!  drive        starts one, and at every step asks `outside` (ttmon mem --json --banks --blocks) and `region` (TT-Metal's /dev/shm)
 //!  compare, circular, lines, report    what differs, in words                            versions the table of docs/ttnn-versions.md
 //! ```

@@ -1,4 +1,4 @@
-//! The launcher of the benches tells what a program cost.
+//! The launcher of the benches reports the cost of a program.
 
 use std::process::{Command, Output};
 

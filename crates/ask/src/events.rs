@@ -1,4 +1,4 @@
-//! Server-sent events, one after the other, for as long as the service lives.
+//! Server-sent events, one after another, while the service runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::stream::{Deadline, Stream};
 use crate::{Trouble, status};
 
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Fields of a header: the service's has six.
+/// Limit of header fields: the service sends six.
 const HEADERS_MAX: usize = 64;
 /// Longest line.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Events as they come.
+/// Events in the order of arrival.
 pub struct Events {
     stream: BufReader<Box<dyn Stream>>,
     deadline: Deadline,
@@ -21,7 +21,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes the header of the answer, which must be a good one.
+    /// Reads the header of the answer, which must report success.
     pub(crate) fn new(stream: Box<dyn Stream>, deadline: Deadline, silence: Duration) -> Result<Self, Trouble> {
         let mut events = Self { stream: BufReader::with_capacity(PIECE_BYTES, stream), deadline, silence };
         match status(&events.line()?) {
@@ -38,7 +38,7 @@ impl Events {
         Err(Trouble::Endless)
     }
 
-    /// The name and the data of the next one, waited for. An error is the end of them.
+    /// Waits for the next event and returns its name and data. After an error there are no more events.
     pub fn wait(&mut self) -> Result<(String, String), Trouble> {
         let mut name = String::new();
         loop {
@@ -52,7 +52,7 @@ impl Events {
         }
     }
 
-    /// Whether another one is here already, in whole or in part. Between them are empty lines.
+    /// Whether another event has arrived, completely or in part. Empty lines separate events.
     pub fn has_more(&self) -> bool {
         self.stream.buffer().iter().any(|byte| !byte.is_ascii_whitespace())
     }

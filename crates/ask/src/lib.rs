@@ -1,8 +1,8 @@
-//! Asks a service of ttmon: this host's, by its Unix socket, or another's, by HTTP or HTTPS.
+//! Requests to a service of ttmon: on this host over its Unix socket, or on another host over HTTP or HTTPS.
 //!
-//! One question a connection, in HTTP/1.0: the answer ends where the connection does, so there are no lengths to trust and no
-//! chunks to count. Every question has a deadline for all of it, to the last byte, and an answer has a size beyond which it is
-//! not read. Only the look at a host's name takes as long as the resolver likes: whoever may not wait asks from a thread of its own.
+//! One request per connection, in HTTP/1.0: the answer ends with the connection, so there is no length to trust and no chunk to
+//! count. Every request has one deadline up to the last byte, and a limit on the size of the answer. Only the lookup of a host's
+//! name has no deadline: a caller that must not wait uses a thread.
 
 mod events;
 mod past;
@@ -34,7 +34,7 @@ pub use trouble::Trouble;
 
 use stream::{Deadline, Stream};
 
-/// A service that can be asked.
+/// A service that accepts requests.
 #[derive(Debug)]
 pub struct Service {
     place: Place,
@@ -42,7 +42,7 @@ pub struct Service {
     roots: Option<Roots>,
 }
 
-/// It is in no message.
+/// Never printed.
 struct Secret(String);
 
 impl std::fmt::Debug for Secret {
@@ -52,12 +52,12 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Service {
-    /// The one at a place, which may want a token. `https://` needs to know whom to trust.
+    /// The service at an address, with an optional token. `https://` needs trusted certificates.
     pub fn new(place: Place, token: Option<String>, roots: Option<Roots>) -> Self {
         Self { place, token: token.map(Secret), roots }
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -67,12 +67,12 @@ impl Service {
         self.document("/api/v1/snapshot", patience)
     }
 
-    /// Its newest snapshot, with what another path tells besides.
+    /// Its newest snapshot, with the parts of another path.
     pub fn document(&self, path: &str, patience: Duration) -> Result<Snapshot, Trouble> {
         Ok(self.aged_document(path, patience)?.0)
     }
 
-    /// The same, with how old it was when it was asked for. By the service's own clock: another host's may go wrong.
+    /// The same, with its age at the time of the request by the service's own clock: another host's clock may be wrong.
     pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
         let deadline = Deadline::after(patience);
         let (text, age) = self.answer(path, &deadline)?;
@@ -83,7 +83,7 @@ impl Service {
         Ok((snapshot, age))
     }
 
-    /// The past of some devices and fields, as fine as it is kept, from so many seconds ago on.
+    /// The history of some devices and fields, in full resolution, from this many seconds ago.
     pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], patience: Duration) -> Result<Past, Trouble> {
         let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
         let (since, fields, devices) = (since.as_secs(), fields.join(","), devices.join(","));
@@ -103,14 +103,14 @@ impl Service {
         let stream = self.ask(path, "application/json", deadline.clone())?;
         let mut answer = Vec::new();
         match stream.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
-            // A peer of TLS that closes without saying so has sent less than it promised, or all of it: see below.
+            // A TLS peer that closes without notice may have sent everything or less: the length below decides.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
             _ if answer.len() > DOCUMENT_BYTES_MAX => Err(Trouble::Endless),
             _ => understand(answer),
         }
     }
 
-    /// The events at a path, as they come. It has so long to begin, and may then be silent for so long.
+    /// The events at a path. The header must arrive within `patience`; later silence is limited by `silence`.
     pub fn events(&self, path: &str, patience: Duration, silence: Duration) -> Result<Events, Trouble> {
         let deadline = Deadline::after(patience);
         Events::new(self.ask(path, "text/event-stream", deadline.clone())?, deadline, silence)
@@ -126,7 +126,7 @@ impl Service {
     }
 }
 
-/// The body of an answer that is one, and its age.
+/// The body of a successful answer, and its age.
 fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
     let head: Vec<u8> = answer.drain(..end + 4).collect();
@@ -147,7 +147,7 @@ fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     }
 }
 
-/// Reads a whole answer, and its body as history. For the fuzzer.
+/// Parses a whole answer, and its body as history. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn read_answer(bytes: &[u8]) {
     if let Ok((text, _)) = understand(bytes.to_vec()) {
@@ -155,7 +155,7 @@ pub fn read_answer(bytes: &[u8]) {
     }
 }
 
-/// The number in the first line of an answer.
+/// The status in the first line of an answer.
 fn status(first: &str) -> Option<u16> {
     first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()
 }

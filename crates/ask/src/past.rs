@@ -8,30 +8,30 @@ use ttmon_model::limits::DOCUMENT_DEVICES_MAX;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::{Document, ReadError};
 
-/// More points than an hour by the second, and no service of ours tells more.
+/// Points of an hour with one per second. No service has more.
 const POINTS_MAX: usize = 4000;
-/// Values of all devices and fields together: those of 64 devices with 16 fields each.
+/// Values over all devices and fields: 64 devices with 16 fields each.
 const VALUES_MAX: usize = 4 * 1024 * 1024;
 
-/// Values on an even grid of time.
+/// Values at equal intervals of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
-    /// The moment of the first point.
+    /// Time of the first point.
     pub start: UnixTime,
-    /// Between two points.
+    /// Interval between two points.
     pub step: Duration,
-    /// How many there are.
+    /// Number of points.
     pub points: usize,
     /// One for each device.
     pub devices: Vec<Series>,
 }
 
-/// One device's past.
+/// One device's history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Which device.
     pub device: DeviceId,
-    /// For each field of the answer its name, and a value or nothing for each point.
+    /// The name of each field, with one optional value per point.
     pub fields: Vec<(String, Vec<Option<f64>>)>,
 }
 
@@ -52,7 +52,7 @@ impl Past {
         Ok(Self { start, step, points, devices })
     }
 
-    /// The moment of a point.
+    /// Time of a point.
     pub fn time(&self, point: usize) -> UnixTime {
         let step = u64::try_from(self.step.as_nanos()).unwrap_or(u64::MAX);
         UnixTime(self.start.0.saturating_add(step.saturating_mul(point as u64)))

@@ -1,14 +1,14 @@
-//! Where a service is: `unix:PATH`, `http://HOST[:PORT]`, `https://HOST[:PORT]`.
+//! Addresses of services: `unix:PATH`, `http://HOST[:PORT]`, `https://HOST[:PORT]`.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port of a service that names none.
+/// The default port.
 const PORT_DEFAULT: u16 = 9477;
 
-/// Where a service is.
+/// Address of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A socket of this host.
@@ -19,12 +19,12 @@ pub enum Place {
         host: String,
         /// Its port.
         port: u16,
-        /// Whether by TLS.
+        /// Whether TLS is used.
         is_secret: bool,
     },
 }
 
-/// What is no place.
+/// The text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlace;
 
@@ -85,7 +85,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Whether nobody on the way can listen: a socket, TLS, or this host talking to itself.
+    /// Whether the connection cannot be read by others: a socket, TLS, or the local host.
     pub fn is_private(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Tcp { is_secret: true, .. } => true,
@@ -93,7 +93,7 @@ impl Place {
         }
     }
 
-    /// A short name, until the host has told its own.
+    /// A short name, until the host has reported its own.
     pub fn name(&self) -> String {
         match self {
             Self::Unix(path) => path.display().to_string(),
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// What the header says.
+    /// The value of the `Host` header.
     pub(crate) fn host_header(&self) -> String {
         match self {
             Self::Unix(_) => "localhost".to_owned(),

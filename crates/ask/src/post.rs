@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::stream::{self, Deadline};
 use crate::{BadPlace, Place, Roots, Trouble, status, understand};
 
-/// Longest first line of an answer that is read.
+/// Longest status line that is read.
 const LINE_BYTES_MAX: u64 = 4096;
 
 /// An address with a path: `http://HOST[:PORT]/PATH`.
@@ -18,7 +18,7 @@ pub struct Target {
     path: String,
 }
 
-/// Some addresses are secrets: it is in no message.
+/// Some addresses are secrets: never printed.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Target(..)")
@@ -48,7 +48,7 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Whether nobody on the way can read what is sent: TLS, or this host talking to itself.
+    /// Whether the request cannot be read by others: TLS, or the local host.
     pub fn is_private(&self) -> bool {
         self.place.is_private()
     }
@@ -58,13 +58,13 @@ impl Target {
         matches!(self.place, Place::Tcp { is_secret: true, .. })
     }
 
-    /// The same place, with more behind its path.
+    /// The same address with a longer path.
     pub fn joined(&self, path: &str) -> Self {
         Self { place: self.place.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
     }
 }
 
-/// What a request is signed with.
+/// Credentials of a request.
 #[derive(Clone)]
 pub enum Credentials {
     /// `Authorization: Bearer`
@@ -73,7 +73,7 @@ pub enum Credentials {
     Basic(String),
 }
 
-/// It is in no message.
+/// Never printed.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(..)")
@@ -102,7 +102,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Gets the text behind an address, which is at most so long. All of it has one deadline, as in [`post`]. A redirect is not followed.
+/// Gets the text at an address, up to a size. One deadline covers the whole request, as in [`post`]. Redirects are not followed.
 pub fn get(
     target: &Target,
     roots: Option<&Roots>,
@@ -123,14 +123,14 @@ pub fn get(
     }
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Debug)]
 pub enum PostError {
     /// There was no answer.
     Trouble(Trouble),
     /// The answer names another address.
     Redirect(u16),
-    /// The answer is no.
+    /// The receiver refused.
     Status(u16),
 }
 
@@ -146,8 +146,8 @@ impl fmt::Display for PostError {
 
 impl std::error::Error for PostError {}
 
-/// Posts JSON, and returns once the receiver has said that it took it. All of it, from connecting on, has one deadline; only the look
-/// at the host's name takes as long as the resolver likes.
+/// Posts JSON, and returns when the receiver has accepted it. One deadline covers the whole request, from connecting on; only the
+/// lookup of the host's name has no deadline.
 pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, patience: Duration) -> Result<(), PostError> {
     let mut stream = stream::open(&target.place, roots, Deadline::after(patience)).map_err(PostError::Trouble)?;
     let silent = |error| PostError::Trouble(Trouble::silent(error));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(target.joined("/api/v2/alerts").path, "/am/api/v2/alerts");
     }
 
-    /// Posts to a server that answers so, and returns what it read.
+    /// Posts to a server with this answer, and returns the request that it read.
     fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), PostError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target: Target = format!("http://{}/hook", listener.local_addr().expect("an address")).parse().expect("a target");

@@ -1,4 +1,4 @@
-//! Why there are no certificates to trust.
+//! Errors of trusted certificates.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 /// Why certificates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootsError {
-    /// The system has no list of them.
+    /// The system has no list of certificates.
     NoList,
     /// This build has no TLS.
     NotBuiltIn,
-    /// A file, and what is wrong with it.
+    /// A file, and the error.
     File(PathBuf, String),
 }
 

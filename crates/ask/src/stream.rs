@@ -1,4 +1,4 @@
-//! A connection that ends at a deadline, whatever the other end does.
+//! A connection that ends at a deadline, independent of the peer.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -13,26 +13,26 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::tls::{self, Roots};
 use crate::{Place, Trouble};
 
-/// Both ways.
+/// Reads and writes.
 pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// A moment that can be put off while a connection that has it is used.
+/// A deadline that can be extended while a connection uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline(Rc<Cell<Instant>>);
 
 impl Deadline {
-    /// So long from now.
+    /// This long from now.
     pub(crate) fn after(patience: Duration) -> Self {
         Self(Rc::new(Cell::new(Instant::now() + patience)))
     }
 
-    /// Again so long from now.
+    /// Extends it: again this long from now.
     pub(crate) fn put_off(&self, patience: Duration) {
         self.0.set(Instant::now() + patience);
     }
 
-    /// When it is.
+    /// The time of the deadline.
     pub(crate) fn instant(&self) -> Instant {
         self.0.get()
     }
@@ -54,7 +54,7 @@ pub(crate) fn open(place: &Place, roots: Option<&Roots>, deadline: Deadline) -> 
     }
 }
 
-/// Without waiting where the service has more to do than it can.
+/// Does not wait if the service has too many connections.
 fn unix(path: &Path) -> io::Result<UnixStream> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -63,7 +63,7 @@ fn unix(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The first of the host's addresses that answers.
+/// Connects to the first of the host's addresses that answers.
 fn tcp(host: &str, port: u16, deadline: &Deadline) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -78,13 +78,13 @@ fn tcp(host: &str, port: u16, deadline: &Deadline) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// A socket of which every call knows how much time is left.
+/// A socket whose calls use the remaining time as their timeout.
 pub(crate) struct Timed<S> {
     socket: S,
     deadline: Deadline,
 }
 
-/// The two kinds of sockets have the same two functions, by no common name.
+/// Both types of sockets have these two functions, without a common trait.
 pub(crate) trait Timeouts {
     fn reading(&self, left: Duration) -> io::Result<()>;
     fn writing(&self, left: Duration) -> io::Result<()>;
@@ -115,7 +115,8 @@ impl<S: Read + Timeouts> Read for Timed<S> {
         loop {
             self.socket.reading(self.deadline.left()?)?;
             match self.socket.read(bytes) {
-                // The kernel restarts no read of a socket that has a timeout. A resized terminal is no failure of the service.
+                // The kernel does not restart reads of a socket with a timeout. A resized terminal must not look like a failure
+                // of the service.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
             }

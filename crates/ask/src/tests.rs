@@ -1,4 +1,4 @@
-//! Services that misbehave in every way there is.
+//! Services that misbehave in every possible way.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A service that answers one question with these bytes, then closes or stays.
+/// A service that answers one request with these bytes, then closes or stays open.
 fn service(answer: Vec<u8>, stays: bool) -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -19,7 +19,7 @@ fn service(answer: Vec<u8>, stays: bool) -> Service {
         let _ = stream.read(&mut request);
         let _ = stream.write_all(&answer);
         if stays {
-            // Until the other end has had enough.
+            // Until the peer closes.
             let _ = stream.read(&mut request);
         }
     });
@@ -37,7 +37,7 @@ fn a_good_answer_is_its_body() {
 }
 
 #[test]
-fn whatever_else_it_says_is_told() {
+fn bad_answers_are_errors() {
     for (bytes, words) in [
         (&b""[..], "half of an answer"),
         (b"HTTP/1.0 200 OK\r\nContent-Le", "half of an answer"),
@@ -48,11 +48,12 @@ fn whatever_else_it_says_is_told() {
         (b"HTTP/1.0 200 OK\r\n\r\n\xff\xfe", "not text"),
         (b"\xff\xfe\r\n\r\n", "not text"),
     ] {
-        let told = answer(bytes).expect_err("no answer").to_string();
-        assert!(told.contains(words), "{told}: {words}");
+        let message = answer(bytes).expect_err("no answer").to_string();
+        assert!(message.contains(words), "{message}: {words}");
     }
-    let told = service(b"HTTP/1.0 200 OK\r\n\r\n{\"schema\": 1}".to_vec(), false).snapshot(PATIENCE).expect_err("no snapshot").to_string();
-    assert!(told.contains("another way"), "{told}");
+    let message =
+        service(b"HTTP/1.0 200 OK\r\n\r\n{\"schema\": 1}".to_vec(), false).snapshot(PATIENCE).expect_err("no snapshot").to_string();
+    assert!(message.contains("another way"), "{message}");
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn one_that_says_nothing_is_left_in_time() {
 }
 
 #[test]
-fn nobody_there_is_told_and_no_secret_is() {
+fn missing_service_is_an_error_without_secrets() {
     let place: Place = "unix:/nonexistent/api.sock".parse().expect("a place");
     let service = Service::new(place, Some("sesame".to_owned()), None);
     assert!(!format!("{service:?}").contains("sesame"));

@@ -1,4 +1,4 @@
-//! `https://`: the host must show a certificate that somebody we trust has signed.
+//! `https://`: the host's certificate must be signed by a trusted one.
 
 use std::fmt;
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ use ttmon_model::limits::CERTIFICATES_BYTES_MAX;
 use crate::stream::{Stream, Timed};
 use crate::{RootsError, Trouble};
 
-/// Where distributions keep whom everybody trusts.
+/// Where distributions keep the system's trusted certificates.
 const SYSTEM: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// Whom to trust, ready for connections.
+/// Trusted certificates, ready for connections.
 #[derive(Clone)]
 pub struct Roots(Arc<ClientConfig>);
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The certificates of a file, PEM; without one those of the system.
+    /// The certificates of a PEM file; without a file, those of the system.
     pub fn read(file: Option<&Path>) -> Result<Self, RootsError> {
         let system = || SYSTEM.iter().map(PathBuf::from).find(|path| path.exists());
         let path = file.map(Path::to_owned).or_else(system).ok_or(RootsError::NoList)?;
@@ -37,7 +37,7 @@ impl Roots {
         let bytes = ttmon_files::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&bytes) {
             let certificate = certificate.map_err(|error| wrong(&error))?;
-            // A system's list may have one that is too odd for us; a file that was named may not.
+            // The system's list may have an unsupported certificate; a named file may not.
             if let (Err(error), true) = (roots.add(certificate), file.is_some()) {
                 return Err(wrong(&error));
             }

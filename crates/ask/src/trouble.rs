@@ -1,32 +1,32 @@
-//! What a service does instead of answering.
+//! Errors of a request.
 
 use std::fmt;
 use std::io;
 
 use ttmon_wire::ReadError;
 
-/// Why there is no answer. As words it goes behind the name of the service: «the service at … does not answer in time».
+/// Why there is no answer. The text follows the name of the service: «the service at … does not answer in time».
 #[derive(Debug)]
 pub enum Trouble {
-    /// Nobody is there.
+    /// There is no service.
     Unreachable(io::Error),
-    /// Somebody is, and says nothing.
+    /// The service does not answer.
     Silent(io::Error),
     /// Not within the time given.
     Late,
-    /// More than anybody reads.
+    /// More than the limit.
     Endless,
-    /// The answer broke off.
+    /// The answer ended early.
     Half,
     /// It is not text.
     NotText,
-    /// It wants a token, or another one.
+    /// It requires a token, or a different one.
     Refused,
-    /// It says that it cannot.
+    /// It answers with an error.
     Status(u16),
-    /// It says something else than was asked for.
+    /// It answers with something unexpected.
     Strange(String),
-    /// It is not who it should be, or cannot be spoken to in secret.
+    /// Its certificate is not trusted, or TLS failed.
     Tls(String),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// What the kernel says, without its number.
+/// The kernel's message, without its number.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())

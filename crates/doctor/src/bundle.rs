@@ -33,7 +33,7 @@ const MACHINE_FILES: [&str; 5] = [
 ];
 /// Compression level of zstd.
 const LEVEL: i32 = 9;
-/// The digits of a serial number or an id that name the kind of board stay.
+/// Digits of a serial number or an id that name the board type; they are kept.
 const KIND_BITS: u64 = !0 << 36;
 
 /// One thing in a bundle.
@@ -41,7 +41,7 @@ const KIND_BITS: u64 = !0 << 36;
 pub struct Entry {
     /// Path below the top directory.
     pub path: PathBuf,
-    /// What it is.
+    /// Its type.
     pub content: Content,
 }
 
@@ -54,23 +54,23 @@ pub enum Content {
     Link(PathBuf),
 }
 
-/// Replaces serial numbers and ids by others, the same by the same.
+/// Replaces serial numbers and ids, equal ones by equal ones.
 #[derive(Debug, Default)]
 pub struct Pseudonyms(BTreeMap<u64, u64>);
 
 impl Pseudonyms {
-    /// The number that stands for another.
+    /// The replacement of a number.
     pub fn number(&mut self, number: u64) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(number).or_insert(number & KIND_BITS | next)
     }
 
-    /// A text with every number that was replaced so far replaced in it, in the spellings that ttmon prints.
+    /// Replaces all known numbers in a text, in the spellings that ttmon prints.
     pub fn text(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (from, to)| {
             let spellings = [format!("{from:016X}"), format!("{from:016x}"), format!("{from:#x}"), from.to_string()];
             let replaced = [format!("{to:016X}"), format!("{to:016x}"), format!("{to:#x}"), to.to_string()];
-            // Short numbers are in many texts by chance.
+            // Short numbers occur in many texts by chance.
             spellings.iter().zip(&replaced).filter(|(from, _)| from.len() >= 10).fold(text, |text, (from, to)| text.replace(from, to))
         })
     }
@@ -91,7 +91,7 @@ pub fn tree(root: &Root, directory: &Path, read_timeout: Duration, mut pseudonym
     }
     let paths: Vec<PathBuf> = wanted.into_iter().collect();
     let request = |path: &PathBuf| Request { path: path.clone(), want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once };
-    // A directory's files block together.
+    // The files of a directory block together.
     let mut lanes: BTreeMap<&Path, Vec<Request>> = BTreeMap::new();
     for path in &paths {
         lanes.entry(path.parent().unwrap_or(path)).or_default().push(request(path));
@@ -133,7 +133,7 @@ fn devices_files(class: &Path, wanted: &mut BTreeSet<PathBuf>, links: &mut BTree
     wanted.extend(PCI_FILES.iter().map(|file| pci.join(file)));
 }
 
-/// Where a link leads, with the link noted. A directory leads to itself.
+/// The target of a link, which is recorded. A directory is its own target.
 fn follow(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
     if let Ok(target) = fs::read_link(path) {
         links.insert(path.to_owned(), target);

@@ -1,4 +1,4 @@
-//! What the rules judge.
+//! Input of the rules.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,10 +13,10 @@ use ttmon_source::Root;
 /// The PCI vendor of Tenstorrent.
 const VENDOR: &str = "0x1e52";
 
-/// Everything that the rules judge. `None` is a fact that was not found out: its rule prints nothing.
+/// Input of the rules. `None` is an unknown fact: its rule prints nothing.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The devices and their processes, or why there is no snapshot.
+    /// The devices and their processes, or the reason why there is no snapshot.
     pub snapshot: Result<Snapshot, String>,
     /// Whether the driver's module is loaded.
     pub is_driver_loaded: bool,
@@ -36,7 +36,7 @@ pub struct Facts {
     pub shared_memory: Option<Space>,
     /// Whether anonymous shared memory can be created, and if not, why.
     pub memfd: Option<Result<(), String>>,
-    /// The library that `ttmon run` preloads, or why there is none.
+    /// The library that `ttmon run` preloads, or the reason why it is missing.
     pub library: Option<Result<PathBuf, String>>,
     /// The Python of this user.
     pub python: Option<Python>,
@@ -66,12 +66,12 @@ pub struct Node {
     pub mode: u32,
 }
 
-/// Room of a file system.
+/// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// The size.
     pub total: u64,
-    /// What is left.
+    /// Free bytes.
     pub free: u64,
 }
 
@@ -87,14 +87,14 @@ pub struct Python {
 /// The service of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// None runs.
+    /// Not running.
     None,
     /// It answers.
     Answers {
         /// Where.
         place: String,
     },
-    /// Its socket is there and does not answer.
+    /// Its socket exists and does not answer.
     Silent {
         /// Where.
         place: String,
@@ -104,7 +104,7 @@ pub enum Service {
 }
 
 impl Facts {
-    /// Reads what is in files below `root`. What only the running program can find out is left `None`.
+    /// Reads files below `root`. Facts that only the running program can determine are left `None`.
     pub fn read(root: &Root, snapshot: Result<Snapshot, String>, time: UnixTime) -> Self {
         let number = |path: PathBuf| line(&path).and_then(|text| text.parse().ok());
         Self {
@@ -124,7 +124,7 @@ impl Facts {
         }
     }
 
-    /// Adds what the kernel answers this process.
+    /// Adds the kernel's answers to this process.
     pub fn with_kernel(mut self, root: &Root) -> Self {
         self.shared_memory = rustix::fs::statvfs(&root.dev_shm)
             .ok()

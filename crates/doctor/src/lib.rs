@@ -13,7 +13,7 @@ pub use rules::examine;
 /// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it should be.
+    /// No problem.
     Ok,
     /// Something works less well, or less is shown.
     Warning,

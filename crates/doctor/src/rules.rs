@@ -12,7 +12,7 @@ use crate::{Facts, Finding, Service, Verdict};
 
 /// The oldest kernel with `pidfd_open`.
 const KERNEL_MIN: Version = Version::new(5, 3, 0);
-/// The versions of ttnn that the hook was tried with: docs/ttnn-versions.md.
+/// The versions of ttnn that the hook was tested with: docs/ttnn-versions.md.
 const TTNN_TRIED: std::ops::RangeInclusive<Version> = Version::new(0, 69, 0)..=Version::new(0, 81, u32::MAX);
 /// The statistics of TT-Metal and the ledgers of a large program need about this much.
 const SHARED_MEMORY_MIN: u64 = 64 << 20;
@@ -99,7 +99,7 @@ fn driver(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What this driver does not publish, and which one does.
+/// Values that this driver does not publish, and the first driver that does.
 fn version(snapshot: &Snapshot) -> Vec<Finding> {
     const TOPIC: &str = "driver";
     const UPDATE: &str = "sudo apt install --only-upgrade tenstorrent-dkms; or build tt-kmd";
@@ -128,7 +128,7 @@ fn devices(facts: &Facts) -> Vec<Finding> {
     for device in &snapshot.devices {
         let id = device.id;
         let reasons = device.health_reasons.join(", ");
-        // A chip behind another is as its gateway is.
+        // A remote chip has the state of its gateway.
         if device.location == Location::Remote {
             continue;
         }
@@ -159,7 +159,7 @@ fn devices(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The command that brings a device back: it is on the bus without a driver, or not on the bus.
+/// The command that restores a device: it is on the bus without a driver, or not on the bus.
 fn bring_back(facts: &Facts, device: &Device) -> String {
     match device.bdf {
         Ok(bdf) if facts.bus.iter().any(|found| found.bdf == bdf) => bind(bdf),
@@ -205,7 +205,7 @@ fn nodes(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Whether `--deep` would work, and what it would show. It is optional, so nothing of this is a warning.
+/// Whether `--deep` would work, and what it would show. It is optional, so there is no warning.
 fn deep(facts: &Facts) -> Vec<Finding> {
     const TOPIC: &str = "deep";
     /// The first driver that gives windows to programs.

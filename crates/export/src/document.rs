@@ -181,7 +181,7 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
     let mut present: Present = HashMap::new();
     let (mut stacks, mut read) = (HashMap::new(), 0_usize);
     for number in 0..reader.len() {
-        let frame = reader.line(number).ok().and_then(|line| ttmon_wire::read_moment(line).ok());
+        let frame = reader.line(number).ok().and_then(|line| ttmon_wire::read_frame(line).ok());
         let Some((snapshot, _)) = frame else {
             trace.lose(1, 0);
             continue;

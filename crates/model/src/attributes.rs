@@ -1,5 +1,5 @@
-//! The driver's files: how their text reads, what can be true, and since which driver they exist. Which there are is in the
-//! [field table](crate::fields). `source` reads them in a loop, `derive` judges them in a loop.
+//! The driver's files: the format of their text, the possible values, and the first driver that has them. The [field
+//! table](crate::fields) lists the files. `source` reads them in a loop, `derive` checks them in a loop.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use crate::missing::{Missing, Reading};
 use crate::product::Arch;
 use crate::units::Version;
 
-/// Directory a file lives in, seen from the class device.
+/// Directory of a file, relative to the class device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// `tenstorrent!N/`
@@ -23,7 +23,7 @@ pub enum Place {
     Counters,
 }
 
-/// How the text of a file reads.
+/// Format of a file's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `54312`
@@ -42,7 +42,7 @@ pub enum Format {
     LinkSpeed,
 }
 
-/// When a file is worth reading.
+/// How often a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Once, when the device appears.
@@ -93,9 +93,9 @@ pub struct Attribute {
     pub format: Format,
     /// How often it is read.
     pub pace: Pace,
-    /// Numbers outside cannot be true. All-ones, what a dead bus answers, is outside everywhere.
+    /// Numbers outside this range are invalid. All-ones, the answer of a dead bus, is always outside.
     pub bounds: RangeInclusive<u64>,
-    /// Part of the telemetry: its answer tells the device's state.
+    /// Part of the telemetry: its value determines the device's state.
     pub is_telemetry: bool,
     /// First driver that publishes it, by architecture: Wormhole, Blackhole, Grayskull.
     pub since: [Option<Version>; 3],
@@ -111,12 +111,12 @@ impl Attribute {
         }
     }
 
-    /// Whether the firmware has to answer before there is a value. Files of the PCI device are the kernel's.
+    /// Whether the firmware must answer before the file has a value. The kernel itself answers for files of the PCI device.
     pub fn is_from_firmware(&self) -> bool {
         matches!(self.place, Place::Class | Place::Hwmon | Place::Counters)
     }
 
-    /// What a text says, with its bounds not yet judged (see [`Attribute::judge`]).
+    /// Parses a text. Its bounds are checked later (see [`Attribute::judge`]).
     pub fn parse(&self, text: &str) -> Reading<Raw> {
         let text = text.trim_end_matches(['\n', ' ', '\0']);
         match self.format {
@@ -132,7 +132,7 @@ impl Attribute {
         }
     }
 
-    /// Whether a parsed value can be true.
+    /// Whether a parsed value is within its bounds.
     pub fn judge(&self, raw: &Raw) -> Reading<()> {
         match raw {
             Raw::Number(number) if !self.bounds.contains(number) => Err(Missing::OutOfRange),
@@ -160,7 +160,7 @@ fn parse_hex(digits: &str) -> Reading<Raw> {
 fn parse_word(text: &str) -> Reading<Raw> {
     let is_word = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     match text {
-        // What the driver prints for a board it does not know.
+        // The driver prints this for an unknown board.
         "unknown" => Err(Missing::NoSource),
         _ if is_word => Ok(Raw::Text(text.into())),
         _ => Err(Missing::Unparsable),
@@ -219,19 +219,19 @@ impl Attr {
     }
 }
 
-/// Counters of data going to the chip: host writes, and host memory the chip read.
+/// Counters of data to the chip: writes of the host, and host memory that the chip read.
 pub const TO_DEVICE: &[Attr] =
     &[Attr::HostPosted0, Attr::HostPosted1, Attr::HostNonposted0, Attr::HostNonposted1, Attr::ChipRead0, Attr::ChipRead1];
-/// Counters of data coming from the chip: its writes into host memory, and what the host read.
+/// Counters of data from the chip: its writes into host memory, and reads of the host.
 pub const FROM_DEVICE: &[Attr] =
     &[Attr::HostRead0, Attr::HostRead1, Attr::ChipPosted0, Attr::ChipPosted1, Attr::ChipNonposted0, Attr::ChipNonposted1];
 
-/// All files of one device: a reading each.
+/// All files of one device, each with its reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attributes(Vec<Reading<Raw>>);
 
 impl Attributes {
-    /// A device of which nothing is known, for one reason.
+    /// A device without any value, for one reason.
     pub fn all_missing(reason: Missing) -> Self {
         Self(vec![Err(reason); ATTRIBUTES.len()])
     }
@@ -241,14 +241,14 @@ impl Attributes {
         self.0[attr as usize].as_ref().map_err(|reason| *reason)
     }
 
-    /// What was read, judged by the file's bounds.
+    /// Returns the reading, checked against the file's bounds.
     pub(crate) fn judged(&self, attr: Attr) -> Reading<&Raw> {
         let raw = self.get(attr)?;
         attr.attribute().judge(raw)?;
         Ok(raw)
     }
 
-    /// A number, judged by the file's bounds.
+    /// Returns the number, checked against the file's bounds.
     pub fn number(&self, attr: Attr) -> Reading<u64> {
         self.judged(attr)?.number().ok_or(Missing::Unparsable)
     }
@@ -258,7 +258,7 @@ impl Attributes {
         self.get(attr)?.text().ok_or(Missing::Unparsable)
     }
 
-    /// Puts in what was read.
+    /// Sets a reading.
     pub fn set(&mut self, attr: Attr, reading: Reading<Raw>) {
         self.0[attr as usize] = reading;
     }
@@ -300,7 +300,7 @@ mod tests {
         check(Attr::FirmwareBundle, "255.255.255.255\n", Err(Missing::NoSource));
     }
 
-    /// What a dead bus and stale telemetry addresses look like, by file: facts on all-ones and tt-kmd#213.
+    /// Values of a dead bus and of stale telemetry addresses, by file (all-ones, and tt-kmd#213).
     #[test]
     fn nonsense_is_out_of_range() {
         for (attr, text) in [

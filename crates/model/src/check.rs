@@ -1,4 +1,4 @@
-//! Judges a snapshot against what a monitoring system asks for: `ttmon check`.
+//! Checks a snapshot for a monitoring system: `ttmon check`.
 
 use crate::identity::DeviceId;
 use crate::snapshot::{Device, Health, Location, Snapshot, State, Status};
@@ -26,7 +26,7 @@ pub struct Request {
 pub enum Verdict {
     /// The check holds.
     Ok,
-    /// It cannot be judged.
+    /// It cannot be checked.
     Unknown,
     /// It holds in part.
     Warning,
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// One thing that is not as requested.
+/// One failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The flag that asked for it, without dashes: `healthy`, `max-temp` ...
@@ -69,7 +69,7 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// Returns everything that is not as requested, the most severe first. Empty: every check holds.
+/// Returns the failed checks, the most severe first. An empty list means that every check holds.
 pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
     let mut findings = Vec::new();
     for device in &snapshot.devices {
@@ -102,7 +102,7 @@ pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
     findings
 }
 
-/// The verdict of all findings together.
+/// The most severe verdict of all findings.
 pub fn overall(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
 }
@@ -145,7 +145,7 @@ fn temperature(device: &Device, limit: f64) -> Option<(Verdict, String)> {
 fn free_dram(device: &Device, least: u64) -> Option<(Verdict, String)> {
     match device.memory.dram.free() {
         Ok(free) if free < least => Some((Verdict::Critical, format!("{} of DRAM free, below {}", size(free), size(least)))),
-        // Memory that nobody reports is not free.
+        // Unreported memory does not count as free.
         Ok(_) if device.memory.untracked_processes > 0 => {
             Some((Verdict::Unknown, "free DRAM unknown: a process holds the device and is not tracked".to_owned()))
         }

@@ -1,4 +1,4 @@
-//! What a UMD cluster descriptor says of chips: the only source for remote chips that are not the board's standard.
+//! UMD cluster descriptors: the only source for remote chips that differ from the board's standard.
 
 use crate::identity::Bdf;
 use crate::product::Arch;
@@ -8,11 +8,11 @@ use crate::product::Arch;
 pub struct Cluster {
     /// Chips by their UMD id, in order.
     pub chips: Vec<ClusterChip>,
-    /// Which chips are wired by Ethernet, the lower id first, and by how many links.
+    /// Ethernet links between chips, the lower id first, with the number of links.
     pub links: Vec<(u32, u32, u32)>,
 }
 
-/// Where a chip is in a cluster: in which rack and shelf, and where on the mesh of that.
+/// Position of a chip in a cluster: rack, shelf, and coordinates on the shelf's mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they say what they are")]
 pub struct ClusterPlace {
@@ -33,7 +33,7 @@ pub struct ClusterChip {
     pub unique_id: Option<u64>,
     /// N of `/dev/tenstorrent/N`, for a chip on PCIe.
     pub device: Option<u32>,
-    /// PCI address, where the file has one.
+    /// PCI address, if the file has one.
     pub bdf: Option<Bdf>,
     /// Board, by its id.
     pub board_id: Option<u64>,
@@ -41,7 +41,7 @@ pub struct ClusterChip {
     pub board_type: Option<String>,
     /// Position on the board.
     pub location: Option<u32>,
-    /// Where it is, if the file has coordinates.
+    /// Position, if the file has coordinates.
     pub place: Option<ClusterPlace>,
 }
 

@@ -1,4 +1,4 @@
-//! What only the chip knows, as `--deep` read it: telemetry tags of its firmware and counters of its command queues.
+//! Values that `--deep` reads from the chip itself: telemetry tags of its firmware and counters of its command queues.
 
 use std::time::Duration;
 
@@ -77,18 +77,18 @@ pub const TAGS: &[(u16, TagPace)] = &[
 /// One deep sample of a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeepSample {
-    /// How long ago the chip was read: an idle one is read every 30 s at most.
+    /// Age of the sample: an idle chip is read every 30 s at most.
     pub age: Duration,
     /// The values of [`TAGS`] that the firmware publishes.
     pub tags: Vec<(u16, u32)>,
-    /// The command queues of the program that runs on it; `not_held` where no process holds the chip.
+    /// The command queues of the program that runs on the chip; `not_held` if no process holds the chip.
     pub dispatch: Reading<Dispatch>,
 }
 
 /// The command queues of a chip over two samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// Cores that the program may use, where it says so.
+    /// Cores that the program may use, if it reports them.
     pub worker_cores: Option<u32>,
     /// Time between the two samples. `None` before the second.
     pub elapsed: Option<Duration>,
@@ -99,30 +99,30 @@ pub struct Dispatch {
 /// Counters of one command queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// As they are.
+    /// The counters now.
     pub now: Counters,
-    /// As they were in the sample before.
+    /// The counters in the previous sample.
     pub before: Option<Counters>,
 }
 
-/// What the dispatch firmware of a queue counts. Times are cycles of the chip's clock.
+/// Counters of a queue's dispatch firmware. Times are cycles of the chip's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// How often the queue began to wait for commands of the host.
+    /// How often the queue began to wait for host commands.
     pub blocked: u32,
-    /// How often such a wait ended.
+    /// How often a wait ended.
     pub unblocked: u32,
-    /// Programs done.
+    /// Completed programs.
     pub programs: u32,
     /// The chip's time.
     pub timestamp: u64,
-    /// Time that the workers worked, on average, in programs that are done.
+    /// Average working time of the workers in completed programs.
     pub average_runtime: u64,
-    /// Time with at least one program at work.
+    /// Time with at least one running program.
     pub busy: u64,
-    /// When the work that goes on began; 0 for none.
+    /// Start of the current work; 0 if there is none.
     pub busy_since: u64,
-    /// Parts of the chip that programs run on, those with workers.
+    /// Parts of the chip with workers, on which programs run.
     pub sub_devices: Vec<SubDevice>,
 }
 
@@ -131,11 +131,11 @@ pub struct Counters {
 pub struct SubDevice {
     /// Its workers.
     pub workers: u32,
-    /// Those that have finished the last launch.
+    /// Workers that have finished the last launch.
     pub completed: u32,
-    /// When the last launch was.
+    /// Time of the last launch.
     pub launched: u64,
-    /// Time that workers worked since then, those that have finished.
+    /// Working time since the last launch of the workers that have finished.
     pub runtime: u64,
 }
 
@@ -147,7 +147,7 @@ impl SubDevice {
 }
 
 impl DeepSample {
-    /// The value of a tag. All ones mean that the firmware has none.
+    /// The value of a tag. All ones mean that the firmware has no value.
     pub fn tag(&self, tag: u16) -> Reading<u32> {
         match self.tags.iter().find(|(known, _)| *known == tag) {
             Some((_, u32::MAX)) => Err(crate::Missing::NoSource),

@@ -1,4 +1,4 @@
-//! From samples to a snapshot: the one place where values are judged, rates computed and sources merged. Pure.
+//! Derives a snapshot from samples: checks values, computes rates and merges sources. Pure.
 
 mod allocator;
 mod blocks;
@@ -39,7 +39,7 @@ use rows::Row;
 pub use sums::DeviceSums;
 
 impl Snapshot {
-    /// What a sample means. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.
+    /// Derives a snapshot. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
         let rows = rows::list(sample);
         let ids = rows::Ids::of(&rows);
@@ -102,10 +102,10 @@ fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
 
-/// A process, and what it has on a device.
+/// A process, and its memory on a device.
 type Use<'p> = (&'p Process, &'p DeviceUse);
 
-/// What processes have, by device: there may be hundreds, on a few devices each.
+/// Memory of processes by device: there may be hundreds of processes, on a few devices each.
 fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
     let mut uses: HashMap<DeviceId, Vec<Use<'_>>> = HashMap::new();
     for (process, use_of) in processes.iter().flat_map(|process| process.devices.iter().map(move |use_of| (process, use_of))) {
@@ -114,7 +114,7 @@ fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
     uses
 }
 
-/// Devices that a process claims to have memory on and does not hold, by pid.
+/// Devices on which a process reports memory without holding them, by pid.
 type NotHeld = BTreeMap<u32, Vec<DeviceId>>;
 
 fn not_held_problem(pid: u32, devices: &[DeviceId]) -> Problem {
@@ -129,8 +129,8 @@ fn not_held_problem(pid: u32, devices: &[DeviceId]) -> Problem {
     }
 }
 
-/// What counts for a device: of a process that the driver does not name, only what the service vouches for. Anybody may write
-/// anything into a ledger of their own.
+/// Selects the memory that counts for a device. If the driver does not list the process as a holder, only memory that the service
+/// vouches for counts: any user may write anything into their own ledger.
 fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], not_held: &mut NotHeld) -> Vec<&'p DeviceUse> {
     let may_hold =
         |process: &Process| holders.map_or(true, |users| !users.is_complete || users.hidden > 0 || users.pids.contains(&process.key.pid));
@@ -160,16 +160,16 @@ fn memory(
         Ok(users) => (users.pids.as_slice(), users.hidden, users.is_complete),
         Err(_) => (&[][..], 0, false),
     };
-    // One whose memory lies on chips that no row matches may have it here.
+    // A process whose memory is on chips without a row may have memory here.
     let is_tracked = |process: &&Process| {
         let is_here = process.on(device.id).is_some_and(|use_of| use_of.source().is_ok());
         is_here || (process.source().is_ok() && process.unmapped.is_empty())
     };
-    // They are in order.
+    // They are sorted.
     let of_pid = |pid: &u32| processes.binary_search_by_key(pid, |process| process.key.pid).ok().map(|index| &processes[index]);
     let told_of = pids.iter().filter_map(of_pid).filter(is_tracked).count();
     let untracked = (pids.len() - told_of.min(pids.len())) as u64 + hidden;
-    // The number that memory was reported for may be this chip's, whoever has the chip open.
+    // The number that memory was reported for may be this chip's, even if the process does not hold this chip.
     let may_be_reported = tracked.may_be_on(row);
     let open = match holders {
         Ok(users) if users.pids.is_empty() && hidden == 0 && !is_complete => Err(Missing::NoPermission),
@@ -181,7 +181,7 @@ fn memory(
         State::Resetting => Some(Missing::Resetting),
         _ => None,
     };
-    // What stands where no process has a figure: nothing is used, or nobody knows.
+    // The reading for devices without a figure: nothing is used, or the use is unknown.
     let otherwise = match (away, holders) {
         (Some(reason), _) | (None, Err(reason)) => Err(reason),
         _ if untracked > 0 || may_be_reported => Err(Missing::NotTracked),
@@ -219,7 +219,7 @@ fn memory(
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
     let dram = Bar { total: dram_total, used: used(&Kind::DRAM_BAR) };
     let l1 = Bar { total: l1_total, used: used(&Kind::L1_BAR) };
-    // What each tracked program was refused is added by the caller.
+    // The caller adds the refusals of each tracked program.
     let refusals = if untracked > 0 || may_be_reported { Err(Missing::NotTracked) } else { open.map(|_| 0) };
     Memory {
         kinds,
@@ -239,13 +239,14 @@ fn dead(uses: &[Use<'_>]) -> u64 {
     uses.iter().filter(|(process, _)| process.status == Status::Dead).count() as u64
 }
 
-/// The largest free block of a bank, of the allocator with the smallest: a program that needs a block has one of them.
+/// The largest free block of a bank, of the allocator where it is smallest: a program that needs a block uses one of the
+/// allocators.
 fn largest_free(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.largest_free_per_bank.ok();
     here.iter().filter_map(of).min().ok_or(Missing::NotTracked)
 }
 
-/// The most that an allocator on the chip may hand out: a mesh's and its submesh's are the same bytes.
+/// The largest capacity of the chip's allocators: a mesh and its submesh share the same bytes.
 fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| {
         let banks = allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?;
@@ -254,7 +255,7 @@ fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     here.iter().filter_map(of).max().ok_or(Missing::NotTracked)
 }
 
-/// DRAM and L1 the chip has, by the product table. L1 is exact where the chip said how many cores it has.
+/// DRAM and L1 of the chip, by the product table. L1 is exact if the chip reported its number of cores.
 fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {

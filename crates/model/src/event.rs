@@ -1,4 +1,4 @@
-//! What a flight recorder tells: one change of a process's memory at a time, and what a program was refused.
+//! Events of a flight recorder: changes of a process's memory, and refused allocations.
 
 use std::sync::Arc;
 
@@ -8,76 +8,76 @@ use crate::room::{HeldByLine, SmallRegion, Verdict, Window};
 use crate::stack::SourceLine;
 use crate::units::{UnixTime, size};
 
-/// Something that happened to a process's memory.
+/// One change of a process's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferEvent {
-    /// When, where that is known.
+    /// Time of the event, if known.
     pub time: Option<UnixTime>,
-    /// In which process.
+    /// The process.
     pub pid: u32,
-    /// Its number in the process's recorder; none for what the recorder itself does not have.
+    /// Number in the process's recorder. `None` if the event does not come from the recorder.
     pub number: Option<u64>,
-    /// What.
+    /// Type of the event.
     pub op: Op,
-    /// Kind of the memory, where it is about memory.
+    /// Kind of memory, if the event concerns memory.
     pub kind: Option<BufferKind>,
-    /// The allocator's name.
+    /// The allocator's id.
     pub allocator: Option<String>,
-    /// Its chips that are on a row.
+    /// The allocator's chips that are on a row.
     pub devices: Vec<DeviceId>,
-    /// The ids of those that are not.
+    /// The ids of its other chips.
     pub unmapped: Vec<u64>,
     /// Address of the buffer.
     pub address: Option<u64>,
     /// Its bytes.
     pub size: Option<u64>,
-    /// References there are now.
+    /// References after the event.
     pub refs: Option<u64>,
     /// The program that a circular buffer belongs to.
     pub program: Option<u64>,
-    /// The tag it happened under.
+    /// The tag that was active.
     pub tag: Option<String>,
-    /// How many earlier ones are no longer there.
+    /// Number of lost earlier events.
     pub overrun: Option<u64>,
-    /// What stood in the way, of the last that were refused.
+    /// Details of the refusal, for the last refusals.
     pub refusal: Option<Refusal>,
-    /// Where the program asked for the buffer.
+    /// The line that requested the buffer.
     pub line: Option<Arc<SourceLine>>,
 }
 
-/// What happened.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A buffer was allocated, or a program got circular buffers.
     Alloc,
-    /// It was freed, or the program gave them up.
+    /// A buffer was freed, or a program released its circular buffers.
     Free,
-    /// One more refers to it.
+    /// A reference was added.
     Ref,
-    /// One fewer does.
+    /// A reference was removed.
     Unref,
-    /// All of a kind were freed.
+    /// All buffers of a kind were freed.
     FreeAll,
-    /// There was no room.
+    /// An allocation failed: out of memory.
     OutOfMemory,
-    /// Circular buffers would have lain on L1 buffers.
+    /// Circular buffers would have overlapped L1 buffers.
     Clash,
     /// An allocator was opened.
     Open,
-    /// It was closed.
+    /// An allocator was closed.
     Close,
-    /// The program called this moment a mark.
+    /// The program set a mark.
     Mark,
     /// The process ended.
     Exit,
-    /// It became another program.
+    /// The process executed another program.
     Exec,
-    /// Earlier events are no longer there.
+    /// Earlier events were lost.
     Overrun,
 }
 
 impl Op {
-    /// Every one of them.
+    /// All types.
     pub const ALL: [Self; 13] = [
         Self::Alloc,
         Self::Free,
@@ -94,7 +94,7 @@ impl Op {
         Self::Overrun,
     ];
 
-    /// The contract's word. References that come and go have the same.
+    /// The name in JSON. Added and removed references have the same name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alloc => "alloc",
@@ -114,7 +114,7 @@ impl Op {
 }
 
 impl BufferEvent {
-    /// Where it happened, in words.
+    /// The devices of the event, in words.
     pub fn place(&self) -> String {
         match (self.devices.as_slice(), self.unmapped.as_slice()) {
             _ if self.allocator.is_none() => "an unknown device".to_owned(),
@@ -126,75 +126,75 @@ impl BufferEvent {
     }
 }
 
-/// A request that was refused: what was asked for, what was free, what was in the way.
+/// A refused request: its size, the free memory, and the buffers in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// Type of the refusal.
     pub what: Refused,
     /// Kind of the memory.
     pub kind: BufferKind,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Banks they were to lie in; 0 is unknown.
+    /// Number of banks; 0 is unknown.
     pub banks: u64,
-    /// Bytes of each; 0 is unknown.
+    /// Bytes per bank; 0 is unknown.
     pub per_bank: u64,
-    /// Bytes free in a bank.
+    /// Free bytes of a bank.
     pub free_per_bank: u64,
-    /// The largest block of them.
+    /// The largest free block of a bank.
     pub largest_free_per_bank: u64,
     /// The largest live buffers of that kind, largest first.
     pub largest: Vec<Large>,
-    /// The operation it was for.
+    /// The operation that made the request.
     pub operation: String,
-    /// What the program was told.
+    /// The error message that the program received.
     pub message: String,
-    /// Where the program asked.
+    /// The line that made the request.
     pub line: Option<Arc<SourceLine>>,
     /// Bytes of a bank; 0 is unknown.
     pub bank_bytes: u64,
-    /// The fewest bytes whose release would have made room, where it is known what was live. Of a clash: the L1 buffers below the
+    /// The fewest bytes whose release would have made room, if the live buffers are known. Of a clash: the L1 buffers below the
     /// end of the circular buffers.
     pub window: Option<Window>,
-    /// Of a clash: the part of L1 for small buffers.
+    /// Of a clash: the region for small buffers.
     pub l1_small: Option<SmallRegion>,
-    /// Too many events came since: what was live then is not known.
+    /// Too many events followed: the buffers that were live then are unknown.
     pub is_overrun: bool,
 }
 
-/// Why something was refused.
+/// Type of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There was no room.
+    /// Out of memory.
     OutOfMemory,
-    /// Circular buffers would have lain on L1 buffers.
+    /// Circular buffers would have overlapped L1 buffers.
     Clash,
 }
 
-/// A live buffer that stood in the way.
+/// A live buffer that was in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Large {
     /// Its address.
     pub address: u64,
     /// Its bytes.
     pub size: u64,
-    /// Its bytes of each bank; 0 is unknown.
+    /// Its bytes per bank; 0 is unknown.
     pub per_bank: u64,
     /// Its tag.
     pub tag: String,
-    /// The operation it was made by.
+    /// The operation that made the buffer.
     pub operation: String,
-    /// Where the program asked for it.
+    /// The line that requested the buffer.
     pub line: Option<Arc<SourceLine>>,
 }
 
 impl Refusal {
-    /// Whether the free memory would have been enough in one piece; `None` where the request per bank is not known.
+    /// Whether the free memory would have been enough in one block; `None` if the request per bank is unknown.
     pub fn fits_without_fragmentation(&self) -> Option<bool> {
         (self.what == Refused::OutOfMemory && self.per_bank > 0).then_some(self.per_bank <= self.free_per_bank)
     }
 
-    /// Why there was no room; `None` where the request per bank is not known, or a block of that size was free.
+    /// Why the request failed; `None` if the request per bank is unknown, or a block of that size was free.
     pub fn verdict(&self) -> Option<Verdict> {
         if self.what != Refused::OutOfMemory || self.per_bank == 0 {
             return None;
@@ -207,7 +207,7 @@ impl Refusal {
         }
     }
 
-    /// `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, where that is known.
+    /// `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, if known.
     fn release(&self) -> String {
         match &self.window {
             Some(window) => format!("; releasing {} per bank makes room: {}", size(window.bytes), HeldByLine::list(&window.lines)),
@@ -216,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// What can be done about a clash: the L1 buffers in the way, and a smaller `l1_small_size`, which moves L1 buffers up.
+    /// Remedies for a clash: release the L1 buffers in the way, or reduce `l1_small_size`, which moves L1 buffers up.
     fn levers(&self, over: u64) -> String {
         let mut text = match &self.window {
             Some(window) => format!("; in the way: {} ({} per core)", HeldByLine::list(&window.lines), size(window.bytes)),
@@ -225,7 +225,7 @@ impl Refusal {
         };
         if let Some(small) = self.l1_small.filter(|small| small.bytes.saturating_sub(small.used) >= over) {
             text += &format!(
-                "; l1_small_size is {} with {} in use: {} less of it makes room",
+                "; l1_small_size is {} with {} in use: reducing it by {} makes room",
                 size(small.bytes),
                 size(small.used),
                 exact_size(over)
@@ -234,7 +234,7 @@ impl Refusal {
         text
     }
 
-    /// Bytes by which circular buffers reach into an L1 buffer, or beyond what a core has.
+    /// Bytes by which circular buffers reach into an L1 buffer, or exceed a core's memory.
     pub fn bytes_over(&self) -> Option<u64> {
         if self.what != Refused::Clash {
             return None;
@@ -242,7 +242,7 @@ impl Refusal {
         clash_addresses(&self.message).or_else(|| clash_limit(&self.message)).map(|(first, end)| end - first)
     }
 
-    /// One line for people; `place` is where it was asked for.
+    /// One line in words; `place` names the devices.
     pub fn words(&self, place: &str) -> String {
         match self.what {
             Refused::OutOfMemory => self.out_of_memory(place),
@@ -250,7 +250,7 @@ impl Refusal {
         }
     }
 
-    /// ` at models/decoder.py:42 Decoder.forward`, where that is known.
+    /// ` at models/decoder.py:42 Decoder.forward`, if known.
     fn at(&self) -> String {
         self.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"))
     }
@@ -270,7 +270,7 @@ impl Refusal {
         );
         text += &match self.per_bank {
             asked if self.bank_bytes > 0 && asked > self.bank_bytes => format!("can never fit, a bank has {}", size(self.bank_bytes)),
-            // The allocator had its own reasons; ours would be a guess.
+            // The allocator's own reason is unknown; do not guess.
             asked if asked <= self.largest_free_per_bank => "there is a block of that size".to_owned(),
             asked if asked <= self.free_per_bank => "would fit if not fragmented".to_owned(),
             asked => format!("{} per bank too little is free", size(asked - self.free_per_bank)),
@@ -278,7 +278,7 @@ impl Refusal {
         text + &self.release()
     }
 
-    /// TT-Metal says it in figures: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
+    /// Parses TT-Metal's message: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
     /// circular buffer region ends at 118112`, or `... grow to 1600000 B which is beyond max L1 size of 1499136 B`.
     fn clash(&self, place: &str) -> String {
         let at = self.at();
@@ -301,12 +301,12 @@ impl Refusal {
     }
 }
 
-/// Small sizes to the byte: a clash may be about 192 of them.
+/// Small sizes are exact: a clash may be about 192 bytes.
 fn exact_size(bytes: u64) -> String {
     if bytes < 10_000 { format!("{bytes} bytes") } else { size(bytes) }
 }
 
-/// TT-Metal's messages go on with a backtrace.
+/// TT-Metal's messages continue with a backtrace.
 fn first_line(message: &str) -> &str {
     message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -317,13 +317,13 @@ fn number_after(message: &str, words: &str) -> Option<u64> {
     rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
 }
 
-/// From TT-Metal's message about a clash: where the lowest L1 buffer begins, and where the circular buffers end, which is behind it.
+/// From TT-Metal's message about a clash: the start of the lowest L1 buffer, and the larger end of the circular buffers.
 pub fn clash_addresses(message: &str) -> Option<(u64, u64)> {
     let found = (number_after(message, "allocated at ")?, number_after(message, "region ends at ")?);
     (found.1 > found.0).then_some(found)
 }
 
-/// Likewise: what a core has, and what the circular buffers need, which is more.
+/// The same for the other message: the size of a core, and the larger size of the circular buffers.
 fn clash_limit(message: &str) -> Option<(u64, u64)> {
     let found = (number_after(message, "max L1 size of ")?, number_after(message, "grow to ")?);
     (found.1 > found.0).then_some(found)
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clash_is_told_in_figures() {
+    fn a_clash_has_its_figures() {
         let clash = |message: &str| Refusal { message: message.to_owned(), ..refusal(Refused::Clash) }.words("device 0");
         assert_eq!(
             clash(
@@ -383,7 +383,7 @@ mod tests {
             clash("Statically allocated circular buffers on core range [0-0] grow to 1600000 B which is beyond max L1 size of 1499136 B"),
             "circular buffers of a program grow to 1.5MB on device 0, 98.5KB beyond what a core has"
         );
-        // Words that are not known are passed on.
+        // Unknown messages are kept.
         assert_eq!(
             clash("They clash: allocated at x"),
             "circular buffers of a program clash with L1 on device 0: They clash: allocated at x"

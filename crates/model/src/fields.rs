@@ -1,5 +1,5 @@
-//! The field table: each thing that is shown, once. Struct members, reading and judging the driver's files, tables, `-q`, JSON both
-//! ways, CSV, metrics, history, charts, help and docs are loops over its rows.
+//! The field table: one row per shown value. Struct members, reading and checking the driver's files, tables, `-q`, JSON (written
+//! and read), CSV, metrics, history, charts, help and docs are loops over its rows.
 
 mod device;
 mod memory;
@@ -21,10 +21,10 @@ use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
 use crate::units::Unit;
 
-/// nvidia-smi's sections, which `-q -d` takes.
+/// The sections of nvidia-smi, which `-q -d` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// What it is.
+    /// Identity.
     Identity,
     /// State and health.
     Performance,
@@ -42,7 +42,7 @@ pub enum Section {
     Memory,
     /// Processes.
     Pids,
-    /// What is computed.
+    /// Computed values.
     Utilization,
 }
 
@@ -61,7 +61,7 @@ impl Section {
         Self::Pids,
     ];
 
-    /// The word for `-q -d`.
+    /// The name for `-q -d`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "IDENTITY",
@@ -78,60 +78,60 @@ impl Section {
     }
 }
 
-/// How many samples a value needs.
+/// Number of samples that a value needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
     /// One is enough.
     One,
-    /// A rate.
+    /// Two: a rate.
     Two,
     /// Two that are at least a second apart.
     TwoSlow,
 }
 
-/// How a value behaves over time.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It goes up and down.
+    /// The value goes up and down.
     Gauge,
-    /// It only goes up, until it begins again.
+    /// The value only grows, until it is reset.
     Counter,
 }
 
-/// A field among the service's metrics, in the base unit that [`Unit::base`] gives.
+/// A field among the service's metrics, in the base unit of [`Unit::base`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its whole name. Names are a promise: dashboards and alerts are built on them.
+    /// The full name. Names never change: dashboards and alerts use them.
     pub name: &'static str,
-    /// How it behaves.
+    /// The type.
     pub kind: MetricKind,
-    /// Whether it is among the few that a storage of many hosts needs (`--metrics lean`).
+    /// Whether it is in `--metrics lean`, for a store of many hosts.
     pub is_lean: bool,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
-    /// A file of the driver is the value.
+    /// A file of the driver.
     File(Attr),
-    /// It is computed: from this file among others, or from none.
+    /// Computed, from this file among others, or without a file.
     Computed(Option<Attr>),
 }
 
 /// A chart of a field in `top`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chart {
-    /// Its place among the charts.
+    /// Its position among the charts.
     pub order: u8,
-    /// Its name in the configuration file. Names are a promise.
+    /// Its name in the configuration file. Names never change.
     pub name: &'static str,
-    /// The field that limits it: a line in the chart, and the hot end of the mesh's scale.
+    /// The field with the limit: a line in the chart, and the hot end of the mesh's scale.
     pub limit: Option<&'static str>,
-    /// The share of the limit from which on it is critical.
+    /// The share of the limit from which the value is critical.
     pub critical: Option<f64>,
-    /// A field that stands for it where it has a value.
+    /// A field that replaces this one if it has a value.
     pub unless: Option<&'static str>,
-    /// Of a field that each kind of memory has: which kind, and the title.
+    /// For a field of a kind of memory: the kind, and the title.
     pub part: Option<(Kind, &'static str)>,
 }
 
@@ -161,44 +161,44 @@ impl Chart {
     }
 }
 
-/// What a row says of a field, whatever it is a field of.
+/// The row of a field, independent of the type that has the field.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInfo {
-    /// Its name in JSON, CSV and docs. A dot leads into an object.
+    /// Its name in JSON, CSV and docs. A dot separates an object from its member.
     pub name: &'static str,
-    /// Its heading for people.
+    /// Its title.
     pub title: &'static str,
-    /// Where `-q` lists it.
+    /// Its section in `-q`.
     pub section: Section,
     /// Its unit.
     pub unit: Unit,
-    /// How many samples it needs.
+    /// Number of samples that it needs.
     pub samples: Samples,
     /// Where its value comes from.
     pub source: FieldSource,
-    /// Its name among the service's metrics; what has none is an identity, or stands in another form there.
+    /// Its metric. Identities, and values that metrics show in another form, have none.
     pub metric: Option<Metric>,
-    /// Whether the service keeps its past.
+    /// Whether the service keeps its history.
     pub is_kept: bool,
     /// Its charts.
     pub charts: &'static [Chart],
-    /// Its short heading where columns are narrow.
+    /// Its short title for narrow columns.
     pub short: Option<&'static str>,
-    /// It stays while the device does.
+    /// It does not change while the device is present.
     pub is_fixed: bool,
-    /// Only the chip has it: it is read with `--deep`.
+    /// Only the chip has the value: it is read with `--deep`.
     pub is_deep: bool,
-    /// What it means, in one sentence.
+    /// Its meaning in one sentence.
     pub help: &'static str,
 }
 
 impl FieldInfo {
-    /// Its heading where columns are narrow: one word.
+    /// Its title for narrow columns: one word.
     pub fn heading(&self) -> &'static str {
         self.short.unwrap_or_else(|| self.name.rsplit('.').next().unwrap_or(self.name))
     }
 
-    /// The driver's file behind it, which has the first driver that publishes it.
+    /// The driver's file behind it, with the first driver that has the file.
     pub fn attr(&self) -> Option<Attr> {
         match self.source {
             FieldSource::File(attr) => Some(attr),
@@ -212,7 +212,7 @@ pub struct Field<T> {
     info: FieldInfo,
     /// Its value.
     pub get: fn(&T) -> Reading<Value>,
-    /// Replaces its value. What is computed from other fields is left.
+    /// Replaces its value. Computed fields are left unchanged.
     pub set: fn(&mut T, Reading<Value>),
 }
 
@@ -314,7 +314,7 @@ impl<T> Field<T> {
     }
 }
 
-/// A device's field asked for by name: a row of [`DEVICE`], or one of a kind of memory.
+/// A device's field by name: a row of [`DEVICE`], or one of a kind of memory.
 #[derive(Clone, Copy)]
 pub enum DeviceField {
     /// A row of the device table.
@@ -341,7 +341,7 @@ impl std::fmt::Debug for DeviceField {
 }
 
 impl DeviceField {
-    /// Finds a field by its contract name.
+    /// Finds a field by its JSON name.
     pub fn find(name: &str) -> Option<Self> {
         if let Some(field) = DEVICE.iter().find(|field| field.name == name) {
             return Some(Self::Plain(field));
@@ -351,13 +351,13 @@ impl DeviceField {
         DEVICE_KIND.iter().find(|field| field.name == rest).map(|field| Self::OfKind(kind, field))
     }
 
-    /// Every field there is.
+    /// All fields.
     pub fn all() -> impl Iterator<Item = Self> {
         let kinds = Kind::ALL.into_iter().flat_map(|kind| DEVICE_KIND.iter().map(move |field| Self::OfKind(kind, field)));
         DEVICE.iter().map(Self::Plain).chain(kinds)
     }
 
-    /// Its contract name.
+    /// Its JSON name.
     pub fn name(&self) -> String {
         match self {
             Self::Plain(field) => field.name.to_owned(),
@@ -365,7 +365,7 @@ impl DeviceField {
         }
     }
 
-    /// Its chart, and the chart's title.
+    /// Its chart and the chart's title.
     pub fn chart(&self) -> Option<(&'static Chart, &'static str)> {
         let of = if let Self::OfKind(kind, _) = self { Some(*kind) } else { None };
         let chart = self.charts.iter().find(|chart| chart.part.map(|(kind, _)| kind) == of)?;
@@ -395,7 +395,7 @@ impl DeviceField {
 }
 
 impl Device {
-    /// Puts the device back to another time: it keeps what does not change, takes these numbers, and knows nothing else.
+    /// Sets the device to an earlier time: it keeps constant fields, takes these numbers, and has no other value.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and no such number is negative")]
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
         for field in DeviceField::all().filter(|field| !field.is_fixed) {
@@ -405,7 +405,7 @@ impl Device {
             self.memory.kinds[kind].figure.kernel_types = None;
         }
         for (field, number) in numbers {
-            // What is a whole number may have become a mean.
+            // A whole number may have become a mean.
             field.set(self, Ok(if field.unit.is_whole() { Value::Integer(number as u64) } else { Value::Float(number) }));
         }
     }
@@ -434,7 +434,7 @@ mod tests {
         check(ALLOCATOR_BANKS);
     }
 
-    /// Names of metrics end with the base unit, or with `_total` if they count, and none is given twice.
+    /// Names of metrics end with the base unit, or with `_total` for a counter, and are unique.
     #[test]
     fn metrics_are_named_by_the_rules() {
         let device = DEVICE.iter().filter_map(|field| Some((field.metric?, field.unit)));
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// A service keeps means: a clock of 812.5 MHz is one too.
+    /// A service keeps means, so 812.5 MHz is a clock too.
     #[test]
     fn whole_numbers_are_restored_from_means() {
         let field = |name| DeviceField::find(name).unwrap();

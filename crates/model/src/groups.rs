@@ -1,4 +1,4 @@
-//! Live buffers by who asked for them.
+//! Groups live buffers by line, tag or operation.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::units::UnixTime;
 /// What buffers are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// The line that asked for them.
+    /// The line that requested them.
     Line,
     /// Their tag.
     Tag,
@@ -19,7 +19,7 @@ pub enum GroupBy {
     Op,
 }
 
-/// What the buffers of a group have in common; `None` where nothing is known.
+/// The common property of a group's buffers; `None` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GroupKey {
     /// A line.
@@ -28,24 +28,24 @@ pub enum GroupKey {
     Text(Option<Arc<String>>),
 }
 
-/// Some live buffers. Bytes are per chip, as asked for.
+/// A group of live buffers. Bytes are per chip, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferGroup {
-    /// What they have in common.
+    /// Their common property.
     pub key: GroupKey,
     /// Their bytes.
     pub bytes: u64,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
-    /// Bytes of the largest.
+    /// Bytes of the largest buffer.
     pub largest: u64,
-    /// When the oldest was allocated, where that is known.
+    /// When the oldest was allocated, if known.
     pub oldest: Option<UnixTime>,
-    /// Bytes of those that were allocated since a time, where one was given.
+    /// Bytes allocated since a time, if one was given.
     pub since: Option<u64>,
 }
 
-/// The groups of some buffers, most bytes first. With `since` those that were allocated at that time or later are counted.
+/// Groups buffers, most bytes first. With `since`, buffers that were allocated at that time or later are counted.
 pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
     let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
     for buffer in buffers {
@@ -102,15 +102,15 @@ mod tests {
     fn groups_add_up() {
         let buffers = [buffer(10, 5, 7, "a"), buffer(30, 9, 7, ""), buffer(20, 0, 8, "a"), buffer(5, 3, 0, "a")];
         let by = |by| groups(buffers.iter(), by, Some(UnixTime(5)));
-        let told = |groups: &[BufferGroup]| {
+        let tuples = |groups: &[BufferGroup]| {
             groups.iter().map(|group| (group.bytes, group.count, group.largest, group.since.unwrap_or(u64::MAX))).collect::<Vec<_>>()
         };
         let lines = by(GroupBy::Line);
-        assert_eq!(told(&lines), [(40, 2, 30, 40), (20, 1, 20, 0), (5, 1, 5, 0)]);
+        assert_eq!(tuples(&lines), [(40, 2, 30, 40), (20, 1, 20, 0), (5, 1, 5, 0)]);
         assert_eq!(lines.iter().map(|group| group.oldest).collect::<Vec<_>>(), [Some(UnixTime(5)), None, Some(UnixTime(3))]);
         assert!(matches!(lines[2].key, GroupKey::Line(None)));
-        assert_eq!(told(&by(GroupBy::Tag)), [(35, 3, 20, 10), (30, 1, 30, 30)]);
-        assert_eq!(told(&by(GroupBy::Op)), [(65, 4, 30, 40)]);
+        assert_eq!(tuples(&by(GroupBy::Tag)), [(35, 3, 20, 10), (30, 1, 30, 30)]);
+        assert_eq!(tuples(&by(GroupBy::Op)), [(65, 4, 30, 40)]);
         assert!(groups([].into_iter(), GroupBy::Line, None).is_empty());
         assert_eq!(groups(buffers.iter(), GroupBy::Op, None)[0].since, None);
     }

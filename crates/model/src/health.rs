@@ -1,4 +1,4 @@
-//! Health: how a device stands against the limits it publishes itself.
+//! Health: compares a device with the limits that it publishes itself.
 //!
 //! Power alone is never critical: a p150c publishes 500 W, more than its board may draw.
 //!
@@ -11,7 +11,7 @@ use crate::missing::{Missing, Reading};
 use crate::product::Product;
 use crate::snapshot::{Device, Health, Location, State};
 
-/// Judges a device whose other fields are complete, and says why in words.
+/// Computes the health of a device whose other fields are complete, with reasons in words.
 pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
@@ -53,17 +53,17 @@ pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, V
 }
 
 impl Device {
-    /// The reasons of its health in one line, if there are any.
+    /// The reasons of its health in one line, if any.
     pub fn reasons(&self) -> Option<String> {
         (!self.health_reasons.is_empty()).then(|| self.health_reasons.join(", "))
     }
 
-    /// Whether a process has it open, as far as that is known.
+    /// Whether a process has it open, if known.
     pub fn is_in_use(&self) -> bool {
         self.memory.holders.is_ok_and(|holders| holders > 0)
     }
 
-    /// The limit that holds the AI clock down, `temperature` or `power`, while the chip is throttling.
+    /// The limit that reduces the AI clock, `temperature` or `power`, while the chip is throttling.
     pub fn throttled_by(&self) -> Option<&'static str> {
         let is_held = self.aiclk_mhz.ok()?.0 as f64 <= self.aiclk_limit_mhz.ok()?.0 as f64 * CLOCK_HELD_RATIO;
         let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));
@@ -77,7 +77,7 @@ impl Device {
 }
 
 impl Device {
-    /// Whether the chip is throttling, or the reason why that cannot be judged.
+    /// Whether the chip is throttling, or the reason why that is unknown.
     pub fn throttling(&self) -> Reading<bool> {
         self.aiclk_mhz?;
         self.aiclk_limit_mhz?;
@@ -89,21 +89,21 @@ impl Device {
     }
 }
 
-/// How bad a word about health is.
+/// Severity of a health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// All is well.
+    /// Healthy.
     Fine,
-    /// Nothing can be said.
+    /// Unknown.
     Unknown,
-    /// Worth a look.
+    /// A warning.
     Warning,
-    /// At a limit, or not there.
+    /// At a limit, or missing.
     Critical,
 }
 
 impl Severity {
-    /// How bad a share of a limit is: critical from this share on, a warning a little before.
+    /// Severity of a share of a limit: critical from this share, a warning slightly below.
     pub fn of_share(share: f64, critical: f64) -> Self {
         match share {
             share if share >= critical => Self::Critical,
@@ -114,7 +114,7 @@ impl Severity {
 }
 
 impl Device {
-    /// A word for the health, so that colour is never the only carrier.
+    /// A word for the health, so that colour is never the only sign.
     pub fn health_word(&self) -> (&'static str, Severity) {
         match (self.state, self.health) {
             (State::Resetting, _) => ("RESET", Severity::Warning),
@@ -130,7 +130,7 @@ impl Device {
         }
     }
 
-    /// How bad its health is among other devices: what is unknown is no worse than what is well.
+    /// Severity compared with other devices: unknown is not worse than healthy.
     pub fn severity(&self) -> Severity {
         match self.health_word().1 {
             Severity::Unknown => Severity::Fine,
@@ -143,7 +143,7 @@ impl Device {
         Ok(self.temperature?.0 / self.temperature_limit?.0)
     }
 
-    /// Whether nothing of it could be read in time. One in a reset, or that left, says so by its state.
+    /// Whether no value could be read in time. A device in a reset, or a missing one, has its own state.
     pub fn is_silent(&self) -> bool {
         let (temperature, power) = (self.temperature.map(drop), self.power.map(drop));
         let readings = [temperature, power, self.aiclk_mhz.map(drop), self.heartbeat.map(drop)];
@@ -181,12 +181,12 @@ fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
     })
 }
 
-/// Lanes in use and lanes possible.
+/// Lanes in use and possible lanes.
 fn lanes(device: &Device, slot_width_max: Reading<u64>) -> Reading<(u64, u64)> {
     Ok((device.pcie_width?, device.pcie_width_max?.min(slot_width_max.unwrap_or(u64::MAX))))
 }
 
-/// Whether the link has fewer lanes than chip and slot allow. Some products are built with fewer.
+/// Whether the link has fewer lanes than chip and slot allow. Some products have fewer by design.
 pub(crate) fn is_link_degraded(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> Reading<bool> {
     let (width, possible) = lanes(device, slot_width_max)?;
     Ok(width < possible && !product.is_some_and(|product| product.narrow_link_is_normal))

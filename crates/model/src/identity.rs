@@ -1,9 +1,9 @@
-//! Who is who: devices, boards, processes, and the several numbers a chip goes by.
+//! Identities of devices, boards and processes, and the different numbers of a chip.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The row of a chip: N of `/dev/tenstorrent/N` for a local chip, a number after the highest of those for a remote one.
+/// The row of a chip: N of `/dev/tenstorrent/N` for a local chip, a higher number for a remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub u32);
 
@@ -61,16 +61,16 @@ impl fmt::Display for Bdf {
     }
 }
 
-/// A process: a pid alone may be used again, a pid with its start time is not.
+/// A process: a pid alone may be reused, a pid with its start time is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessKey {
     /// Process id as this host sees it.
     pub pid: u32,
-    /// Field 22 of `/proc/PID/stat`: clock ticks after boot.
+    /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
     pub start_ticks: u64,
 }
 
-/// Where a chip sits on its board.
+/// Position of a chip on its board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChipPosition {
     /// The n300's chip on PCIe.
@@ -80,7 +80,7 @@ pub enum ChipPosition {
 }
 
 impl ChipPosition {
-    /// The position a letter names.
+    /// The position of a letter.
     pub fn from_letter(letter: &str) -> Option<Self> {
         [Self::Left, Self::Right].into_iter().find(|position| position.letter() == letter)
     }
@@ -94,12 +94,12 @@ impl ChipPosition {
     }
 }
 
-/// The ids under which UMD, and so TT-Metal's statistics, may know a chip. The driver publishes none of them; which
-/// one is in use depends on board, firmware, UMD version and whether an Ethernet link was up.
+/// The ids that UMD, and so TT-Metal's statistics, may use for a chip. The driver publishes none. The id in use depends on board,
+/// firmware, UMD version and whether an Ethernet link was up.
 pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position: Option<ChipPosition>, shares_serial: bool) -> Vec<u64> {
     let mut candidates = Vec::new();
     candidates.extend(asic_id);
-    // A chip that shares its board's serial cannot be told apart by it.
+    // Chips that share their board's serial have no unique id from it.
     if let Some(serial) = serial.filter(|_| !shares_serial) {
         match position {
             Some(position) => {
@@ -118,7 +118,7 @@ pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position:
     candidates
 }
 
-/// The parts of a range of numbers that are none of these, which are in order.
+/// The parts of a range of numbers without these numbers, which are sorted.
 pub(crate) fn gaps(first: u32, last: u32, numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
     let mut next = Some(first);
@@ -130,7 +130,7 @@ pub(crate) fn gaps(first: u32, last: u32, numbers: impl IntoIterator<Item = u32>
     gaps
 }
 
-/// Device ids, neighbours joined: `0-3,6`.
+/// Device ids, with ranges: `0-3,6`.
 pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
     let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
     ids.sort_unstable();

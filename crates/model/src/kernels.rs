@@ -1,17 +1,17 @@
-//! Loaded kernels by what they are for.
+//! Loaded kernels by type.
 
 use crate::memory::Figure;
 
-/// What a loaded kernel is for. Fabric and dispatch stay loaded as long as a device is open.
+/// Type of a loaded kernel. Fabric and dispatch kernels stay loaded while a device is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelType {
-    /// Of a program.
+    /// Kernel of a program.
     Application,
-    /// Of the links between chips.
+    /// Kernel of the links between chips.
     Fabric,
-    /// Of the command queues.
+    /// Kernel of the command queues.
     Dispatch,
-    /// A type without a name.
+    /// An unnamed type.
     Other,
 }
 
@@ -19,12 +19,12 @@ impl KernelType {
     /// Every type, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Application, Self::Fabric, Self::Dispatch, Self::Other];
 
-    /// The type of a number, as the client API and the allocation socket have it.
+    /// The type of a number in the client API and on the allocation socket.
     pub fn from_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
     }
 
-    /// The type that a name in JSON means.
+    /// The type of a name in JSON.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kernel_type| kernel_type.name() == name)
     }
@@ -55,7 +55,7 @@ impl KernelType {
 pub struct KernelUse {
     /// Their bytes.
     pub used: u64,
-    /// How many are loaded.
+    /// Number of loaded kernels.
     pub count: u64,
 }
 
@@ -71,12 +71,12 @@ impl KernelTypes {
         sum.count = sum.count.saturating_add(more.count);
     }
 
-    /// The types of which there are some.
+    /// The types with at least one kernel.
     pub fn iter(&self) -> impl Iterator<Item = (KernelType, KernelUse)> {
         KernelType::ALL.into_iter().zip(self.0).filter(|(_, kernels)| kernels.count > 0)
     }
 
-    /// The types of several figures together; `None` unless they are known of every figure that has kernels.
+    /// Sums the types of several figures; `None` unless every figure with kernels has known types.
     pub(crate) fn sum<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Option<Box<Self>> {
         let mut sum: Option<Box<Self>> = None;
         for figure in figures {

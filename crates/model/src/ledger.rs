@@ -1,4 +1,4 @@
-//! What a process's ledger said: allocators, rows, programs, and buffers where they were asked for.
+//! Content of a process's ledger: allocators, rows, programs, and buffers if requested.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,84 +15,84 @@ use crate::units::UnixTime;
 pub struct LedgerSample {
     /// The process it belongs to.
     pub owner: ProcessKey,
-    /// What it says.
+    /// Its content.
     pub content: Reading<Ledger>,
 }
 
 /// The contents of a ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
-    /// False when events were lost: the figures may be off.
+    /// False if events were lost: the figures may be wrong.
     pub is_exact: bool,
     /// Its buffers changed faster than they could be listed: their sum may differ from the figures, which are exact.
     pub is_changing: bool,
-    /// Whether [`Ledger::buffers`] are all that are live, but for those that no list has.
+    /// Whether [`Ledger::buffers`] has all live buffers except those that the ledger does not list.
     pub is_listed: bool,
-    /// Whether tables of blocks are made of the buffers.
+    /// Whether block tables are built from the buffers.
     pub has_blocks: bool,
-    /// Who wrote it.
+    /// The writer.
     pub writer: LedgerWriter,
-    /// The chips are TT-Metal's mock or simulated ones: they are on no row.
+    /// The chips are TT-Metal's mock or simulated ones, which have no row.
     pub is_mock: bool,
     /// TT_VISIBLE_DEVICES as the process saw it.
     pub visible_devices: VisibleDevices,
-    /// Events so far.
+    /// Number of events so far.
     pub events: u64,
-    /// Allocators, closed ones too: they had peaks.
+    /// Allocators, including closed ones: they had peaks.
     pub allocators: Vec<LedgerAllocator>,
-    /// Chips that several of its allocators shared at a time.
+    /// Chips that several of its allocators shared at the same time.
     pub shared: Vec<LedgerShared>,
-    /// Live buffers, where they were asked for, or needed to be compared.
+    /// Live buffers, if requested, or if needed for a comparison.
     pub buffers: Vec<LedgerBuffer>,
     /// Circular and dataflow buffers of programs.
     pub circulars: Vec<LedgerCircular>,
-    /// False where those were not read, because there are too many.
+    /// False if they were not read, because there are too many.
     pub has_circulars: bool,
     /// Programs launched, by chip.
     pub launches: Vec<LedgerLaunches>,
-    /// What its hook covers; empty where none wrote it.
+    /// Coverage of its hook; empty if the hook did not write it.
     pub coverage: Vec<LedgerFeature>,
 }
 
-/// The most that several allocators of one origin had together on a chip.
+/// The highest sum over several allocators of one origin on a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerShared {
     /// TT-Metal's number of the chip.
     pub metal_id: u32,
-    /// Of whose allocators.
+    /// Origin of the allocators.
     pub origin: LedgerWriter,
     /// By kind.
     pub peaks: PerKind<LedgerSharedPeak>,
 }
 
-/// Such a peak of one kind of memory.
+/// A common peak for one kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSharedPeak {
-    /// Most live bytes, as asked for.
+    /// Highest live bytes, as requested.
     pub used: u64,
-    /// When that was.
+    /// Time of the peak.
     pub time: UnixTime,
-    /// Most live bytes, as taken.
+    /// Highest live bytes, as allocated.
     pub allocated: u64,
 }
 
 impl Ledger {
-    /// What the allocators of that origin had together on a chip, if there were several at a time.
+    /// The common peak of the allocators of an origin on a chip, if several existed at the same time.
     pub fn shared_on(&self, chip: &LedgerChip, origin: LedgerWriter) -> Option<&LedgerShared> {
         self.shared.iter().find(|shared| Some(shared.metal_id) == chip.metal_id && shared.origin == origin)
     }
 }
 
-/// Who writes a ledger.
+/// The writer of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerWriter {
-    /// The client library: what the program reports.
+    /// The client library: reports of the program.
     Client,
-    /// The preloaded hook: what TT-Metal does.
+    /// The preloaded hook: actions of TT-Metal.
     Hook,
     /// The service, for a program on its socket.
     Service,
-    /// One that this version does not know.
+    /// A writer that this version does not know.
     Unknown,
 }
 
@@ -101,47 +101,47 @@ pub enum LedgerWriter {
 pub enum VisibleDevices {
     /// It was not set.
     All,
-    /// What it said.
+    /// Its value.
     Only(String),
-    /// It was too long to be kept whole: which device is which cannot be told.
+    /// The value was too long to be stored: the devices cannot be determined.
     Cut,
 }
 
-/// What hands out memory on one or several chips.
+/// Manages memory on one or several chips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerAllocator {
-    /// Its place in the ledger.
+    /// Its slot in the ledger.
     pub slot: u16,
-    /// How often that place was used before.
+    /// How often the slot was used before.
     pub generation: u32,
-    /// Whether it still hands out memory.
+    /// Whether it still manages memory.
     pub is_open: bool,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
     /// The id the program gave.
     pub given_id: u32,
-    /// Who reports it.
+    /// The writer that reports it.
     pub origin: LedgerWriter,
     /// Its chips.
     pub chips: Vec<LedgerChip>,
-    /// How its memory is laid out, where that is known.
+    /// The layout of its memory, if known.
     pub geometry: PerKind<Option<LedgerGeometry>>,
-    /// How far it may be believed.
+    /// How reliable it is.
     pub self_check: LedgerSelfCheck,
     /// Its figures, for the kinds that had an event.
     pub rows: Vec<LedgerRow>,
-    /// Listed buffers that are not in [`Ledger::buffers`], because only the first in some order were wanted.
+    /// Number of listed buffers that are not in [`Ledger::buffers`], because only the first ones in some order were wanted.
     pub buffers_left_out: u64,
 }
 
 impl LedgerAllocator {
-    /// Allocations that the program was refused, of all kinds.
+    /// Refused allocations, over all kinds.
     pub fn refused(&self) -> u64 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.refused))
     }
 }
 
-/// A chip as a process knows it.
+/// A chip as a process numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerChip {
     /// TT-Metal's id inside that process.
@@ -150,31 +150,31 @@ pub struct LedgerChip {
     pub unique_id: Option<u64>,
 }
 
-/// How one kind of an allocator's memory is laid out on a chip.
+/// Layout of one kind of an allocator's memory on a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerGeometry {
-    /// Banks; a buffer takes as many bytes of each.
+    /// Number of banks; a buffer takes the same number of bytes of each.
     pub banks: u64,
-    /// Bytes of one.
+    /// Bytes per bank.
     pub bank_bytes: u64,
     /// Address of the first.
     pub base: u64,
 }
 
-/// What the hook found when it compared an allocator with its own statistics.
+/// Result of the hook's comparison of an allocator with its own statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSelfCheck {
     /// They differ.
     pub is_inexact: bool,
-    /// Its state was put back by the program: it has blocks without buffers.
+    /// The program restored an earlier state: the allocator has blocks without buffers.
     pub is_restored: bool,
-    /// It has buffers with an address of their own on each core.
+    /// It has buffers with a different address on each core.
     pub is_per_core: bool,
-    /// Where its L1 begins, if that is not at its base.
+    /// Start of its L1, if it is not at its base.
     pub l1_lower_end: Option<u64>,
-    /// How often they were compared.
+    /// Number of comparisons.
     pub checks: u64,
-    /// How often they differed.
+    /// Number of differences.
     pub differences: u64,
 }
 
@@ -183,17 +183,17 @@ pub struct LedgerSelfCheck {
 pub struct LedgerCircular {
     /// Index in [`Ledger::allocators`].
     pub allocator: usize,
-    /// Index in [`LedgerAllocator::chips`]; `None`: on all of them.
+    /// Index in [`LedgerAllocator::chips`]; `None` means all chips.
     pub chip: Option<usize>,
-    /// The program, by a number of the hook's.
+    /// The program, by a number that the hook assigned.
     pub program: u32,
-    /// Where it begins on each core.
+    /// Its address on each core.
     pub address: u64,
     /// Bytes on each core.
     pub size: u64,
     /// First column and row, last column and row of cores, inclusive.
     pub cores: [u8; 4],
-    /// It lies in an L1 buffer, which is counted already.
+    /// It is inside an L1 buffer, which is counted already.
     pub is_global: bool,
 }
 
@@ -202,28 +202,28 @@ pub struct LedgerCircular {
 pub struct LedgerLaunches {
     /// TT-Metal's id of the chip inside that process.
     pub metal_id: u32,
-    /// How many.
+    /// Number of launches.
     pub programs: u64,
-    /// When the last was.
+    /// Time of the last launch.
     pub last: UnixTime,
 }
 
-/// Something that the hook looks at.
+/// A feature of the hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerFeature {
     /// Its name.
     pub name: String,
-    /// How often the program came by.
+    /// How often the program used it.
     pub hits: u64,
     /// Whether it works.
     pub state: FeatureState,
-    /// Why not, or what else there is to say.
+    /// Why not, or other details.
     pub reason: Option<String>,
 }
 
 impl LedgerFeature {
-    /// That it is not followed, and why. What is followed on request only (operations, stacks), and was not asked for, is no news;
-    /// neither is a program without Python.
+    /// A message that the feature is not covered, with the reason. Features on request only (operations, stacks) that were not
+    /// requested are not reported, nor is a program without Python.
     pub fn not_followed(&self) -> Option<String> {
         match (self.state, self.reason.as_deref()) {
             (FeatureState::Found, _) => None,
@@ -239,22 +239,22 @@ impl LedgerFeature {
 pub enum FeatureState {
     /// Its symbol was found.
     Found,
-    /// It is there and not used.
+    /// The symbol exists and is not used.
     SteppedAside,
-    /// Its symbol is not there.
+    /// The symbol is missing.
     Missing,
 }
 
 impl FeatureState {
-    /// Every one of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Found, Self::SteppedAside, Self::Missing];
 
-    /// The state a word names.
+    /// The state of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The word for it.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Found => "found",
@@ -269,31 +269,31 @@ impl FeatureState {
 pub struct LedgerRow {
     /// Which kind.
     pub kind: BufferKind,
-    /// Live bytes as asked for.
+    /// Live bytes, as requested.
     pub used: u64,
-    /// What the allocator took, where its banks are known.
+    /// Bytes that the allocator took, if its banks are known.
     pub allocated: Option<u64>,
     /// Live buffers.
     pub count: u64,
-    /// Allocations that the program was refused.
+    /// Refused allocations.
     pub refused: u64,
     /// Highest `used`.
     pub peak: u64,
-    /// When that was.
+    /// Time of the peak.
     pub peak_time: UnixTime,
-    /// Live buffers too many to be listed.
+    /// Number of live buffers that exceed the list.
     pub unlisted_count: u64,
     /// Their bytes.
     pub unlisted_bytes: u64,
-    /// The allocator's limit, where it is known: banks x bytes of a bank.
+    /// The allocator's limit, if known: number of banks x bytes per bank.
     pub capacity: Option<u64>,
-    /// Of live kernels, where they could be listed: by type.
+    /// Of live kernels by type, if they could be listed.
     pub kernel_types: Option<Box<KernelTypes>>,
-    /// A listed buffer has an address of its own on each core.
+    /// A listed buffer has a different address on each core.
     pub has_per_core: bool,
-    /// The bytes per bank of another listed buffer are not known.
+    /// The bytes per bank of another listed buffer are unknown.
     pub has_unknown_blocks: bool,
-    /// The largest free block of a bank, where it is known although the buffers are not listed.
+    /// The largest free block of a bank, if known although the buffers are not listed.
     pub largest_free_per_bank: Option<u64>,
 }
 
@@ -319,19 +319,19 @@ impl LedgerRow {
     }
 }
 
-/// A kind of memory a buffer may be of; the last two belong to no bar.
+/// Kind of memory of a buffer; the last two belong to no bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
     /// Device memory.
     Of(Kind),
     /// Host memory (SYSTEM_MEMORY).
     Host,
-    /// A type nobody knows.
+    /// An unknown type.
     Other,
 }
 
 impl BufferKind {
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Of(kind) => kind.name(),
@@ -341,7 +341,7 @@ impl BufferKind {
     }
 }
 
-/// One live buffer. There may be a million: it is small, and tags are shared, by pointers of one word.
+/// One live buffer. There may be a million: it is small, and tags are shared through pointers of one word.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerBuffer {
     /// Index in [`Ledger::allocators`].
@@ -350,36 +350,36 @@ pub struct LedgerBuffer {
     pub kind: BufferKind,
     /// Its address.
     pub address: u64,
-    /// Bytes asked for, per chip.
+    /// Requested bytes, per chip.
     pub size: u64,
-    /// Bytes in each bank, where known.
+    /// Bytes per bank, if known.
     pub per_bank: Option<NonZeroU32>,
-    /// Bytes of a page, where known.
+    /// Bytes of a page, if known.
     pub page_size: Option<NonZeroU32>,
-    /// How it lies over its banks, where known.
+    /// Its layout over the banks, if known.
     pub layout: Option<BufferLayout>,
-    /// Cores it lies on, where known.
+    /// Its cores, if known.
     pub cores: Option<NonZeroU32>,
-    /// Its references.
+    /// Number of references.
     pub refs: u32,
     /// When it was allocated.
     pub time: UnixTime,
-    /// The tag it was allocated under.
+    /// The tag that was active.
     pub tag: Option<Arc<String>>,
-    /// The operation that made it, where it was named.
+    /// The operation that made it, if named.
     pub operation: Option<Arc<String>>,
-    /// The line that asked for it, where it was noted.
+    /// The line that requested it, if recorded.
     pub line: Option<Arc<SourceLine>>,
-    /// It has an address of its own on each core.
+    /// It has a different address on each core.
     pub is_per_core: bool,
-    /// Of a kernel.
+    /// Type of a kernel.
     pub kernel_type: Option<KernelType>,
 }
 
-/// How a buffer lies over the banks.
+/// Layout of a buffer over the banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferLayout {
-    /// Page by page over all banks.
+    /// Pages in turn over all banks.
     Interleaved,
     /// Rows of shards.
     HeightSharded,
@@ -392,7 +392,7 @@ pub enum BufferLayout {
 }
 
 impl BufferLayout {
-    /// Every one of them, in the order of their numbers in a ledger, which begin at 1.
+    /// All layouts, in the order of their numbers in a ledger, which begin at 1.
     pub const ALL: [Self; 5] = [Self::Interleaved, Self::HeightSharded, Self::WidthSharded, Self::BlockSharded, Self::NdSharded];
 
     /// The layout of a number in a ledger.
@@ -400,7 +400,7 @@ impl BufferLayout {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// The layout that a name in JSON means.
+    /// The layout of a name in JSON.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layout| layout.name() == name)
     }

@@ -1,10 +1,9 @@
-//! What a machine with Tenstorrent chips said, and what it means.
+//! Samples and snapshots of a machine with Tenstorrent chips.
 //!
-//! A [`Sample`] is raw: what was read, when, and why something was not. A [`Snapshot`] is derived from
-//! one or two samples by [`Snapshot::derive`], a pure function. Everything shown to anybody is a loop over the
-//! [field table](fields) applied to a snapshot.
+//! A [`Sample`] is raw: values, times, and reasons for missing values. A [`Snapshot`] is derived from one or two samples by
+//! [`Snapshot::derive`], a pure function. All output is a loop over the [field table](fields) applied to a snapshot.
 //!
-//! This crate opens no file, asks no clock and starts no thread.
+//! This crate opens no file, reads no clock and starts no thread.
 
 pub mod attributes;
 pub mod check;

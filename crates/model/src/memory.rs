@@ -1,4 +1,4 @@
-//! Kinds of device memory, where a figure comes from, and what may be added to what.
+//! Kinds of device memory, sources of figures, and which figures may be added.
 
 use std::ops::{Index, IndexMut};
 
@@ -19,21 +19,21 @@ pub enum Kind {
     Trace,
     /// Circular and dataflow buffers, in L1.
     Cb,
-    /// Bytes of loaded programs. Never part of a bar: it is not occupied L1.
+    /// Bytes of loaded programs. Never part of a bar, because they do not occupy L1.
     Kernel,
 }
 
 impl Kind {
-    /// Every kind, in the order of the contract.
+    /// Every kind, in the order of JSON.
     pub const ALL: [Self; 6] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Cb, Self::Kernel];
-    /// Those that are made of buffers, whose blocks an allocator keeps.
+    /// The kinds that consist of buffers, whose blocks an allocator manages.
     pub const BANKED: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
-    /// What the DRAM bar is made of.
+    /// The parts of the DRAM bar.
     pub const DRAM_BAR: [Self; 2] = [Self::Dram, Self::Trace];
-    /// What the L1 bar is made of.
+    /// The parts of the L1 bar.
     pub const L1_BAR: [Self; 3] = [Self::L1, Self::L1Small, Self::Cb];
 
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dram => "dram",
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The kind a word names.
+    /// The kind of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -80,29 +80,29 @@ impl<T> IndexMut<Kind> for PerKind<T> {
     }
 }
 
-/// Where a figure comes from. The best source present wins; they are never added up.
+/// Source of a figure. The best available source is used; sources are never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// The ledger our client library or hook writes inside the process.
+    /// The ledger that the client library or the hook writes inside the process.
     Ledger,
-    /// The ledger our service keeps of what the process said on the allocation socket.
+    /// The ledger that the service writes from the process's messages on the allocation socket.
     Server,
     /// TT-Metal's own statistics in shared memory.
     Shm,
-    /// Keys the kernel driver may one day print per open file.
+    /// Keys that the kernel driver may print per open file in the future.
     Fdinfo,
 }
 
 impl Source {
-    /// Every one of them.
+    /// Every source.
     pub const ALL: [Self; 4] = [Self::Ledger, Self::Server, Self::Shm, Self::Fdinfo];
 
-    /// The source a word names.
+    /// The source of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
@@ -113,27 +113,27 @@ impl Source {
     }
 }
 
-/// What is known of one process's memory of one kind on one chip.
+/// Memory of one kind of one process on one chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Sum of the live buffers' sizes as asked for.
+    /// Sum of the live buffers' requested sizes.
     pub used: Reading<u64>,
-    /// What the allocators took, padding included.
+    /// Bytes that the allocators took, including padding.
     pub allocated: Reading<u64>,
     /// Highest `used` since tracking began.
     pub peak: Reading<u64>,
-    /// When that was.
+    /// Time of the peak.
     pub peak_time: Reading<UnixTime>,
     /// Live buffers.
     pub count: Reading<u64>,
-    /// Where it comes from.
+    /// The source.
     pub source: Reading<Source>,
-    /// Of kernels, where the type of each is known: how many of each type, and their bytes.
+    /// Kernels by type, with their number and bytes, if all types are known.
     pub kernel_types: Option<Box<KernelTypes>>,
 }
 
 impl Figure {
-    /// Nothing is known, for one reason.
+    /// No figure is known, for one reason.
     pub fn missing(reason: Missing) -> Self {
         Self {
             used: Err(reason),
@@ -146,22 +146,22 @@ impl Figure {
         }
     }
 
-    /// A source that knows only how many bytes are in use.
+    /// A source that has only the bytes in use.
     pub fn used_only(used: u64, source: Source) -> Self {
         Self { used: Ok(used), source: Ok(source), ..Self::missing(Missing::NotTracked) }
     }
 }
 
-/// What is known of one kind of memory of a chip, all processes together.
+/// Memory of one kind of a chip, over all processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KindMemory {
-    /// What the chip has.
+    /// Capacity of the chip.
     pub total: Reading<u64>,
     /// The allocator's own limit.
     pub capacity: Reading<u64>,
-    /// What can still be had: capacity less allocated, else total less used.
+    /// Free bytes: capacity minus allocated, else total minus used.
     pub free: Reading<u64>,
-    /// The largest free block of a bank: of several allocators, the one with the smallest.
+    /// The largest free block of a bank, of the allocator where it is smallest.
     pub largest_free_per_bank: Reading<u64>,
     /// The sum over processes.
     pub figure: Figure,
@@ -170,28 +170,28 @@ pub struct KindMemory {
 /// Memory of a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// Each kind by itself.
+    /// Each kind separately.
     pub kinds: PerKind<KindMemory>,
     /// The DRAM bar: dram + trace.
     pub dram: Bar,
     /// The L1 bar: l1 + l1_small + circular buffers.
     pub l1: Bar,
-    /// Processes that hold the chip and tell nobody what they use: `used` is a lower bound.
+    /// Processes that hold the chip and do not report their memory: `used` is a lower bound.
     pub untracked_processes: u64,
-    /// Processes that have the chip open, those that cannot be named included. 0 is certain.
+    /// Processes that have the chip open, including unnamed ones. 0 is certain.
     pub holders: Reading<u64>,
-    /// Holders that live in another pid namespace and cannot be named.
+    /// Holders in another pid namespace, which cannot be named.
     pub hidden_processes: u64,
-    /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.
+    /// Bytes that dead processes left in TT-Metal's statistics; not in any other figure.
     pub stale_bytes: u64,
     /// Processes that have exited while their device file is still open.
     pub stale_processes: u64,
-    /// Allocations that tracked programs were refused.
+    /// Refused allocations of tracked programs.
     pub refusals: Reading<u64>,
 }
 
 impl Memory {
-    /// Nothing is known, for one reason.
+    /// No figure is known, for one reason.
     pub fn missing(reason: Missing) -> Self {
         let kind = |_| KindMemory {
             total: Err(reason),
@@ -218,14 +218,14 @@ impl Memory {
 /// A bar: used out of total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
-    /// What the chip has.
+    /// Capacity of the chip.
     pub total: Reading<u64>,
-    /// What programs asked for.
+    /// Bytes that programs requested.
     pub used: Reading<u64>,
 }
 
 impl Bar {
-    /// What is not used.
+    /// Bytes that are not used.
     pub fn free(self) -> Reading<u64> {
         let (total, used) = (self.total?, self.used?);
         Ok(total.saturating_sub(used))
@@ -239,18 +239,18 @@ impl Bar {
 }
 
 impl PerKind<Figure> {
-    /// What is used of the DRAM bar.
+    /// Used bytes of the DRAM bar.
     pub fn dram(&self) -> Reading<u64> {
         sum(Kind::DRAM_BAR.map(|kind| self[kind].used))
     }
 
-    /// What is used of the L1 bar.
+    /// Used bytes of the L1 bar.
     pub fn l1(&self) -> Reading<u64> {
         sum(Kind::L1_BAR.map(|kind| self[kind].used))
     }
 }
 
-/// Adds readings: absent ones are passed over unless all are, then the first reason stands.
+/// Adds readings. Missing ones are skipped unless all are missing; then the first reason is returned.
 pub fn sum(readings: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     let mut total: Option<u64> = None;
     let mut reason = Missing::NoSource;

@@ -1,5 +1,5 @@
-//! Where chips are: at the coordinates of a cluster descriptor where the user gave one, else by the boards they sit on and the
-//! boxes these come in; anything else is a plain row of boards. What joins boards only a descriptor says.
+//! Layout of chips on a grid: by the coordinates of a cluster descriptor if the user gave one, else by their boards and known
+//! boxes, else a row of boards. Only a descriptor has the links between boards.
 
 mod wires;
 
@@ -20,22 +20,22 @@ pub struct Mesh {
     pub columns: u16,
     /// Every device, once.
     pub tiles: Vec<Tile>,
-    /// Boards or trays, from left to right: each has a frame.
+    /// Boards or trays from left to right, each with a frame.
     pub frames: Vec<Frame>,
-    /// What wires them, where a descriptor says so.
+    /// Their links, if a descriptor has them.
     pub links: Vec<Link>,
 }
 
 /// A board or a tray: these columns of the grid, all rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is called: a board and its number, or a tray.
+    /// Its title: a board and its number, or a tray.
     pub name: String,
     /// Its columns.
     pub columns: Range<u16>,
 }
 
-/// What a link is made of.
+/// Type of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// On a board, or within a tray.
@@ -47,16 +47,16 @@ pub enum LinkKind {
 /// Ethernet between two chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The devices that it joins.
+    /// The devices at its ends.
     pub ends: (DeviceId, DeviceId),
-    /// How many there are; `None` where only the board says that there are some.
+    /// Number of links; `None` if only the board implies them.
     pub count: Option<u32>,
 }
 
-/// One chip's place.
+/// Position of one chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// Which chip.
+    /// The chip.
     pub device: DeviceId,
     /// From 0, at the top.
     pub row: u16,
@@ -72,7 +72,7 @@ impl Mesh {
         self.tiles.iter().find(|tile| tile.device == device)
     }
 
-    /// Two chips beside or below each other, the left or upper one first; `None` for chips further apart.
+    /// Two adjacent chips, the left or upper one first; `None` for chips that are not adjacent.
     pub fn neighbours(&self, link: &Link) -> Option<(&Tile, &Tile)> {
         let (one, other) = (self.tile(link.ends.0)?, self.tile(link.ends.1)?);
         let (first, second) = if (one.row, one.column) <= (other.row, other.column) { (one, other) } else { (other, one) };
@@ -80,7 +80,7 @@ impl Mesh {
         (down + right == 1).then_some((first, second))
     }
 
-    /// The frame a column of the grid lies in.
+    /// The frame that contains a column of the grid.
     pub fn frame_at(&self, column: u16) -> Option<usize> {
         self.frames.iter().position(|frame| frame.columns.contains(&column))
     }
@@ -99,16 +99,16 @@ const GALAXY_CHIPS: usize = 32;
 /// A tray has eight chips: two columns of four.
 const TRAY: (u16, u16) = (4, 2);
 
-/// The mesh of a machine: as its descriptor has it, else by its product.
+/// The mesh of a machine: from its descriptor, else by its product.
 pub fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
     let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
     let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
     let mesh = mesh.unwrap_or_else(|| by_product(snapshot, &links));
-    // Without a descriptor the board itself says what joins its two chips.
+    // Without a descriptor, the board implies the link between its two chips.
     if links.is_empty() { mesh } else { Mesh { links, ..mesh } }
 }
 
-/// Neighbours are wired: where they are on the mesh, if not which end is up.
+/// Neighbours are linked: this gives positions on the mesh, but not its orientation.
 fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     let devices: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
     let (columns, placed) = wires::grid(&devices, links)?;
@@ -147,8 +147,8 @@ fn links(snapshot: &Snapshot, cluster: &Cluster) -> Vec<Link> {
     cluster.links.iter().filter_map(link).collect()
 }
 
-/// Chips at the coordinates of the descriptor, each shelf beside the one before. `None` unless every device has a place of
-/// its own, on a mesh that is not mostly holes.
+/// Chips at the coordinates of the descriptor, with the shelves side by side. `None` unless every device has its own position, on
+/// a mesh that is not mostly empty.
 fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     let place = |device: &Device| {
         let chip = cluster.chips.iter().find(|chip| device.metal_id == Ok(u64::from(chip.chip)))?;
@@ -162,7 +162,7 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     for (tray, shelf) in (0..).zip(&shelves) {
         let here = || places.iter().filter(|(place, _)| (place.rack, place.shelf) == *shelf);
         let (left, top) = (here().map(|(place, _)| place.x).min()?, here().map(|(place, _)| place.y).min()?);
-        // Somebody else's numbers: places too far apart for a screen are no places.
+        // A descriptor may be wrong: coordinates that are too far apart for a screen are ignored.
         let tile = |(place, device): &(ClusterPlace, DeviceId)| {
             let tray = (shelves.len() > 1).then_some(tray);
             Some(Tile { device: *device, row: place.y - top, column: (place.x - left).checked_add(columns)?, tray })
@@ -193,7 +193,7 @@ fn board(device: &Device) -> &str {
     device.board.as_deref().unwrap_or("")
 }
 
-/// Four trays beside each other, chips in the order of their ids.
+/// Four trays side by side, with chips in the order of their ids.
 fn galaxy(devices: &[Device]) -> Mesh {
     let place = |(index, device): (u16, &Device)| {
         let (tray, inside) = (index / (TRAY.0 * TRAY.1), index % (TRAY.0 * TRAY.1));
@@ -210,7 +210,7 @@ fn galaxy(devices: &[Device]) -> Mesh {
     }
 }
 
-/// The first chip of each board above, its second chip below it. `None` unless every device is one of such a board.
+/// The first chip of each board on top, its second chip below. `None` unless every device is on such a board.
 fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     let name = board(devices.first()?);
     let has_two = name == "n300" || name.starts_with("p300");
@@ -246,7 +246,7 @@ fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     Some(Mesh { origin: format!("{title}, {rows}x{columns}, R below its L"), rows, columns, tiles, frames, links })
 }
 
-/// Boards in the order of their ids, as square as a screen likes them, whatever wires there are.
+/// Boards in the order of their ids, as square as possible, ignoring links.
 fn plain(devices: &[Device], links: &[Link]) -> Mesh {
     let count = u16::try_from(devices.len()).unwrap_or(u16::MAX).max(1);
     let columns = match count {

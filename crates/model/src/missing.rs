@@ -1,11 +1,11 @@
-//! A value, or the one reason why there is none.
+//! A value, or the reason why it is missing.
 
 use std::fmt;
 
-/// What was measured, or why there is nothing to show.
+/// A measured value, or the reason why it is missing.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Why a value is absent. The names are part of the public contract ([`Missing::name`]).
+/// Why a value is missing. The names are part of the JSON format ([`Missing::name`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Missing {
     /// Chips of this architecture never publish it.
@@ -14,42 +14,42 @@ pub enum Missing {
     NotExposed,
     /// The chip is reached over Ethernet only, and reading it would mean opening a device.
     RemoteChip,
-    /// It is there, and this user may not read it.
+    /// It exists, but this user may not read it.
     NoPermission,
     /// The chip is being reset.
     Resetting,
-    /// The device left the bus since it was listed.
+    /// The device left the bus after it was listed.
     Gone,
-    /// It was read, and cannot be true.
+    /// The value is impossible.
     OutOfRange,
-    /// It was read, and is not what the driver documents.
+    /// The value is not in the format that the driver documents.
     Unparsable,
-    /// The read did not come back in time.
+    /// The read did not finish in time.
     Timeout,
     /// The kernel answered with an error.
     IoError,
     /// A rate needs two samples, and this is the first.
     FirstSample,
-    /// Somebody may use it, but nothing tracks how much.
+    /// A process may use memory, but nothing tracks it.
     NotTracked,
-    /// Only the chip has it, and reading the chip was not asked for (`--deep`).
+    /// Only the chip has the value, and `--deep` was not given.
     NeedsDeep,
     /// The program runs its kernels without the dispatch firmware that counts.
     SlowDispatch,
-    /// The program's counters stand still: it was killed, or its chip is stuck.
+    /// The program's counters do not advance: it was killed, or its chip is stuck.
     Stale,
     /// No process holds the chip.
     NotHeld,
-    /// Another program has the device for itself, or has taken everything that a reader needs.
+    /// Another program has exclusive use of the device, or has taken all resources that a reader needs.
     Busy,
-    /// The chip is read once its pending power-down has happened.
+    /// The chip is read after its pending power-down.
     IdleWait,
     /// Nothing measures it.
     NoSource,
 }
 
 impl Missing {
-    /// Every reason, in the order of the contract.
+    /// Every reason, in the order of JSON.
     pub const ALL: [Self; 19] = [
         Self::NotOnThisArch,
         Self::NotExposed,
@@ -72,7 +72,7 @@ impl Missing {
         Self::NoSource,
     ];
 
-    /// The word used in JSON, CSV documentation and problem lists.
+    /// The name in JSON, in the documentation of CSV and in lists of problems.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotOnThisArch => "not_on_this_arch",
@@ -97,12 +97,12 @@ impl Missing {
         }
     }
 
-    /// The reason a word names.
+    /// The reason of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// The same for a person.
+    /// The reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
             Self::NotOnThisArch => "chips of this architecture do not publish it",
@@ -127,7 +127,7 @@ impl Missing {
         }
     }
 
-    /// True for reasons that mean something went wrong, as opposed to something that is not there by nature.
+    /// True for reasons that mean a failure, as opposed to values that do not exist by design.
     pub fn is_problem(self) -> bool {
         matches!(self, Self::NoPermission | Self::OutOfRange | Self::Unparsable | Self::Timeout | Self::IoError)
     }

@@ -21,7 +21,7 @@ pub enum BufferOrder {
 }
 
 impl BufferOrder {
-    /// By what the order is named after. Buffers that are equal in this go by process and address.
+    /// Compares by the property that names the order. Equal buffers are sorted by process and address.
     fn compare_named(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
         match self {
             Self::Size => b.size.cmp(&a.size),
@@ -47,7 +47,7 @@ impl BufferOrder {
             .then_with(by_allocator)
     }
 
-    /// Sorts, and keeps the first `most`. Returns how many are left out.
+    /// Sorts, and keeps the first `most`. Returns the number of dropped ones.
     pub fn keep_first(self, buffers: &mut Vec<Buffer>, most: usize) -> usize {
         let left_out = buffers.len().saturating_sub(most);
         if left_out > 0 && most > 0 {
@@ -59,18 +59,18 @@ impl BufferOrder {
     }
 }
 
-/// The first buffers of one process in an order, of any number that is added.
+/// Collects the first buffers of one process in an order.
 #[derive(Debug)]
 pub struct FirstBuffers {
     order: BufferOrder,
     most: usize,
-    /// The last one on top.
+    /// A heap, with the last buffer on top.
     kept: BinaryHeap<Ranked>,
     left_out: u64,
 }
 
 impl FirstBuffers {
-    /// Keeps at most so many.
+    /// Keeps at most this many.
     pub fn new(order: BufferOrder, most: usize) -> Self {
         Self { order, most, kept: BinaryHeap::new(), left_out: 0 }
     }
@@ -90,7 +90,7 @@ impl FirstBuffers {
         }
     }
 
-    /// Those that were kept, in no order, and how many were not.
+    /// The kept buffers, unordered, and the number of dropped ones.
     pub fn finish(self) -> (impl Iterator<Item = LedgerBuffer>, u64) {
         (self.kept.into_iter().map(|ranked| ranked.buffer), self.left_out)
     }

@@ -1,54 +1,54 @@
-//! Phases of a program, and traces with buffers in their way.
+//! Phases of a program, and traces that overwrite buffers.
 
 use std::fmt;
 
 use crate::memory::Kind;
 use crate::room::HeldByLine;
 
-/// The kinds of memory that phases are measured by.
+/// Kinds of memory that are measured in phases.
 pub const PHASE_KINDS: [Kind; 2] = [Kind::Dram, Kind::L1];
 
-/// Bytes by [`PHASE_KINDS`]; each buffer counts once, by its bytes on a chip.
+/// Bytes by [`PHASE_KINDS`]; each buffer counts once, with its bytes on a chip.
 pub type PhaseBytes = [u64; 2];
 
-/// A phase that the program named, all its iterations together.
+/// A named phase of a program, over all its iterations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// Its name.
     pub name: String,
     /// How often it ran.
     pub count: u64,
-    /// Most live bytes in any iteration.
+    /// Highest live bytes of all iterations.
     pub peak: PhaseBytes,
-    /// Most live bytes in the first iteration.
+    /// Highest live bytes of the first iteration.
     pub first_peak: PhaseBytes,
-    /// Live bytes at the end minus those at the beginning, all iterations added up.
+    /// Live bytes at the end minus those at the start, summed over all iterations.
     pub change: [i64; 2],
     /// Buffers allocated.
     pub allocations: u64,
-    /// The smallest of the largest free blocks of a bank at the ends of iterations.
+    /// The smallest of the largest free blocks of a bank at the end of iterations.
     pub smallest_largest_free: [Option<u64>; 2],
-    /// Most resident bytes of the process at a begin or an end; 0 is unknown.
+    /// Highest resident bytes of the process at a start or an end; 0 is unknown.
     pub host_rss_peak: u64,
-    /// Time of all iterations together.
+    /// Duration of all iterations together.
     pub duration_ns: u64,
-    /// What stays with each iteration; `None` where it ran only a few times.
+    /// Growth per iteration; `None` if it ran only a few times.
     pub growth: Option<Growth>,
 }
 
-/// What an iteration leaves behind, on average from the second one on.
+/// Average growth per iteration, from the second one on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// Bytes more with each iteration.
+    /// Additional bytes per iteration.
     pub bytes: [i64; 2],
     /// The lines that leave buffers behind in nearly every iteration, most bytes first.
     pub lines: Vec<HeldByLine>,
 }
 
-/// A trace that was replayed while buffers were live that came after its capture. It overwrites them.
+/// A trace that was replayed while buffers were live that were allocated after its capture. It overwrites them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsafeTrace {
-    /// The program's number of the trace.
+    /// The program's number for the trace.
     pub id: u64,
     /// Slot of its allocator.
     pub slot: u16,
@@ -58,7 +58,7 @@ pub struct UnsafeTrace {
     pub lines: Vec<HeldByLine>,
 }
 
-/// An event at which the largest free block of a bank is known.
+/// A point at which the largest free block of a bank is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A request was refused.
@@ -67,7 +67,7 @@ pub enum Point {
     Mark,
     /// A phase ended.
     Phase(String),
-    /// The live bytes were at their peak.
+    /// The live bytes reached their peak.
     Peak,
 }
 
@@ -99,16 +99,16 @@ impl fmt::Display for Point {
 pub struct Tightest {
     /// Bytes of the block.
     pub bytes: u64,
-    /// When, in nanoseconds since 1970.
+    /// Time, in nanoseconds since 1970.
     pub time: u64,
-    /// At what.
+    /// The type of point.
     pub at: Point,
-    /// How many points were compared.
+    /// Number of compared points.
     pub points: u64,
 }
 
 impl Tightest {
-    /// Compares with one more point.
+    /// Compares with another point.
     pub fn note(known: &mut Option<Self>, bytes: u64, time: u64, at: Point) {
         match known {
             Some(known) if known.bytes <= bytes => known.points += 1,

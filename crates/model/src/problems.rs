@@ -1,4 +1,4 @@
-//! Problems that a user can cause in any number: the first few of a kind are listed, the rest is counted.
+//! Problems that a user can cause in any number: the first few of a kind are listed, the others are counted.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -6,24 +6,24 @@ use std::mem;
 use crate::missing::Missing;
 use crate::sample::Problem;
 
-/// Problems of one user and kind that are listed.
+/// Listed problems per user and kind.
 const LISTED_MAX: u64 = 4;
 
 /// The problems of a sample, in order.
 #[derive(Debug, Default)]
 pub struct Problems {
-    /// Those listed.
+    /// The listed problems.
     pub list: Vec<Problem>,
     counts: BTreeMap<(Option<u32>, Missing, &'static str), u64>,
 }
 
 impl Problems {
-    /// Begins with these.
+    /// Starts with these problems.
     pub fn new(list: Vec<Problem>) -> Self {
         Self { list, counts: BTreeMap::new() }
     }
 
-    /// Adds a problem that a user caused. `kind` describes all problems like this one.
+    /// Adds a problem that a user caused. `kind` describes all problems of this kind.
     pub fn push_of(&mut self, user: Option<u32>, kind: &'static str, problem: Problem) {
         let count = self.counts.entry((user, problem.reason, kind)).or_default();
         *count += 1;
@@ -32,7 +32,7 @@ impl Problems {
         }
     }
 
-    /// The problems; those that are not listed are one line per user and kind.
+    /// The problems. Those that are not listed become one line per user and kind.
     pub fn into_list(mut self) -> Vec<Problem> {
         for ((user, reason, kind), count) in mem::take(&mut self.counts) {
             if count > LISTED_MAX {

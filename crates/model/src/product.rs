@@ -1,4 +1,4 @@
-//! What the products are: the table behind totals, nominal clocks and remote chips.
+//! The table of products: totals, nominal clocks and remote chips.
 //!
 //! Harvesting is not published by the driver, so core counts are nominal.
 
@@ -26,7 +26,7 @@ impl Arch {
         }
     }
 
-    /// The name TT-Metal gives its chips.
+    /// TT-Metal's name of the architecture.
     pub fn chip_name(self) -> &'static str {
         match self {
             Self::Wormhole => "Wormhole_B0",
@@ -73,8 +73,8 @@ impl Arch {
         }
     }
 
-    /// Bytes of one word of the PCIe counters. On Blackhole the driver's documentation says 32 and the hardware
-    /// headers say 64, so there is none.
+    /// Bytes of one word of the PCIe counters. On Blackhole it is unknown: the driver's documentation says 32, the hardware
+    /// headers say 64.
     pub fn counter_word_bytes(self) -> Option<f64> {
         match self {
             Self::Wormhole | Self::Grayskull => Some(32.0),
@@ -96,7 +96,7 @@ const GIB: u64 = 1 << 30;
 /// One kind of board.
 #[derive(Debug)]
 pub struct Product {
-    /// What `tt_card_type` says.
+    /// Content of `tt_card_type`.
     pub card_type: &'static str,
     /// The number in the board id and in PCI's subsystem device.
     pub upi: u64,
@@ -106,13 +106,13 @@ pub struct Product {
     pub cores: u64,
     /// DRAM banks of a chip.
     pub dram_banks: u64,
-    /// Chips that are reached only through another one.
+    /// Number of chips that are reached only through another one.
     pub remote_chips: &'static [ChipPosition],
-    /// Position of the chip on PCIe, where the board has more than one kind.
+    /// Position of the chip on PCIe, if the board has several positions.
     pub local_chip: Option<ChipPosition>,
     /// Several chips on PCIe print the same board serial.
     pub shares_serial: bool,
-    /// Narrow PCIe links are how this board is built, so width says nothing about health.
+    /// This board has narrow PCIe links by design, so the width says nothing about health.
     pub narrow_link_is_normal: bool,
 }
 
@@ -130,7 +130,7 @@ const fn product(card_type: &'static str, upi: u64, arch: Arch, cores: u64, dram
     }
 }
 
-/// Boards by card type. Facts: the driver's `tt_sysfs_show_card_type`, UMD's harvesting tables, vendor pages.
+/// Boards by card type. Sources: the driver's `tt_sysfs_show_card_type`, UMD's harvesting tables, vendor pages.
 pub const PRODUCTS: &[Product] = &[
     product("n150", 0x18, Arch::Wormhole, 72, 12),
     Product { remote_chips: &[ChipPosition::Right], local_chip: Some(ChipPosition::Left), ..product("n300", 0x14, Arch::Wormhole, 64, 12) },
@@ -149,12 +149,12 @@ pub const PRODUCTS: &[Product] = &[
 ];
 
 impl Product {
-    /// The product a card type names.
+    /// The product of a card type.
     pub fn by_card_type(card_type: &str) -> Option<&'static Self> {
         PRODUCTS.iter().find(|product| product.card_type == card_type)
     }
 
-    /// The product PCI's subsystem device names: the way out where the driver prints no card type.
+    /// The product of a PCI subsystem device: used if the driver prints no card type.
     pub fn by_subsystem_device(upi: u64) -> Option<&'static Self> {
         PRODUCTS.iter().find(|product| product.upi == upi)
     }
@@ -164,8 +164,8 @@ impl Product {
         self.dram_banks * self.arch.dram_bytes_per_bank()
     }
 
-    /// Nominal Tensix cores with this firmware: bundle 19.5 took p150 from 140 to 120. Bundles numbered 80.x are
-    /// older than 18.x.
+    /// Nominal Tensix cores with this firmware: bundle 19.5 reduced p150 from 140 to 120. Bundles numbered 80.x are older than
+    /// 18.x.
     pub fn cores_with(&self, firmware: Option<Version>) -> u64 {
         let is_p150 = matches!(self.card_type, "p150a" | "p150b" | "p150c");
         let is_old = firmware.is_some_and(|version| version < Version::new(19, 5, 0) || version.major >= 80);

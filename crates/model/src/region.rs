@@ -1,7 +1,7 @@
 //! TT-Metal's own statistics: the 8,576 bytes of `/dev/shm/tt_device_<unique id>_memory`.
 //!
-//! Versions 2, 3 and 4 share one layout. There is no magic number, no lock and no promise that the parts agree; what
-//! may be believed is decided in `derive`.
+//! Versions 2, 3 and 4 share one layout. There is no magic number, no lock and no guarantee that the parts agree; `derive`
+//! decides which values are plausible.
 
 use crate::memory::{Kind, PerKind};
 use crate::missing::{Missing, Reading};
@@ -9,7 +9,7 @@ use crate::units::UnixTime;
 
 /// Length of a region.
 pub const BYTES: usize = 8576;
-/// Where the slots of processes begin.
+/// Offset of the slots of processes.
 pub const SLOTS_AT: usize = 856;
 /// Length of a slot.
 pub const SLOT_BYTES: usize = 120;
@@ -25,20 +25,20 @@ const _: () = assert!(SLOTS_AT + SLOTS * SLOT_BYTES == INIT_STATE_AT);
 /// Kinds in the order in which totals and slots keep them.
 const KINDS: [Kind; 5] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace, Kind::Cb];
 
-/// One region, as written.
+/// The content of one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     /// Version of the layout: 2, 3 or 4.
     pub version: u32,
     /// The chip's logical id in the process that attached last.
     pub device_id: u32,
-    /// Bytes of all processes, dead ones included.
+    /// Bytes of all processes, including dead ones.
     pub totals: PerKind<u64>,
     /// Claimed slots.
     pub slots: Vec<Slot>,
 }
 
-/// What one process said of itself.
+/// The part of a region that one process wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// Its pid in its own namespace.
@@ -52,7 +52,7 @@ pub struct Slot {
 }
 
 impl Region {
-    /// Reads a region. Shorter than it should be, not yet initialised or of an unknown version is `Unparsable`.
+    /// Parses a region. A short, uninitialised region or one of an unknown version is `Unparsable`.
     pub fn parse(bytes: &[u8]) -> Reading<Self> {
         if bytes.len() < BYTES {
             return Err(Missing::Unparsable);
@@ -66,7 +66,7 @@ impl Region {
         Ok(Self { version, device_id: u32_at(bytes, 40), totals: kinds_at(bytes, TOTALS_AT), slots: slots.collect() })
     }
 
-    /// The bytes of a region under this id, as a process of the simulator writes them.
+    /// The bytes of a region for this id, as a process of the simulator writes them.
     pub fn encode(&self, unique_id: u64) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -92,7 +92,7 @@ impl Region {
 
 impl Slot {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        // 0 is free, -1 is being released.
+        // 0 means free, -1 means being released.
         let pid = i32::try_from(i64::from(u32_at(bytes, 0))).ok().filter(|pid| *pid > 0)?;
         let name = &bytes[NAME_AT..NAME_AT + NAME_BYTES];
         let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A region put together by hand from the offsets in TT-Metal's header, not by `encode`.
+    /// A region built by hand from the offsets in TT-Metal's header, not by `encode`.
     #[test]
     fn reads_the_layout_of_the_header() {
         let mut bytes = vec![0u8; BYTES];

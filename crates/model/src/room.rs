@@ -1,4 +1,4 @@
-//! Whether a request that was refused could have had room, and what stood in its way.
+//! Whether a refused request could have had room, and which buffers were in the way.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::stack::SourceLine;
 /// Why there was no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Too little was free.
+    /// Too few bytes were free.
     Full,
-    /// Enough was free, but not in one piece.
+    /// Enough bytes were free, but not in one block.
     Fragmented,
     /// A bank is smaller than the request.
     NeverFits,
 }
 
 impl Verdict {
-    /// Every one of them.
+    /// All reasons.
     pub const ALL: [Self; 3] = [Self::Full, Self::Fragmented, Self::NeverFits];
 
     /// The name in JSON.
@@ -32,26 +32,26 @@ impl Verdict {
 /// A live buffer in a bank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupied {
-    /// Where it begins in the bank.
+    /// Its offset in the bank.
     pub start: u64,
-    /// Its bytes there.
+    /// Its bytes in the bank.
     pub bytes: u64,
-    /// The line that asked for it.
+    /// The line that requested it.
     pub line: Option<Arc<SourceLine>>,
 }
 
 /// The fewest bytes of a bank whose release makes room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where the room would begin in the bank.
+    /// Offset of the room in the bank.
     pub start: u64,
-    /// Bytes of a bank to be released.
+    /// Bytes of a bank that must be released.
     pub bytes: u64,
-    /// Buffers to be released, by line, most bytes first.
+    /// Buffers that must be released, by line, most bytes first.
     pub lines: Vec<HeldByLine>,
 }
 
-/// The part of L1 that is kept for small buffers.
+/// The region of L1 for small buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallRegion {
     /// Its bytes on each core: `l1_small_size`.
@@ -63,11 +63,11 @@ pub struct SmallRegion {
 /// Buffers of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldByLine {
-    /// The line; `None` where it is not known.
+    /// The line; `None` if unknown.
     pub line: Option<Arc<SourceLine>>,
     /// Their bytes.
     pub bytes: u64,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
 }
 
@@ -81,7 +81,7 @@ impl HeldByLine {
         }
     }
 
-    /// Adds buffers to those of their line.
+    /// Adds buffers to those of the same line.
     pub fn add(lines: &mut Vec<Self>, line: Option<&Arc<SourceLine>>, count: u64, bytes: u64) {
         match lines.iter_mut().find(|held| held.line.as_ref() == line) {
             Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
@@ -94,7 +94,7 @@ impl HeldByLine {
         lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
     }
 
-    /// The first few in words, and how many more there are.
+    /// The first few lines in words, and the number of the others.
     pub fn list(lines: &[Self]) -> String {
         let mut named: Vec<String> = lines.iter().take(LINES_NAMED).map(Self::words).collect();
         if lines.len() > LINES_NAMED {
@@ -104,10 +104,10 @@ impl HeldByLine {
     }
 }
 
-/// Lines that are named in words.
+/// Number of lines that are named.
 const LINES_NAMED: usize = 3;
 
-/// The cheapest window of `wanted` bytes in a bank of `bank_bytes`; `None` where a bank is smaller than that, or buffers lie on each other.
+/// The cheapest window of `wanted` bytes in a bank of `bank_bytes`; `None` if a bank is smaller, or if buffers overlap.
 pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) -> Option<Window> {
     live.sort_by_key(|occupied| occupied.start);
     let end = |occupied: &Occupied| occupied.start.saturating_add(occupied.bytes);
@@ -115,7 +115,7 @@ pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) ->
     if wanted == 0 || wanted > bank_bytes || !is_apart {
         return None;
     }
-    // A cheapest window can be moved until it begins where a buffer ends, or ends where one begins.
+    // A cheapest window can be moved until it begins at the end of a buffer, or ends at the start of one.
     let begins = live.iter().map(end).chain([0]);
     let ends = live.iter().map(|occupied| occupied.start).chain([bank_bytes]);
     let starts = begins.chain(ends.filter_map(|end| end.checked_sub(wanted))).filter(|start| start.saturating_add(wanted) <= bank_bytes);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_window_frees_the_fewest_bytes() {
-        // Every other block of ten is free; the small one in the middle is the cheapest to move.
+        // Every second block of ten is free; the small one in the middle is the cheapest to move.
         let live = vec![occupied(10, 10, 1), occupied(30, 10, 1), occupied(50, 2, 2), occupied(70, 10, 1), occupied(90, 10, 1)];
         let window = cheapest_window(live, 100, 25).expect("a window");
         assert_eq!((window.start, window.bytes), (40, 2));

@@ -1,4 +1,4 @@
-//! What the machine said: raw values, when they were read, and why some were not.
+//! Raw values of the machine, the times of reading, and the reasons for missing values.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::missing::{Missing, Reading};
 use crate::region::Region;
 use crate::units::UnixTime;
 
-/// Where a sample comes from.
+/// Origin of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This machine.
     Local,
     /// A simulated machine.
     Sim,
-    /// A service that looks at the machine, and was asked.
+    /// A service that samples the machine.
     Server,
 }
 
 impl Origin {
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -35,23 +35,23 @@ impl Origin {
     }
 }
 
-/// TT-Metal's number of a chip, as a program that used it proved.
+/// TT-Metal's number of a chip, proven by a program that used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
-    /// The number, as a program has it that sees all devices.
+    /// The number in a program that sees all devices.
     pub number: u32,
     /// UMD's id of the chip.
     pub unique_id: u64,
-    /// A running program claims something else: this is dropped when that one ends.
+    /// A running program claims a different number: this one is dropped when that program ends.
     pub is_contested: bool,
 }
 
-/// One look at the whole machine.
+/// One sample of the whole machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When, on a clock that never jumps.
+    /// Time of the sample, on a monotonic clock.
     pub at: Duration,
-    /// When, for people.
+    /// Time of the sample, on the wall clock.
     pub time: UnixTime,
     /// How long before `at` processes, regions and ledgers were read: a scan may be late.
     pub scan_age: Duration,
@@ -73,14 +73,14 @@ pub struct Sample {
     pub regions: Vec<RegionSample>,
     /// Ledgers of processes that track their memory.
     pub ledgers: Vec<LedgerSample>,
-    /// Processes whose ledgers, if they have any, this user may not look for.
+    /// Processes whose ledgers this user may not search for.
     pub denied_processes: u64,
-    /// What went wrong.
+    /// Problems.
     pub problems: Vec<Problem>,
 }
 
 impl Sample {
-    /// The same devices without anything that a scan found.
+    /// The same devices without the results of a scan.
     pub fn of_devices(&self) -> Self {
         Self {
             at: self.at,
@@ -105,7 +105,7 @@ impl Sample {
         self.at.saturating_sub(self.scan_age)
     }
 
-    /// By how many milliseconds the wall clock was set since an earlier sample. `None` where it ran on, or was only steered.
+    /// Milliseconds by which the wall clock was set since an earlier sample. `None` if it was not set, or only slewed.
     pub fn clock_jump(&self, before: &Self) -> Option<i64> {
         let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
         let wall = i128::from(self.time.0) - i128::from(before.time.0);
@@ -122,58 +122,58 @@ pub struct DeviceSample {
     pub id: DeviceId,
     /// Its PCI address.
     pub bdf: Reading<Bdf>,
-    /// False for one that the driver has not listed so far: it is on the PCI bus, or was here before.
+    /// False if the driver has not listed the device yet: it is on the PCI bus, or was listed earlier.
     pub was_listed: bool,
     /// Its files.
     pub attributes: Attributes,
-    /// The time from one reading of its traffic counters to the next, and what they were at the first. The second is in
+    /// The time between two readings of its traffic counters, and their values at the first. The values at the second are in
     /// `attributes`. `None` before the second reading, and after a reset.
     pub counted: Option<Counted>,
-    /// How its heartbeat went so far; `None` before the second look.
+    /// State of its heartbeat; `None` before the second sample.
     pub beat: Option<Beat>,
-    /// Who has it open.
+    /// The processes that have it open.
     pub users: Reading<Users>,
-    /// What only the chip knows; `needs_deep` where nobody asked for it.
+    /// Values that only the chip has; `needs_deep` if they were not requested.
     pub deep: Reading<DeepSample>,
 }
 
 /// Traffic counters before the last reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// How long before it.
+    /// Time between that reading and the last.
     pub elapsed: Duration,
-    /// The counters, those that could be read.
+    /// The counters that could be read.
     pub before: Vec<(Attr, u64)>,
 }
 
 /// A heartbeat over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// How long it has been the same.
+    /// Time since its last change.
     pub unchanged_for: Duration,
-    /// Whether it was ever seen to change.
+    /// Whether it ever changed.
     pub has_changed: bool,
 }
 
-/// Who has a device open.
+/// The processes that have a device open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users {
     /// Host pids, each once.
     pub pids: Vec<u32>,
-    /// Open files of processes outside this pid namespace.
+    /// Number of open files of processes outside this pid namespace.
     pub hidden: u64,
-    /// False when other users' processes could not be looked at.
+    /// False if other users' processes could not be examined.
     pub is_complete: bool,
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSample {
-    /// Who it is.
+    /// Its pid and start time.
     pub key: ProcessKey,
-    /// Its pid in its own namespace; the same as the host's outside containers.
+    /// Its pid in its own namespace; outside containers the same as on the host.
     pub namespace_pid: u32,
-    /// Facts of `/proc/PID`: `Gone` when the opener has exited and only its file lives on.
+    /// Facts of `/proc/PID`: `Gone` if the process has exited and only its open file remains.
     pub facts: Reading<ProcessFacts>,
     /// Full command line.
     pub command: Reading<String>,
@@ -183,16 +183,16 @@ pub struct ProcessSample {
     pub fdinfo: Vec<FdMemory>,
 }
 
-/// What `/proc/PID/stat` and `status` say.
+/// Values of `/proc/PID/stat` and `status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessFacts {
     /// `comm`.
     pub name: String,
     /// Owner.
     pub uid: u32,
-    /// Owner's name, where the user database has one.
+    /// Owner's name, if the user database has one.
     pub user: Option<String>,
-    /// Who started it, or took it over.
+    /// Its parent.
     pub parent: u32,
     /// When it started.
     pub start_time: UnixTime,
@@ -202,7 +202,7 @@ pub struct ProcessFacts {
     pub rss: u64,
 }
 
-/// Where a process runs, by its cgroup, and the names of that.
+/// The container, pod or job of a process, by its cgroup, and their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// First 12 digits of the container id.
@@ -228,30 +228,30 @@ pub struct Workload {
 pub struct FdMemory {
     /// The device the file is.
     pub device: DeviceId,
-    /// Bytes, for the kinds that were there.
+    /// Bytes, for the kinds that are present.
     pub used: PerKind<Option<u64>>,
 }
 
 /// One file of TT-Metal's statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionSample {
-    /// The id in its name.
+    /// The unique id in its name.
     pub unique_id: u64,
-    /// The process whose `/dev/shm` it was seen in; `None` for the host's own.
+    /// The process in whose `/dev/shm` it was found; `None` for the host's own.
     pub through: Option<ProcessKey>,
-    /// The user who alone may write the file; `None` where every user may.
+    /// The only user who may write the file; `None` if every user may.
     pub writer: Option<u32>,
-    /// What it says.
+    /// Its content.
     pub content: Reading<Region>,
 }
 
-/// Something that could not be read as it should.
+/// Something that could not be read correctly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, or the part of the machine.
     pub part: String,
     /// The reason.
     pub reason: Missing,
-    /// The same in words.
+    /// The reason in words.
     pub detail: String,
 }

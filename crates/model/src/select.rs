@@ -1,4 +1,4 @@
-//! Which devices are meant: `-d 0,2-3`, `-d 0000:c1:00.0`, `-d board:n300`.
+//! Selects devices: `-d 0,2-3`, `-d 0000:c1:00.0`, `-d board:n300`.
 
 use std::fmt;
 
@@ -25,13 +25,13 @@ pub struct Selection(Vec<Selector>);
 pub enum SelectionError {
     /// A range whose end is before its start.
     Backwards(String),
-    /// A word that names no device.
+    /// A word that selects no device.
     NotADevice(String),
-    /// Devices that are not there.
+    /// Devices that do not exist.
     Unknown {
-        /// As they were named.
+        /// The names that the user gave.
         words: Vec<String>,
-        /// The ids of those that are.
+        /// The ids of the existing devices.
         available: String,
     },
 }
@@ -52,7 +52,7 @@ impl fmt::Display for SelectionError {
 impl std::error::Error for SelectionError {}
 
 impl Selection {
-    /// Reads a comma-separated list.
+    /// Parses a comma-separated list.
     pub fn parse(text: &str) -> Result<Self, SelectionError> {
         text.split(',').map(|word| parse_word(word.trim())).collect::<Result<_, _>>().map(Self)
     }
@@ -67,12 +67,12 @@ impl Selection {
         self.0.is_empty()
     }
 
-    /// Whether a device is meant.
+    /// Whether a device is selected.
     pub fn matches(&self, device: &Device) -> bool {
         self.is_empty() || self.0.iter().any(|selector| selector.matches(device))
     }
 
-    /// Says which of the devices named are not there.
+    /// Returns an error for named devices that do not exist.
     pub fn check(&self, snapshot: &Snapshot) -> Result<(), SelectionError> {
         let devices = &snapshot.devices;
         let mut unknown: Vec<String> = Vec::new();
@@ -89,7 +89,7 @@ impl Selection {
         Err(SelectionError::Unknown { words: unknown, available })
     }
 
-    /// Leaves only the devices meant, and the processes on them.
+    /// Keeps only the selected devices, and the processes on them.
     pub fn apply(&self, snapshot: &mut Snapshot) {
         if self.is_empty() {
             return;
@@ -120,7 +120,7 @@ impl Selector {
 }
 
 impl Selector {
-    /// What of it is none of these devices: all of it, or parts of a range.
+    /// The parts of this selector that match no device: the whole selector, or parts of a range.
     fn unknown(&self, devices: &[Device]) -> Vec<Self> {
         let Self::Ids(first, last) = self else {
             return if devices.iter().any(|device| self.matches(device)) { Vec::new() } else { vec![self.clone()] };
@@ -131,7 +131,7 @@ impl Selector {
     }
 }
 
-/// As the user may write it.
+/// The form that the user may write.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,7 +155,7 @@ fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     if let Some((first, last)) = word.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
         return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(SelectionError::Backwards(word.to_owned())) };
     }
-    // Sixteen digits are a serial number even when they would read as a number.
+    // Sixteen digits are a serial number even if they could be parsed as an id.
     if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Selector::HardwareId(word.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! What a sample means: devices, processes, health, ready to be shown.
+//! The meaning of a sample: devices, processes, health, ready for output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::missing::{Missing, Reading};
 use crate::sample::{Origin, Problem};
 use crate::units::UnixTime;
 
-/// The machine, as shown.
+/// The state of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Name of the machine.
     pub host: String,
-    /// When.
+    /// Time of the snapshot.
     pub time: UnixTime,
-    /// When allocators, buffers and circular buffers were read: at `time`, unless they were added to a service's snapshot.
+    /// Time at which allocators, buffers and circular buffers were read: `time`, unless they were added to a service's snapshot.
     pub lists_time: UnixTime,
     /// Version of the kernel driver.
     pub driver: Reading<String>,
@@ -32,26 +32,26 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Allocators of tracked processes.
     pub allocators: Vec<Allocator>,
-    /// Live buffers of tracked processes, where they were asked for.
+    /// Live buffers of tracked processes, if requested.
     pub buffers: Vec<Buffer>,
     /// Circular and dataflow buffers of tracked processes' programs.
     pub circulars: Vec<Circular>,
-    /// Processes whose ledgers, if they have any, this user may not look for.
+    /// Processes whose ledgers this user may not search for.
     pub denied_processes: u64,
-    /// How much older processes and their memory are than `time`: a scan may be late.
+    /// Age of processes and their memory compared with `time`: a scan may be late.
     pub scan_age: Duration,
-    /// What could not be read as it should.
+    /// Problems while reading.
     pub problems: Vec<Problem>,
 }
 
-/// What hands out memory inside one process.
+/// Manages memory inside one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
-    /// Its name: process, place in the ledger, generation: `4242.0.1`.
+    /// Its id: pid, slot in the ledger and generation, such as `4242.0.1`.
     pub id: String,
     /// Its process.
     pub process: ProcessKey,
-    /// Its place in the process's ledger.
+    /// Its slot in the process's ledger.
     pub slot: u16,
     /// False once the program closed it.
     pub is_open: bool,
@@ -59,19 +59,19 @@ pub struct Allocator {
     pub mesh: Option<(u16, u16)>,
     /// Its chips that are on a row.
     pub devices: Vec<DeviceId>,
-    /// The ids of those that are not.
+    /// The ids of its other chips.
     pub unmapped: Vec<u64>,
-    /// What the hook that reports it covers, and why there is none.
+    /// Coverage of the hook that reports it, or the reason why there is none.
     pub coverage: Reading<Vec<LedgerFeature>>,
-    /// What the hook found when it compared it with its own statistics.
+    /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
-    /// Its figures per chip, for the kinds that are known: those that had an event, or whose banks the hook was told.
+    /// Its figures per chip, for the known kinds: those with an event, or with banks that the hook has read.
     pub kinds: PerKind<Option<AllocatorKind>>,
-    /// The same for what belongs to no bar: host memory, and types nobody knows.
+    /// The same for memory that belongs to no bar: host memory and unknown types.
     pub others: Vec<(BufferKind, AllocatorKind)>,
-    /// Listed buffers that are not in [`Snapshot::buffers`], because only the first in some order were wanted.
+    /// Number of listed buffers that are not in [`Snapshot::buffers`], because only the first ones in some order were wanted.
     pub buffers_left_out: u64,
-    /// Allocations that the program was refused. Documents do not have it.
+    /// Refused allocations. Documents do not have this.
     pub refused: u64,
 }
 
@@ -80,50 +80,50 @@ pub struct Allocator {
 pub struct AllocatorKind {
     /// Used, allocated, count and peak.
     pub figure: Figure,
-    /// What can still be had, where the allocator's limit is known.
+    /// Free bytes, if the allocator's limit is known.
     pub free: Reading<u64>,
-    /// Live buffers too many to be listed, and their bytes.
+    /// Live buffers that exceed the list, and their bytes.
     pub unlisted: (u64, u64),
-    /// Its banks, where they are known.
+    /// Its banks, if known.
     pub banks: Reading<Banks>,
-    /// Of circular buffers: the programs they belong to, and what they take of the core with most.
+    /// Of circular buffers: their programs, and the use of the fullest core.
     pub programs: Option<Programs>,
 }
 
 /// Programs with circular or dataflow buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programs {
-    /// How many.
+    /// Number of programs.
     pub count: u64,
-    /// Bytes on the core with most.
+    /// Bytes on the fullest core.
     pub per_core: u64,
 }
 
-/// One kind of an allocator's memory, as each of its banks has it.
+/// One kind of an allocator's memory, per bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Banks {
-    /// How many.
+    /// Number of banks.
     pub banks: u64,
-    /// Bytes of one that can be handed out.
+    /// Bytes of one bank that can be allocated.
     pub bank_bytes: u64,
-    /// Bytes that are.
+    /// Allocated bytes.
     pub allocated_per_bank: Reading<u64>,
-    /// Bytes that are not.
+    /// Free bytes.
     pub free_per_bank: Reading<u64>,
-    /// The largest block of those.
+    /// The largest free block.
     pub largest_free_per_bank: Reading<u64>,
-    /// How much of the free bytes is not in it.
+    /// Share of the free bytes outside that block.
     pub fragmentation: Reading<f64>,
-    /// Blocks, used and free.
+    /// Number of blocks, used and free.
     pub blocks: Reading<u64>,
-    /// The blocks, in the order of their addresses, where they are known.
+    /// The blocks in the order of their addresses, if known.
     pub table: Vec<Block>,
-    /// Why they are not, although they were asked for.
+    /// Why they are unknown, although they were requested.
     pub no_blocks: Option<NoBlocks>,
 }
 
 impl Banks {
-    /// Of a kind that an allocator has no bank of.
+    /// For a kind without banks.
     pub(crate) fn none() -> Self {
         Self {
             banks: 0,
@@ -139,29 +139,29 @@ impl Banks {
     }
 }
 
-/// A block of an allocator's memory: of each bank the same bytes.
+/// A block of an allocator's memory: the same bytes of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its address on the device.
     pub address: u64,
     /// Its bytes.
     pub size: u64,
-    /// Nobody has it.
+    /// It is free.
     pub is_free: bool,
 }
 
 /// Why an allocator has no block table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBlocks {
-    /// Some buffers have an address of their own on each core.
+    /// Some buffers have a different address on each core.
     PerCore,
-    /// The program put back an earlier state: there are blocks without buffers.
+    /// The program restored an earlier state: there are blocks without buffers.
     Restored,
     /// More buffers are live than the ledger lists.
     Unlisted,
     /// The buffers change faster than they can be listed.
     Changing,
-    /// Of some buffers nobody knows what they take of a bank.
+    /// The bytes per bank of some buffers are unknown.
     SizeUnknown,
 }
 
@@ -183,7 +183,7 @@ impl NoBlocks {
 pub struct Buffer {
     /// Its allocator, shared by all its buffers.
     pub allocator: Arc<BufferAllocator>,
-    /// What the ledger says of it.
+    /// Its entry in the ledger.
     pub entry: LedgerBuffer,
 }
 
@@ -193,7 +193,7 @@ impl Buffer {
         self.allocator.process
     }
 
-    /// The chips it lies on, those on a row.
+    /// Its chips that are on a row.
     pub fn devices(&self) -> &[DeviceId] {
         &self.allocator.devices
     }
@@ -206,7 +206,7 @@ pub struct BufferAllocator {
     pub id: String,
     /// Its process.
     pub process: ProcessKey,
-    /// Its chips, those on a row.
+    /// Its chips that are on a row.
     pub devices: Vec<DeviceId>,
 }
 
@@ -217,9 +217,9 @@ pub struct Circular {
     pub process: ProcessKey,
     /// The slot of its allocator in the process's ledger. Documents do not have it.
     pub slot: u16,
-    /// The chips it lies on, those on a row.
+    /// Its chips that are on a row.
     pub devices: Vec<DeviceId>,
-    /// What the ledger says of it.
+    /// Its entry in the ledger.
     pub entry: LedgerCircular,
 }
 
@@ -229,11 +229,11 @@ impl Snapshot {
         self.processes.iter().filter_map(move |process| Some((process, process.on(id)?)))
     }
 
-    /// Whether the chips themselves were read, or it was tried (`--deep`).
+    /// Whether the chips were read directly (`--deep`), successfully or not.
     pub fn is_deep(&self) -> bool {
         let is_asked = |device: &Device| match device.deep_age_s {
             Err(Missing::NeedsDeep | Missing::RemoteChip) => false,
-            // A document of an older ttmon has no such field.
+            // A document of an older ttmon does not have this field.
             Err(Missing::NotExposed) => device.utilization == Err(Missing::NotExposed),
             _ => true,
         };
@@ -256,12 +256,12 @@ pub enum Location {
 }
 
 impl Location {
-    /// The location a word names.
+    /// The location of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Local, Self::Remote].into_iter().find(|location| location.name() == name)
     }
 
-    /// The word used in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -279,24 +279,24 @@ pub enum State {
     Resetting,
     /// It left the bus.
     Gone,
-    /// It is there, and nothing that can be believed was read.
+    /// It is present, but no valid value could be read.
     Unreadable,
     /// It publishes no telemetry.
     Unknown,
-    /// The driver has it, and its firmware does not answer yet.
+    /// The driver has listed it, but its firmware does not answer yet.
     Starting,
 }
 
 impl State {
-    /// Every one of them.
+    /// Every state.
     pub const ALL: [Self; 6] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown, Self::Starting];
 
-    /// The state a word names.
+    /// The state of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -309,29 +309,29 @@ impl State {
     }
 }
 
-/// How a device fares, against the limits it publishes itself.
+/// Health of a device, by the limits that it publishes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Nothing to judge by.
+    /// Unknown: no limits to compare with.
     Unknown,
     /// Within its limits.
     Ok,
-    /// Close to a limit, or something is odd.
+    /// Close to a limit, or unusual.
     Warning,
     /// At a limit.
     Critical,
 }
 
 impl Health {
-    /// Every one of them.
+    /// Every health.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Ok, Self::Warning, Self::Critical];
 
-    /// The health a word names.
+    /// The health of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|health| health.name() == name)
     }
 
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -363,39 +363,39 @@ impl Device {
         Ok((self.pcie_gen?, self.pcie_width?))
     }
 
-    /// Whether a process holds the chip and reports nothing: what is used is a lower bound.
+    /// Whether a process holds the chip without reporting its memory: the used bytes are a lower bound.
     pub fn is_lower_bound(&self) -> bool {
         self.memory.untracked_processes > 0
     }
 }
 
-/// What is known of a process's memory.
+/// How a process's memory is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Its ledger has every buffer.
     Tracked,
-    /// It tells the service, on the allocation socket.
+    /// It reports to the service, on the allocation socket.
     Connected,
     /// TT-Metal's own statistics have it.
     Reported,
-    /// It has a device open and tells nobody what it uses.
+    /// It has a device open and does not report its memory.
     Open,
-    /// What it uses is written down where this user may not read.
+    /// Its memory is recorded where this user may not read.
     NoPermission,
-    /// It has exited; somebody still holds the file it opened.
+    /// It has exited, but another process still has its device file open.
     Dead,
 }
 
 impl Status {
-    /// Every one of them.
+    /// Every status.
     pub const ALL: [Self; 6] = [Self::Tracked, Self::Connected, Self::Reported, Self::Open, Self::NoPermission, Self::Dead];
 
-    /// The status a word names.
+    /// The status of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// The contract's word.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tracked => "tracked",
@@ -407,7 +407,7 @@ impl Status {
         }
     }
 
-    /// What tables print, as far as the status alone says it.
+    /// The text in tables, as far as the status alone determines it.
     fn title(self) -> &'static str {
         match self {
             Self::Tracked => "Tracked",
@@ -425,19 +425,19 @@ impl Status {
 pub struct DeviceUse {
     /// The chip.
     pub device: DeviceId,
-    /// TT-Metal's numbers of the chip inside the process, where the process reports them.
+    /// The process's own numbers of the chip, if it reports them.
     pub metal_ids: Reading<Vec<u64>>,
     /// Its memory there.
     pub kinds: PerKind<Figure>,
 }
 
 impl DeviceUse {
-    /// What it has in the DRAM bar.
+    /// Its bytes in the DRAM bar.
     pub fn dram(&self) -> Reading<u64> {
         self.kinds.dram()
     }
 
-    /// What it has in the L1 bar.
+    /// Its bytes in the L1 bar.
     pub fn l1(&self) -> Reading<u64> {
         self.kinds.l1()
     }
@@ -448,19 +448,19 @@ impl DeviceUse {
     }
 }
 
-/// Memory on a chip that no row matches for certain.
+/// Memory on a chip that matches no row for certain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmapped {
-    /// The id that was given: by a program TT-Metal's number of the chip, by TT-Metal's statistics its unique id.
+    /// The reported id: TT-Metal's number of the chip from a program, its unique id from TT-Metal's statistics.
     pub id: u64,
     /// Its unique id.
     pub unique_id: Reading<u64>,
-    /// What was reported.
+    /// The reported figures.
     pub kinds: PerKind<Figure>,
 }
 
 impl Process {
-    /// What tables print of its status. Figures of the kernel driver are not TT-Metal's.
+    /// The text of its status in tables. Figures of the kernel driver are not TT-Metal's.
     pub fn status_title(&self) -> &'static str {
         match self.status {
             Status::Reported if self.source() == Ok(Source::Fdinfo) => "Reported by driver",
@@ -473,7 +473,7 @@ impl Process {
         self.devices.iter().find(|use_of| use_of.device == id)
     }
 
-    /// The sum over its chips, mapped or not.
+    /// The sum over its chips, including those without a row.
     pub fn total(&self, kind: Kind) -> Reading<u64> {
         let mapped = self.devices.iter().map(|use_of| use_of.kinds[kind].used);
         sum(mapped.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[kind].used)))
@@ -484,11 +484,11 @@ impl Process {
         sum(kinds.iter().map(|kind| self.total(*kind)))
     }
 
-    /// The highest DRAM use since tracking began, all chips together.
+    /// The highest DRAM use since tracking began, over all chips.
     pub fn dram_peak(&self) -> Reading<u64> {
         let peaks = self.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
         let peak = sum(peaks.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))?;
-        // Traces have no common peak with it, but what is used now was reached for certain.
+        // Traces and buffers have separate peaks, but the current use was certainly reached.
         Ok(self.total_of(&Kind::DRAM_BAR).map_or(peak, |now| now.max(peak)))
     }
 

@@ -1,12 +1,12 @@
-//! Where a program asked for memory: lines of its source.
+//! Source lines of a program that requested memory.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A line of a program's source. Texts are the program's own: to be cleaned before they are printed.
+/// A line of a program's source. The program controls the texts: sanitise them before printing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceLine {
-    /// The file, as the interpreter names it, or the end of that.
+    /// The file name from the interpreter, or the end of a long one.
     pub file: Arc<str>,
     /// The line; 0 is unknown.
     pub line: u32,
@@ -15,7 +15,7 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// Whether it belongs to ttnn, torch, ttmon, the standard library or the interpreter, and so is not what a user looks for.
+    /// Whether it belongs to ttnn, torch, ttmon, the standard library or the interpreter, so that a user does not need it.
     pub fn is_of_library(&self) -> bool {
         is_of_library(&self.file)
     }
@@ -36,7 +36,7 @@ impl fmt::Display for SourceLine {
     }
 }
 
-/// Packages that stand between a user's line and the allocation.
+/// Packages between a user's line and the allocation.
 const PACKAGES: [&str; 3] = ["ttnn", "torch", "ttmon"];
 /// Folders that packages are installed into.
 const INSTALLED: [&str; 2] = ["site-packages", "dist-packages"];
@@ -50,7 +50,7 @@ fn is_of_library(file: &str) -> bool {
         let package = parts.get(at + 1).map_or("", |part| part.strip_suffix(".py").unwrap_or(part));
         return PACKAGES.contains(&package);
     }
-    // A checkout of TT-Metal has its package in ttnn/ttnn; the standard library lies in lib/python3.N.
+    // A checkout of TT-Metal has its package in ttnn/ttnn; the standard library is in lib/python3.N.
     let mut pairs = parts.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.any(|(folder, inner)| (folder, inner) == ("ttnn", "ttnn") || is_lib(folder) && inner.starts_with("python3."))
 }
@@ -59,7 +59,7 @@ fn is_lib(folder: &str) -> bool {
     matches!(folder, "lib" | "lib64")
 }
 
-/// The line of a stack that a user looks for: the innermost that is no library's, else the outermost that is not the interpreter's.
+/// The line of a stack for the user: the innermost outside libraries, else the outermost outside the interpreter.
 pub fn user_line<'a>(frames: impl Iterator<Item = &'a Arc<SourceLine>>) -> Option<&'a Arc<SourceLine>> {
     let mut last = None;
     for frame in frames {

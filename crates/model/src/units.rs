@@ -43,7 +43,7 @@ quantity!(
     WordsPerSecond(f64)
 );
 
-/// The unit of a field. Its symbol is part of the contract: it heads CSV columns.
+/// The unit of a field. Its symbol is part of CSV headings and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Text, an identifier, a flag: no unit.
@@ -70,12 +70,12 @@ pub enum Unit {
     WordsPerSecond,
     /// A fraction from 0 to 1.
     Ratio,
-    /// A moment, as RFC 3339 text.
+    /// A time, as RFC 3339 text.
     Time,
 }
 
 impl Unit {
-    /// What stands in brackets behind a CSV heading; empty where there is none.
+    /// The text in brackets after a CSV heading; empty if there is none.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::None | Self::Time => "",
@@ -93,7 +93,7 @@ impl Unit {
         }
     }
 
-    /// Whether its numbers have no fraction.
+    /// Whether its numbers are whole.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Megahertz | Self::Rpm | Self::Count | Self::Bytes)
     }
@@ -104,17 +104,17 @@ impl Unit {
     }
 }
 
-/// The unit that metrics are in, and how to get there.
+/// The unit of metrics, and the conversion to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Base {
-    /// Its name, as metrics end; empty where there is none.
+    /// Its name at the end of a metric; empty if there is none.
     pub name: &'static str,
-    /// What a value is multiplied by.
+    /// The factor of the conversion.
     pub factor: f64,
 }
 
 impl Unit {
-    /// The base unit metrics are in: hertz where the field is in megahertz.
+    /// The base unit of metrics: hertz for a field in megahertz.
     pub fn base(self) -> Base {
         let (name, factor) = match self {
             Self::None | Self::Count | Self::Time => ("", 1.0),
@@ -133,12 +133,12 @@ impl Unit {
     }
 }
 
-/// A moment as nanoseconds since the Unix epoch.
+/// A time in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime(pub u64);
 
 impl UnixTime {
-    /// The moment as RFC 3339 text in UTC, to the millisecond: `2026-11-15T08:12:45.120Z`.
+    /// The time as RFC 3339 text in UTC, to the millisecond: `2026-11-15T08:12:45.120Z`.
     pub fn rfc3339(self) -> String {
         let millis = self.0 / 1_000_000;
         let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
@@ -149,7 +149,7 @@ impl UnixTime {
 }
 
 impl UnixTime {
-    /// Reads RFC 3339 text, `2026-11-15T08:12:45.120Z` or with an offset. Moments before 1970 are none.
+    /// Parses RFC 3339 text, `2026-11-15T08:12:45.120Z` or with an offset. Times before 1970 are rejected.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let is_shaped = text.is_ascii()
@@ -189,7 +189,7 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `Z`, or hours and minutes ahead of it: `+05:30`.
+/// `Z`, or the offset in hours and minutes: `+05:30`.
 fn offset_seconds(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -204,7 +204,7 @@ fn offset_seconds(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-/// Days from 1970-01-01 to a day, which must exist and not be before it.
+/// Days from 1970-01-01 to a valid later date.
 fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day == 0 {
         return None;
@@ -213,7 +213,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
     let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
     let days = (era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year).checked_sub(719_468)?;
-    // The way back tells a day that no month has.
+    // The inverse finds dates that do not exist.
     (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
@@ -239,7 +239,7 @@ pub struct Version {
     pub major: u32,
     /// Second number.
     pub minor: u32,
-    /// Third number; 0 where it is not printed.
+    /// Third number; 0 if it is missing.
     pub patch: u32,
 }
 
@@ -249,7 +249,7 @@ impl Version {
         Self { major, minor, patch }
     }
 
-    /// Reads the leading numbers; a suffix such as `-rc1` does not count.
+    /// Parses the leading numbers; a suffix such as `-rc1` is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
         let mut parts = numbers.split('.').map(str::parse::<u32>);
@@ -266,7 +266,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Of sizes, each 1024 of the one before.
+/// Units of sizes, each 1024 times the previous one.
 const SIZES: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
 
 /// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
@@ -277,7 +277,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A size as a number of the unit another one is shown in: `0.3` of `12.0GB`. What is used is never shown as nothing.
+/// A size in the unit of another size: `0.3` for `12.0GB`. A used size is never shown as zero.
 pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
     let (_, unit) = in_its_unit(other);
     match (0..unit).fold(bytes as f64, |value, _| value / 1024.0) {
@@ -286,7 +286,7 @@ pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
     }
 }
 
-/// A size as a number of one of the [`SIZES`].
+/// A size in one of the [`SIZES`].
 fn in_its_unit(bytes: u64) -> (f64, usize) {
     let mut value = bytes as f64;
     let mut unit = 0;

@@ -1,4 +1,4 @@
-//! `ttmon mem --banks` and `--blocks`: how each allocator's banks are filled, as an outside observer sees it.
+//! `ttmon mem --banks` and `--blocks`: the use of each allocator's banks, seen from outside the process.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use crate::snapshot::origin_mark;
 use crate::style::Style;
 use crate::text::{Align, pad};
 
-/// From this width on a row has what programs asked for too.
+/// From this width, a row also shows the requested bytes.
 const WIDE: usize = 110;
 
-/// In the place of a table: why an allocator has no banks. How its program was started is not known, so nothing is advised.
+/// Replaces a table: why an allocator has no banks. It is unknown how its program was started, so there is no advice.
 fn no_banks(allocator: &Allocator) -> &'static str {
     let is_served = allocator.kinds.iter().any(|(_, item)| item.as_ref().is_some_and(|item| item.figure.source == Ok(Source::Server)));
     match () {
@@ -25,7 +25,7 @@ fn no_banks(allocator: &Allocator) -> &'static str {
     }
 }
 
-/// Prints a table for each open allocator: of each kind its banks, and what is free in them.
+/// Prints a table per open allocator: the banks of each kind, and their free memory.
 pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let open = open(snapshot, style, out)?;
     for allocator in &open {
@@ -57,7 +57,7 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Open allocators; says so where there are none.
+/// Open allocators; prints a message if there are none.
 fn open<'a>(snapshot: &'a Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<Vec<&'a Allocator>> {
     let open: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open).collect();
     if open.is_empty() {
@@ -81,7 +81,7 @@ fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
     format!("Allocator {}  {name}{mesh}  {place}  {}", allocator.id, origin_mark(snapshot))
 }
 
-/// Whether a row has what programs asked for, too.
+/// Whether a row also shows the requested bytes.
 fn is_wide(style: &Style<'_>) -> bool {
     style.columns() >= WIDE
 }

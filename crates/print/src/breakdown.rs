@@ -1,4 +1,4 @@
-//! The memory breakdown: what lies in DRAM and L1 of the devices in use.
+//! The memory breakdown: DRAM and L1 of the devices in use.
 
 use std::io::{self, Write};
 
@@ -10,11 +10,11 @@ use crate::devices::lower_bound;
 use crate::quantity::{ABSENT, exact_percent, size, size_or_absent};
 use crate::style::{Style, Tone};
 
-/// More devices than this get no block of lines each.
+/// With more devices than this, no device gets a block of lines.
 const BLOCKS_MAX: usize = 4;
 const BAR_COLUMNS: usize = 26;
 
-/// How much is shown of a device.
+/// Level of detail per device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Bars of DRAM and L1, each with its parts.
@@ -25,7 +25,7 @@ enum Form {
     Line,
 }
 
-/// The section in the fullest form that has no more lines than there is room for; empty if no device has memory in use, or none fits.
+/// The section in the most detailed form that fits the room; empty if no device has memory in use, or if nothing fits.
 pub(crate) fn text(snapshot: &Snapshot, room: Option<usize>, style: &Style<'_>) -> io::Result<Vec<u8>> {
     let is_used = |bar: Bar| bar.used.is_ok_and(|used| used > 0);
     let in_use: Vec<&Device> = snapshot.devices.iter().filter(|device| is_used(device.memory.dram) || is_used(device.memory.l1)).collect();
@@ -50,11 +50,11 @@ pub(crate) fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Titles and sizes of what the memory of a device is made of.
+/// Titles and sizes of the parts of a device's memory.
 type Parts = Vec<(&'static str, Reading<u64>)>;
 
-/// What lies in L1, and in DRAM where that is more than buffers. Few programs capture traces or use the small area, so those parts
-/// are left out where there are none.
+/// The parts of L1, and of DRAM if it has more than buffers. Few programs capture traces or use the small region, so empty parts
+/// are left out.
 fn memory_parts(device: &Device) -> (Parts, Parts) {
     let used = |kind: Kind| device.memory.kinds[kind].figure.used;
     let is_some = |kind: Kind| used(kind).is_ok_and(|bytes| bytes > 0);
@@ -65,7 +65,7 @@ fn memory_parts(device: &Device) -> (Parts, Parts) {
     (l1, dram)
 }
 
-/// The same in one list, where the first title of each has its name: `L1: Buffers`.
+/// The same in one list, with the first title of each prefixed: `L1: Buffers`.
 pub fn memory_parts_in_line(device: &Device) -> Vec<(String, Reading<u64>)> {
     let (l1, dram) = memory_parts(device);
     let named = |name: &'static str, parts: Parts| {
@@ -125,7 +125,7 @@ pub(crate) fn print_kernel_types(head: &str, types: &KernelTypes, style: &Style<
     print_parts(&types.iter().enumerate().map(part).collect::<Vec<_>>(), style, out)
 }
 
-/// `    Buffers 21.4MB   CBs 12.7MB   Kernels not tracked`, on as many lines as it takes.
+/// `    Buffers 21.4MB   CBs 12.7MB   Kernels not tracked`, on as many lines as needed.
 fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = 0;
     for (title, used) in parts {
@@ -143,7 +143,7 @@ fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out
     writeln!(out)
 }
 
-/// A size, or why there is none in as few words as a part has room for.
+/// A size, or a short reason why it is missing.
 pub fn size_or_untracked(used: Reading<u64>) -> String {
     match used {
         Ok(bytes) => size(bytes),
@@ -152,7 +152,7 @@ pub fn size_or_untracked(used: Reading<u64>) -> String {
     }
 }
 
-/// One device in one line, the bar as wide as the rest allows.
+/// One device in one line, with a bar that fills the line.
 fn print_line(device: &Device, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let figures = |memory: Bar| {
         let used = memory.used.map_or_else(|_| ABSENT.to_owned(), |used| format!("{}{}", lower_bound(device), size(used)));

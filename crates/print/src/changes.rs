@@ -1,4 +1,4 @@
-//! Buffers of two looks beside each other: `ttmon mem --diff`.
+//! Compares the buffers of two samples: `ttmon mem --diff`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::style::Style;
 /// One line of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What happened to the buffer.
+    /// The change.
     pub sign: Sign,
     /// Its process.
     pub pid: u32,
@@ -24,18 +24,18 @@ pub struct Change {
     pub bytes: u64,
     /// Its tag.
     pub tag: String,
-    /// The line that asked for it; empty where it is not known.
+    /// The line that requested it; empty if unknown.
     pub line: String,
 }
 
-/// What happened to a buffer between two looks.
+/// Change of a buffer between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
     /// It is new.
     New,
     /// It is gone.
     Gone,
-    /// Its fate is not known: this user may not read its process.
+    /// Unknown: this user may not read its process.
     Unknown,
 }
 
@@ -50,10 +50,10 @@ impl Sign {
     }
 }
 
-/// Lines with the largest changes that are listed.
+/// Number of lines that are listed, those with the largest changes.
 const LINES_MAX: usize = 12;
 
-/// Prints what is new and gone, with totals and by line, then what of the present is not in the list.
+/// Prints new and gone buffers, with totals and by line, then the present buffers that are not in the list.
 pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for change in changes {
         let (sign, bytes) = (change.sign.symbol(), size(change.bytes));
@@ -69,13 +69,13 @@ pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: 
     }
     let unknown = total(of(Sign::Unknown).map(|change| change.bytes));
     if of(Sign::Unknown).next().is_some() {
-        writeln!(out, "? {} not known, {}: this user may not look at their processes", of(Sign::Unknown).count(), size(unknown))?;
+        writeln!(out, "? {} not known, {}: this user may not read their processes", of(Sign::Unknown).count(), size(unknown))?;
     }
     print_changes_by_line(changes, style, out)?;
     print_unlisted(snapshot, out)
 }
 
-/// What each line has more or less, the largest change first.
+/// Growth per line, the largest change first.
 fn print_changes_by_line(changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut lines: BTreeMap<&str, [(u64, u64); 2]> = BTreeMap::new();
     let known = changes.iter().filter(|change| change.sign != Sign::Unknown && !change.line.is_empty());
@@ -100,7 +100,7 @@ fn print_changes_by_line(changes: &[Change], style: &Style<'_>, out: &mut dyn Wr
     Ok(())
 }
 
-/// Sizes in a file are whatever somebody wrote there.
+/// A file may contain any sizes.
 fn total(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
@@ -145,7 +145,7 @@ mod tests {
         ?    7653     dram           0x10       512B  kv  m/b.py:7
         + 3 new, 117.7MB
         - 3 gone, 16.0EB
-        ? 1 not known, 512B: this user may not look at their processes
+        ? 1 not known, 512B: this user may not read their processes
         by line:
            +8.0KB  1 new, 0 gone  m/b.py:7
            +3.0KB  1 new, 1 gone  m/a.py:3 f

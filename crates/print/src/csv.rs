@@ -1,4 +1,4 @@
-//! CSV: the rules of writing it, and `--fields`, which speaks the contract's names and units.
+//! CSV: its rules, and `--fields` with the names and units of JSON.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use ttmon_model::fields::DeviceField;
 use crate::quantity::{ABSENT, plain};
 use crate::style::Style;
 
-/// What `--format=csv[,noheader][,nounits]` says.
+/// The options of `--format=csv[,noheader][,nounits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvOptions {
     /// Whether the first line names the columns.
@@ -17,7 +17,7 @@ pub struct CsvOptions {
     pub units: bool,
 }
 
-/// Prints the fields asked for, a line a device: plain numbers in the contract's units.
+/// Prints the requested fields, one line per device: plain numbers in the units of JSON.
 pub fn csv_fields(
     snapshot: &Snapshot,
     fields: &[DeviceField],
@@ -47,7 +47,7 @@ pub(crate) fn write_row(cells: impl Iterator<Item = String>, out: &mut dyn Write
 }
 
 fn quoted(text: String) -> String {
-    // A blank at either end would be taken for a part of the separator.
+    // A blank at either end would be read as part of the separator.
     let is_risky = text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ');
     if is_risky { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
@@ -58,7 +58,7 @@ mod tests {
     use crate::tests::{machine, printed};
     use proptest::prelude::*;
 
-    /// A reader of what `write_row` writes, for one line.
+    /// Parses one line that `write_row` wrote.
     fn read_row(line: &str) -> Vec<String> {
         let mut cells = vec![String::new()];
         let mut characters = line.strip_suffix('\n').unwrap().chars().peekable();

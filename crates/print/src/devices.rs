@@ -1,4 +1,4 @@
-//! The device table: one row a chip. Wider terminals show more columns, always in the same order.
+//! The device table: one row per chip. Wider terminals show more columns, always in the same order.
 
 use std::ops::RangeInclusive;
 
@@ -10,14 +10,14 @@ use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::style::{Style, Tone};
 use crate::table::{Cell, Column, Table};
 
-/// How much is shown: 0 fits 80 columns; then the DRAM bar, the PCI address, the link, the L1 bar.
+/// Level of detail: 0 fits 80 columns; then the DRAM bar, the PCI address, the link, the L1 bar are added.
 type Level = usize;
 const LEVEL_MAX: Level = 4;
 const BAR_COLUMNS_MIN: usize = 10;
-/// The longest board there is (`galaxy-blackhole`), and `n300 R  via 12`.
+/// Fits the longest board name (`galaxy-blackhole`), and `n300 R  via 12`.
 const BOARD_COLUMNS: usize = 16;
 
-/// Shown where the chips themselves were read. In 80 columns it takes the place of the clock.
+/// Shown if the chips were read directly. In 80 columns it replaces the clock.
 const UTILIZATION: &str = "Util";
 const CLOCK: &str = "AICLK";
 
@@ -31,7 +31,7 @@ const fn column(levels: RangeInclusive<Level>, column: Column, cell: fn(&Device,
     DeviceColumn { levels, column, cell }
 }
 
-/// Widths hold the worst case of a sane machine (`300/300W`, `1023.9MB/12.0GB`); nonsense makes them grow.
+/// Widths fit the largest valid values (`300/300W`, `1023.9MB/12.0GB`); invalid values widen them.
 const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::number("ID", 2), |device, _| Cell::plain(device.id.to_string())),
     column(0..=0, Column::flexible("Board", 2), board),
@@ -69,7 +69,7 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
     Table { columns: columns.iter().map(|column| column.column).collect(), rows: snapshot.devices.iter().map(row).collect() }
 }
 
-/// `>` where a holder tells nobody what it uses: the figure is a lower bound.
+/// `>` if a holder does not report its memory: the figure is a lower bound.
 pub fn lower_bound(device: &Device) -> &'static str {
     if device.is_lower_bound() { ">" } else { "" }
 }

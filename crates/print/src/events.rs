@@ -1,4 +1,4 @@
-//! A line of `ttmon events`: time, pid, what happened, size, kind, place.
+//! A line of `ttmon events`: time, pid, event, size, kind, devices.
 
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::size;

@@ -1,4 +1,4 @@
-//! Live buffers by the line, tag or operation that asked for them.
+//! Live buffers by the line, tag or operation that requested them.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::snapshot::origin_mark;
 use crate::text::{Align, pad};
 use crate::{Style, size};
 
-/// Prints a line for each group, and how many are left out. `since_s` is the age below which buffers count as new.
+/// Prints one line per group, and the number of omitted ones. `since_s` is the age below which buffers count as new.
 pub fn groups(
     snapshot: &Snapshot,
     groups: &[BufferGroup],

@@ -1,7 +1,7 @@
-//! A snapshot as text for people and as CSV for scripts. JSON is `ttmon_wire`'s.
+//! Formats a snapshot as text and as CSV. `ttmon_wire` writes JSON.
 //!
-//! Everything here is a function of a snapshot, a [`Style`] and a writer; nothing asks a clock or a terminal.
-//! Names, commands and hosts come from other people's processes: all such text passes [`Style::clean`] first.
+//! All functions take a snapshot, a [`Style`] and a writer; none reads a clock or a terminal.
+//! Names, commands and hosts come from other users' processes: all such text passes through [`Style::clean`] first.
 //!
 //! ```
 //! use ttmon_model::Snapshot;

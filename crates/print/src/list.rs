@@ -1,4 +1,4 @@
-//! `-L`: one line a device.
+//! `-L`: one line per device.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::quantity::ABSENT;
 use crate::snapshot::origin_mark;
 use crate::style::Style;
 
-/// Prints each device with the ids it goes by.
+/// Prints each device with its ids.
 pub fn list(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for device in &snapshot.devices {
         let line = format!("Device {}: {} {}", device.id, ids(device), origin_mark(snapshot));

@@ -1,4 +1,4 @@
-//! `ttmon mem`: what each process has on each device, kind by kind, and buffer by buffer where asked for.
+//! `ttmon mem`: memory of each process on each device, by kind, and by buffer if requested.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use crate::snapshot::origin_mark;
 use crate::style::Style;
 use crate::text::{Align, Cut, cut, pad, width};
 
-/// Prints devices with the memory of their processes, then memory on chips that no row matches. `is_all` adds idle devices.
+/// Prints devices with the memory of their processes, then memory on chips without a row. `is_all` adds idle devices.
 pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut is_anything_shown = false;
     for device in &snapshot.devices {
@@ -50,8 +50,8 @@ pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dy
     Ok(())
 }
 
-/// Prints what stands below all of them: what was not looked at, and what could not be read. No user of a simulated machine is kept from
-/// looking.
+/// Prints the notes below the devices: processes that were not examined, and files that could not be read. A simulated machine
+/// hides nothing from its user.
 pub fn memory_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     match snapshot.denied_processes {
         _ if snapshot.origin == Origin::Sim => {}
@@ -104,7 +104,7 @@ fn print_process(
         .filter_map(|allocator| programs_line(allocator.kinds[Kind::Cb].as_ref()?))
         .chain(launches_line(snapshot, process))
         .collect();
-    // What another source knows is no news.
+    // Kinds with a figure from another source are not reported.
     let is_known = |kind: Kind| kinds[kind].used.is_ok();
     lines.extend(open.filter_map(|allocator| not_tracked(allocator, is_known)));
     lines.dedup();
@@ -114,14 +114,14 @@ fn print_process(
     Ok(())
 }
 
-/// What programs' circular buffers take of the core with most.
+/// Bytes that circular buffers take of the fullest core.
 pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
     let Programs { count, per_core } = item.programs.filter(|programs| programs.count > 0)?;
     let programs = if count == 1 { "1 program".to_owned() } else { format!("{count} programs") };
     Some(format!("cb: {programs}, at most {} on a core", size(per_core)))
 }
 
-/// Busy or hung?
+/// Whether the process is busy or hung.
 fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     let launches = process.launches.ok()?;
     let chips = match process.devices.len() + process.unmapped.len() {
@@ -133,7 +133,8 @@ fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     Some(format!("launches: {launches}{chips}{rate}{last}"))
 }
 
-/// What the hook does not see of an allocator, which is not the same as nothing there; but for what is told beside.
+/// Kinds of an allocator that the hook does not see, which does not mean that they are empty. Kinds with a figure from elsewhere
+/// are left out.
 pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool) -> Option<String> {
     let coverage = allocator.coverage.as_ref().ok()?;
     let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
@@ -151,7 +152,7 @@ fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn 
     writeln!(out, "{}", row(&[name.to_owned(), used, allocated, count, peak, when, source.to_owned()]))
 }
 
-/// Kinds that belong to no bar, each over all allocators. Their peaks were at different times: the highest is told.
+/// Kinds that belong to no bar, each over all allocators. Their peaks were at different times: the highest is shown.
 fn others(allocators: &[&Allocator]) -> Vec<(BufferKind, Figure)> {
     let mut sums: Vec<(BufferKind, Figure)> = Vec::new();
     let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
@@ -171,7 +172,7 @@ fn others(allocators: &[&Allocator]) -> Vec<(BufferKind, Figure)> {
     sums
 }
 
-/// Kinds with live buffers that found no place in the list, how many those are, and their bytes.
+/// Kinds with live buffers that exceed the list, their number and bytes.
 fn unlisted(allocators: &[&Allocator]) -> Vec<(&'static str, u64, u64)> {
     let mut sums: Vec<(&'static str, u64, u64)> = Vec::new();
     for (name, (count, bytes)) in allocators.iter().flat_map(|allocator| kinds_of(allocator)).map(|(name, kind)| (name, kind.unlisted)) {
@@ -184,7 +185,7 @@ fn unlisted(allocators: &[&Allocator]) -> Vec<(&'static str, u64, u64)> {
     sums
 }
 
-/// Every kind an allocator has, by name.
+/// Every kind of an allocator, by name.
 fn kinds_of(allocator: &Allocator) -> impl Iterator<Item = (&'static str, &AllocatorKind)> {
     let of_bars = allocator.kinds.iter().filter_map(|(kind, item)| Some((kind.name(), item.as_ref()?)));
     of_bars.chain(allocator.others.iter().map(|(kind, item)| (kind.name(), item)))
@@ -204,7 +205,7 @@ pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
     cut(style.clean(text).trim_end(), style.columns(), Cut::Middle, style.glyphs().ellipsis)
 }
 
-/// Prints a line a buffer, in the order given, then how many were left out, and how many there are that no list has.
+/// Prints one line per buffer, in the given order, then the number of omitted buffers, and of those that no list has.
 pub fn buffers<'a>(
     snapshot: &Snapshot,
     buffers: impl Iterator<Item = &'a Buffer>,
@@ -218,7 +219,7 @@ pub fn buffers<'a>(
     }
     let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.line.is_some());
     let last = if has_lines { "line and tag" } else { "tag" };
-    // A line that is cut after its folder is of no use: some figures make room for it.
+    // A source line that is cut after its folder is useless: some figures are dropped to make room.
     let is_short = has_lines && style.columns() < SHORT_BELOW;
     let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", last].map(str::to_owned);
     writeln!(out, "{}", buffer_row(&heading, is_short, style))?;
@@ -241,7 +242,7 @@ pub(crate) fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// Columns of a terminal below which the list of buffers leaves bytes per bank and references out, if it has lines.
+/// On narrower terminals, the list of buffers omits bytes per bank and references if it has source lines.
 const SHORT_BELOW: usize = 100;
 
 fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
@@ -260,7 +261,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
     ]
 }
 
-/// Its line (of a short one the file without its folder), its tag, and of a kernel its type.
+/// Its line (without the folder if there is little room), its tag, and the type of a kernel.
 fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
     let line = entry.line.as_ref().map(|line| {
@@ -272,7 +273,7 @@ fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     line.into_iter().chain(tag).chain(kernel_type).collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers stay whole; a long tag loses its end.
+/// Numbers are never cut; a long tag loses its end.
 pub(crate) fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
     let room = style.columns().saturating_sub(width(&numbers));
     numbers.push_str(&cut(&style.clean(tag), room, Cut::End, style.glyphs().ellipsis));
@@ -307,7 +308,7 @@ mod tests {
     use ttmon_model::stack::SourceLine;
     use ttmon_model::{DeviceId, Source};
 
-    /// The n300 with what a ledger of its first process would say.
+    /// The n300 with a ledger of its first process.
     fn tracked() -> Snapshot {
         let mut snapshot = machine::n300();
         let process = snapshot.processes[0].key;
@@ -373,7 +374,7 @@ mod tests {
         snapshot
     }
 
-    /// With what stands below.
+    /// With the notes below.
     fn whole(snapshot: &Snapshot, print: impl FnOnce(&Style<'_>, &mut Vec<u8>) -> io::Result<()>) -> String {
         let style = Style::plain("0");
         printed(|out| {
@@ -415,9 +416,9 @@ mod tests {
         ");
     }
 
-    /// The hook sees DRAM; of the other kinds TT-Metal's statistics tell some.
+    /// The hook sees DRAM; TT-Metal's statistics have some of the other kinds.
     #[test]
-    fn every_row_has_its_source_and_what_is_told_is_not_untracked() {
+    fn every_row_has_its_source_and_reported_memory_is_not_untracked() {
         let mut snapshot = tracked();
         snapshot.processes[0].devices.truncate(1);
         snapshot.processes[0].devices[0].kinds[Kind::Dram] = snapshot.allocators[0].kinds[Kind::Dram].as_ref().unwrap().figure.clone();

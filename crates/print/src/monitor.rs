@@ -13,14 +13,14 @@ use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 use crate::style::Style;
 use crate::text::{Align, pad, width};
 
-/// What stands where a value is absent, as in nvidia-smi.
+/// Replaces a missing value, as in nvidia-smi.
 const NONE: &str = "-";
-/// Columns of a number at least.
+/// Least width of a number.
 const NUMBER_COLUMNS: usize = 5;
 const USER_COLUMNS: usize = 10;
 const STATUS_COLUMNS: usize = 13;
 
-/// Letters of `dmon -s`, as in nvidia-smi, and the sections they stand for.
+/// Letters of `dmon -s`, as in nvidia-smi, and their sections.
 const GROUPS: [(char, &[Section]); 6] = [
     ('p', &[Section::Temperature, Section::Power]),
     ('u', &[Section::Utilization]),
@@ -30,7 +30,7 @@ const GROUPS: [(char, &[Section]); 6] = [
     ('t', &[Section::Pcie]),
 ];
 
-/// What a line begins with.
+/// The start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineStamp {
     /// The date.
@@ -53,11 +53,12 @@ impl LineStamp {
 /// The columns of `dmon`.
 pub struct DeviceColumns {
     asked: Vec<&'static Field<Device>>,
-    /// Those with a value to expect, chosen by the first snapshot: what only `--deep` reads would fill a screen with absent values.
+    /// The columns with an expected value, chosen by the first snapshot: fields of `--deep` would fill the screen with missing
+    /// values.
     shown: OnceCell<Vec<&'static Field<Device>>>,
 }
 
-/// A letter that stands for no columns.
+/// A letter without columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownGroup(char);
 
@@ -71,7 +72,7 @@ impl fmt::Display for UnknownGroup {
 impl std::error::Error for UnknownGroup {}
 
 impl DeviceColumns {
-    /// Finds the columns of letters such as `pucm`: the fields of their sections that are numbers and change.
+    /// Finds the columns of letters such as `pucm`: the numeric, changing fields of their sections.
     pub fn parse(letters: &str) -> Result<Self, UnknownGroup> {
         let mut columns = Vec::new();
         for letter in letters.chars() {
@@ -88,7 +89,7 @@ impl DeviceColumns {
         self.asked.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
     }
 
-    /// Prints a line per device, under a header if asked for. Returns the number of device lines.
+    /// Prints a line per device, below a header if requested. Returns the number of device lines.
     pub fn print(&self, snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
         let shown = self.shown.get_or_init(|| self.asked.iter().copied().filter(|field| is_expected(field, snapshot)).collect());
         let columns = |field: &Field<Device>| field.heading().len().max(unit(field.unit).len()).max(NUMBER_COLUMNS);
@@ -112,7 +113,7 @@ fn changes(field: &Field<Device>) -> bool {
     field.is_kept || is_state
 }
 
-/// Whether the field is read on this machine. Utilization is always shown: it is what users of `-s u` ask for.
+/// Whether the field is read on this machine. Utilization is always shown: users of `-s u` expect it.
 fn is_expected(field: &Field<Device>, snapshot: &Snapshot) -> bool {
     let is_read = |device: &Device| {
         matches!((field.get)(device), Ok(_) | Err(Missing::FirstSample | Missing::NotHeld | Missing::SlowDispatch | Missing::Stale))
@@ -161,7 +162,7 @@ fn cells(device: &Device, process: &Process, use_of: &DeviceUse, style: &Style<'
     [
         device.id.to_string(),
         process.key.pid.to_string(),
-        // A blank would look like the next column.
+        // A blank would start a new column.
         text(process.user.clone()).replace(' ', "_"),
         number(process.cpu.map(Value::Float), Unit::Ratio),
         bytes(use_of.dram()),
@@ -212,7 +213,7 @@ mod tests {
         Style { local_time: "2026-11-15 08:12:45".to_owned(), ..Style::plain("0.1.0") }
     }
 
-    /// Every line has as many words as its heading, so that a script can take it apart.
+    /// Every line has as many words as its heading, so that scripts can split it.
     #[test]
     fn lines_have_as_many_words_as_their_heading() {
         let stamp = LineStamp { date: true, time: true };
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(DeviceColumns::parse("px").err(), Some(UnknownGroup('x')));
     }
 
-    /// As the first command of a user of nvidia-smi: it fits a terminal of 80 columns.
+    /// The first command of a user of nvidia-smi fits a terminal of 80 columns.
     #[test]
     fn usual_columns_fit_a_terminal() {
         for (name, snapshot) in machine::all() {

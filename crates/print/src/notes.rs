@@ -1,4 +1,4 @@
-//! What is said around the tables: oddities of devices, tips that help, problems.
+//! Notes around the tables: unusual devices, tips, problems.
 
 use std::io::{self, Write};
 
@@ -11,12 +11,12 @@ use crate::quantity::size;
 use crate::style::Style;
 use crate::text::wrap;
 
-/// More problems than this are only counted.
+/// Above this number, problems are only counted.
 const PROBLEMS_MAX: usize = 5;
-/// More processes than this are only counted in a tip.
+/// Above this number, processes are only counted in a tip.
 const TIP_PIDS_MAX: usize = 3;
 
-/// Prints what the device table has no column for. Devices of which the same is to be said share a line.
+/// Prints facts without a column in the device table. Devices with the same note share a line.
 pub(crate) fn print_devices(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut notes: Vec<(String, Vec<DeviceId>)> = Vec::new();
     for device in &snapshot.devices {
@@ -44,7 +44,7 @@ fn device_notes(device: &Device) -> Vec<String> {
     notes
 }
 
-/// What is known of holders that cannot be named.
+/// Facts about holders that cannot be named.
 pub(crate) fn hidden(device: &Device) -> Option<String> {
     match device.memory.hidden_processes {
         0 => None,
@@ -53,7 +53,7 @@ pub(crate) fn hidden(device: &Device) -> Option<String> {
     }
 }
 
-/// Prints tips, each only where following it helps. A simulated machine needs none.
+/// Prints tips that help. A simulated machine needs none.
 pub(crate) fn print_tips(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if snapshot.origin == Origin::Sim {
         return Ok(());
@@ -82,7 +82,7 @@ fn pid_list(pids: &[u32]) -> String {
     }
 }
 
-/// Prints the first problems, and how many more there are.
+/// Prints the first problems, and the number of the others.
 pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
         let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };

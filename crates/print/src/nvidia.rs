@@ -37,7 +37,7 @@ impl GpuField {
 pub struct AppField(&'static AppColumn);
 
 impl AppField {
-    /// Finds a column by nvidia-smi's name; the error says which there are.
+    /// Finds a column by nvidia-smi's name; the error lists the columns.
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = APPS.iter().find(|row| row.column.names.contains(&name));
         found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column), "--help-query-compute-apps"))
@@ -49,7 +49,7 @@ impl AppField {
     }
 }
 
-/// A name that is no column of a query.
+/// An unknown column of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownColumn {
     name: String,
@@ -74,7 +74,7 @@ fn unknown(name: &str, known: impl Iterator<Item = &'static Column>, help: &'sta
     UnknownColumn { name: name.to_owned(), similar, help }
 }
 
-/// Prints a line a device, as nvidia-smi would. Where the time is asked for, it is the style's.
+/// Prints one line per device, as nvidia-smi does. A requested time is the style's.
 pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if options.header {
         write_row(fields.iter().map(|field| field.0.column.title()), out)?;
@@ -86,7 +86,7 @@ pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, st
     Ok(())
 }
 
-/// Prints a line a process and device. Memory on a chip that no device matches has a line too, without the chip's id.
+/// Prints one line per process and device. Memory on a chip without a device also has a line, without the chip's id.
 pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if options.header {
         write_row(fields.iter().map(|field| field.0.column.title()), out)?;
@@ -103,22 +103,22 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
     Ok(())
 }
 
-/// What nvidia-smi knows of a column: the names it is asked for by, what it prints above it, and the unit.
+/// nvidia-smi's description of a column: its names, its heading and its unit.
 pub(crate) struct Column {
     names: &'static [&'static str],
     heading: &'static str,
     unit: &'static str,
-    /// Our field that it shows, or what it is where no field is the same.
+    /// The field that it shows, or an explanation if no field is the same.
     meaning: &'static str,
 }
 
 impl Column {
-    /// Our field that it shows.
+    /// The field that it shows.
     fn field(&self) -> Option<DeviceField> {
         DeviceField::find(self.meaning)
     }
 
-    /// Its line in the help: names, unit, our field, meaning.
+    /// Its line in the help: names, unit, field, meaning.
     pub(crate) fn help(&self) -> Vec<String> {
         let unit = if self.unit.is_empty() { "-" } else { self.unit };
         let (field, meaning) = match self.field() {
@@ -132,7 +132,7 @@ impl Column {
         if self.unit.is_empty() { self.heading.to_owned() } else { format!("{} [{}]", self.heading, self.unit) }
     }
 
-    /// Unlike its heading, a value loses its unit with `nounits`.
+    /// With `nounits` a value loses its unit, but its heading does not.
     fn show(&self, value: Reading<String>, options: CsvOptions) -> String {
         match value {
             Ok(value) if options.units && !self.unit.is_empty() => format!("{value} {}", self.unit),
@@ -147,18 +147,18 @@ struct GpuColumn {
     shown: Shown,
 }
 
-/// How a column shows the field that it means.
+/// How a column formats its field.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// As it is.
+    /// Unchanged.
     Plain,
-    /// With so many digits behind the point.
+    /// With this many decimals.
     Decimals(usize),
     /// In MiB.
     Mebibytes,
     /// A ratio in per cent.
     Percent,
-    /// It is no field.
+    /// It is not a field.
     Made(fn(&Gpu<'_>) -> Reading<String>),
     /// Nothing measures it.
     Nothing,
@@ -203,7 +203,7 @@ const fn gpu(names: Names, unit: &'static str, meaning: &'static str, shown: Sho
     headed(names, names[0], unit, meaning, shown)
 }
 
-/// A column whose heading is not the name that it is mostly asked for by.
+/// A column whose heading differs from its most common name.
 const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
     GpuColumn { column: Column { names, heading, unit, meaning }, shown }
 }
@@ -260,7 +260,7 @@ const GPU: &[GpuColumn] = &[
     gpu(&["pcie.link.gen.max"], "", "pcie_gen_max", Shown::Plain),
     gpu(&["pcie.link.width.current"], "", "pcie_width", Shown::Plain),
     gpu(&["pcie.link.width.max"], "", "pcie_width_max", Shown::Plain),
-    // nvidia-smi's is a share of the highest speed, which no driver of ours publishes.
+    // nvidia-smi shows a share of the highest speed, which the driver does not publish.
     gpu(&["fan.speed"], "%", "Share of the highest speed, which no driver publishes; N/A. See fan_rpm of --fields.", Shown::Nothing),
 ];
 
@@ -311,7 +311,7 @@ mod tests {
         assert!(AppField::parse("").is_err());
     }
 
-    /// A meaning is a field of ours, or a sentence.
+    /// A meaning is a field, or a sentence.
     #[test]
     fn meanings_are_fields_or_sentences() {
         for column in gpu_columns().chain(app_columns()) {

@@ -1,4 +1,4 @@
-//! The process table: one row a process, and one more for memory on a chip that no row of the device table matches.
+//! The process table: one row per process, and one more for memory on a chip without a row in the device table.
 
 use std::io::{self, Write};
 
@@ -26,7 +26,7 @@ impl ProcessColumn {
     }
 }
 
-/// How much is shown: what fits 80 columns, whole words for the status, the workload, the whole command.
+/// Level of detail: the columns that fit 80, full words for the status, the workload, the full command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Narrow,
@@ -35,7 +35,7 @@ enum Level {
     Command,
 }
 
-/// Prints the section: the table, or that there is nothing to put into it.
+/// Prints the section: the table, or a message that it is empty.
 pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if snapshot.processes.is_empty() {
@@ -45,11 +45,11 @@ pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write)
     table(snapshot, style).print(None, style, out)
 }
 
-/// That there is no process, as far as that can be told.
+/// States that there is no process, as far as this is known.
 fn nobody(snapshot: &Snapshot) -> String {
     let gateways = ranges(snapshot.devices.iter().filter_map(|device| device.via.ok()));
     let is_remote_alone = snapshot.devices.iter().all(|device| device.location == Location::Remote);
-    // Where a device's holders are unknown, its memory is too.
+    // If a device's holders are unknown, so is its memory.
     let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
     match (is_certain, is_remote_alone) {
         (true, _) => "No process holds a device.".to_owned(),

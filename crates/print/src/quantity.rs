@@ -1,4 +1,4 @@
-//! Numbers for people: sizes, shares, ages; and any value of the field table as one text.
+//! Formats numbers: sizes, shares, ages; and any value of the field table as text.
 
 use ttmon_model::fields::Value;
 pub use ttmon_model::units::size;
@@ -6,15 +6,15 @@ use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{Missing, Reading};
 use ttmon_wire::rounded;
 
-/// What stands where a value is absent.
+/// Replaces a missing value.
 pub const ABSENT: &str = "N/A";
 
-/// A size, or that there is none.
+/// A size, or the sign for a missing one.
 pub fn size_or_absent(bytes: Reading<u64>) -> String {
     bytes.map_or_else(|_| ABSENT.to_owned(), size)
 }
 
-/// A share in at most five columns: `37%`. What is used is never shown as nothing.
+/// A share in at most five columns: `37%`. Any use is shown as more than 0.
 pub fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
@@ -32,7 +32,7 @@ pub fn exact_percent(ratio: f64) -> String {
     }
 }
 
-/// How long ago, in its two largest units: `2h14m`.
+/// An age in its two largest units: `2h14m`.
 pub fn age(since: UnixTime, now: UnixTime) -> String {
     let seconds = now.0.saturating_sub(since.0) / 1_000_000_000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -60,7 +60,7 @@ pub fn plain(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// A number with its unit, as short as it can be: `54°C`, `2.4GB/s`.
+/// A number with its unit, as short as possible: `54°C`, `2.4GB/s`.
 pub fn short(number: f64, unit: Unit) -> String {
     match unit {
         Unit::None | Unit::Count | Unit::Time => thousands(number),
@@ -88,7 +88,7 @@ fn thousands(number: f64) -> String {
     }
 }
 
-/// A value with its unit; bytes also in the multiples of the tables.
+/// A value with its unit; bytes also in the units of the tables.
 pub fn with_unit(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Integer(bytes @ 1024..), Unit::Bytes) => format!("{bytes} B ({})", size(*bytes)),
@@ -97,7 +97,7 @@ pub fn with_unit(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// Why there is none, in the contract's word and in words: `N/A (gone: the device left the bus)`.
+/// The reason of a missing value, by its JSON name and in words: `N/A (gone: the device left the bus)`.
 pub fn absence(reason: Missing, explanation: &str) -> String {
     format!("{ABSENT} ({reason}: {explanation})")
 }

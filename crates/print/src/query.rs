@@ -1,4 +1,4 @@
-//! `-q`: everything of each device as `key: value`, with the reason of each absence. Made for grep.
+//! `-q`: all values of each device as `key: value`, with the reason of each missing one. Suits grep.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use ttmon_model::{Attr, Device, Missing, Process, Reading, Snapshot};
 use crate::quantity::{absence, with_unit};
 use crate::style::Style;
 
-/// Prints the machine, then the sections asked for (none means all) of each device.
+/// Prints the machine, then the requested sections of each device (none means all).
 pub fn query(snapshot: &Snapshot, sections: &[Section], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut page = Page { style, out };
     page.row("", "host", &snapshot.host)?;
@@ -56,11 +56,11 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A process as seen from one device.
+    /// A process on one device.
     fn process(&mut self, process: &Process, use_of: &DeviceUse) -> io::Result<()> {
         writeln!(self.out, "  process {}:", process.key.pid)?;
         for field in PROCESS {
-            // These two rows speak of all its chips; here they mean this one, as in a device's `processes` in JSON.
+            // These two rows concern all its chips; here they concern this one, as in a device's `processes` in JSON.
             let value = match field.name {
                 "memory" => use_of.dram().map(Value::Integer),
                 "source" => use_of.source().map(|source| Value::Text(source.name().to_owned())),
@@ -85,7 +85,7 @@ fn shown(value: Reading<Value>, unit: Unit) -> String {
     }
 }
 
-/// The reason in words; for what a newer driver would publish, which driver that is.
+/// The reason in words; for a value of newer drivers, the first driver that has it.
 fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device: &Device) -> String {
     let attr = field.attr();
     if device.state == State::Starting && reason == Missing::NoSource && attr.is_some_and(|attr| attr.attribute().is_from_firmware()) {

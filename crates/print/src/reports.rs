@@ -1,7 +1,7 @@
 //! `ttmon mem --csv`: the files that TT-Metal's MemoryReporter writes, in its formats, and a table of all blocks.
 //!
-//! MemoryReporter has no column for the device: TT-Metal writes one set of files for each, told apart by a prefix of their names. The
-//! number of a block is TT-Metal's own and not known from outside: here blocks are numbered in the order of their addresses.
+//! MemoryReporter has no column for the device: TT-Metal writes one set of files per device, with a prefix in their names. The
+//! number of a block is internal to TT-Metal: here blocks are numbered in the order of their addresses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use crate::quantity::ABSENT;
 pub struct ReportFile {
     /// Its name.
     pub name: String,
-    /// The whole content, or what is appended to the file.
+    /// The whole content, or the part to append to the file.
     pub text: String,
 }
 
@@ -27,7 +27,7 @@ const MEMORY_HEADING: &str = ", Total Allocatable Size (B), Total Allocated (B),
 const L1_TITLE: &str = "This report indicates available space for interleaving L1 buffers\n";
 const L1_HEADING: &str = ", Largest Contiguous Free Block (B), Total Free L1 Space (B)\n";
 
-/// The files for all open allocators whose banks are known; none where there is no such allocator.
+/// The files for all open allocators with known banks; none if there is no such allocator.
 pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
     let known: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open && has_banks(allocator)).collect();
     let prefix = |allocator: &Allocator| if known.len() > 1 { format!("{}_", allocator.id) } else { String::new() };
@@ -59,7 +59,7 @@ pub struct ProgramReports {
 }
 
 impl ProgramReports {
-    /// What is to be added to which file, for the programs that an earlier snapshot did not have.
+    /// The additions to each file, for programs that an earlier snapshot did not have.
     pub fn next(&mut self, snapshot: &Snapshot) -> Vec<ReportFile> {
         let mut files = Vec::new();
         for circular in &snapshot.circulars {
@@ -113,7 +113,7 @@ fn memory_rows(allocator: &Allocator) -> String {
     text
 }
 
-/// The largest block of a bank, and as much of all banks: what an interleaved buffer may have.
+/// The largest block of a bank, and the same over all banks: the limit of an interleaved buffer.
 fn l1_row(allocator: &Allocator) -> String {
     let banks = banks(allocator, Kind::L1);
     let largest = banks.map(|banks| banks.largest_free_per_bank);
@@ -144,12 +144,12 @@ fn detailed(allocator: &Allocator) -> String {
     text
 }
 
-/// Sizes of free blocks are in classes: each begins at twice the size of the one before, the first at this many bytes.
+/// Sizes of free blocks are in classes: each begins at twice the size of the previous one, the first at this many bytes.
 const CLASS_BYTES: u64 = 1024;
 /// No more classes than for blocks of this size.
 const LARGEST_CLASS_BYTES: u64 = 128 << 20;
 
-/// As the allocator of TT-Metal prints its blocks. Addresses are relative to where its memory begins.
+/// The format in which TT-Metal's allocator prints its blocks. Addresses are relative to the start of its memory.
 fn block_table(text: &mut String, banks: &Banks) {
     let nothing = [Block { address: 0, size: 0, is_free: true }];
     let blocks = if banks.table.is_empty() { &nothing[..] } else { &banks.table };
@@ -181,7 +181,7 @@ fn block_table(text: &mut String, banks: &Banks) {
     }
 }
 
-/// Of our own: every block, in the words of `ttmon mem --json --blocks`.
+/// ttmon's own file: every block, with the names of `ttmon mem --json --blocks`.
 fn memory_blocks(allocators: &[&Allocator]) -> String {
     let mut text = "allocator,pid,kind,address,size,free\n".to_owned();
     for allocator in allocators {

@@ -1,4 +1,4 @@
-//! The snapshot: what `ttmon` prints with nothing said.
+//! The snapshot: the output of `ttmon` without arguments.
 
 use std::io::{self, Write};
 
@@ -12,11 +12,11 @@ use crate::table::inner_columns;
 use crate::text::{Align, Cut, cut, pad, width};
 use crate::{breakdown, devices, notes, processes};
 
-/// Longest driver version shown; the rest of the title belongs to the host.
+/// Longest driver version shown; the other columns of the title are for the host.
 const DRIVER_COLUMNS_MAX: usize = 16;
-/// Visible beside the host, so that nobody takes a simulated machine for a real one.
+/// Next to the host, so that a simulated machine is not taken for a real one.
 pub(crate) const SIMULATED: &str = "[SIMULATED]";
-/// Seen by a service, which may see more of one's own and less of others' than oneself.
+/// From a service, which may see less of this user's processes and more of others'.
 pub(crate) const SERVED: &str = "[FROM SERVER]";
 
 /// Prints devices, memory in use, processes, tips and problems.
@@ -30,14 +30,14 @@ pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> 
         notes::print_tips(snapshot, style, &mut tail)?;
     }
     notes::print_problems(snapshot, style, &mut tail)?;
-    // The breakdown gives way: the device table has the sums already.
+    // The breakdown is dropped first: the device table has the sums.
     let room = style.rows.map(|rows| rows.saturating_sub(lines(&head) + lines(&tail)));
     out.write_all(&head)?;
     out.write_all(&breakdown::text(snapshot, room, style)?)?;
     out.write_all(&tail)
 }
 
-/// What every output of a simulated machine says; nothing for a real one.
+/// Marks every output of a simulated machine; empty for a real one.
 pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     match snapshot.origin {
         Origin::Local => "",

@@ -1,16 +1,16 @@
-//! What the caller decides about looks: width, colours, characters.
+//! The caller's choices for output: width, colours, characters.
 
 use crate::text;
 
-/// Narrower than this nothing is laid out: the numbers would not fit.
+/// Narrower layouts do not exist: the numbers would not fit.
 pub(crate) const WIDTH_MIN: usize = 80;
 
-/// How text is to look, and what it says of the moment it was made in.
+/// Options of the output, with its time and program version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style<'a> {
-    /// Columns of the terminal; below 80 it is taken as 80.
+    /// Columns of the terminal; less than 80 counts as 80.
     pub width: usize,
-    /// Rows there are, where there is an end to them: then the memory breakdown gives way to the processes.
+    /// Rows of the screen, if limited: then the memory breakdown is dropped in favour of the processes.
     pub rows: Option<usize>,
     /// Whether health may be coloured.
     pub colors: bool,
@@ -53,7 +53,7 @@ impl<'a> Style<'a> {
     }
 }
 
-/// What a colour may mean: health, and nothing else.
+/// Meanings of colours: only health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -63,7 +63,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// Of the 16 ANSI colours, which follow the user's theme.
+    /// One of the 16 ANSI colours, which follow the user's theme.
     fn code(self) -> Option<u8> {
         match self {
             Self::Plain => None,
@@ -74,7 +74,7 @@ impl Tone {
     }
 }
 
-/// The characters a screen is drawn with.
+/// The characters for drawing.
 pub(crate) struct Glyphs {
     pub(crate) ellipsis: &'static str,
     pub(crate) celsius: &'static str,

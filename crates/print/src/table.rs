@@ -7,7 +7,7 @@ use crate::quantity::ABSENT;
 use crate::style::{Style, Tone};
 use crate::text::{Align, Cut, cut, pad, width};
 
-/// One column: its heading, and how wide it may be.
+/// One column: its heading and its width.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Numbers: aligned at the right, and never cut.
+    /// Numbers: right-aligned, and never cut.
     pub(crate) const fn number(title: &'static str, columns: usize) -> Self {
         Self { align: Align::Right, columns_max: usize::MAX, ..Self::text(title, columns, usize::MAX) }
     }
@@ -30,7 +30,7 @@ impl Column {
         Self { title, gap: 1, columns_min, columns_max, align: Align::Left, is_flexible: false }
     }
 
-    /// Text or a bar that takes what the others leave.
+    /// Text or a bar that takes the remaining width.
     pub(crate) const fn flexible(title: &'static str, columns_min: usize) -> Self {
         Self { is_flexible: true, ..Self::text(title, columns_min, usize::MAX) }
     }
@@ -41,25 +41,25 @@ impl Column {
     }
 }
 
-/// What stands in one place of a row.
+/// The content of one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     content: Content,
     tone: Tone,
     cut: Cut,
-    /// How many columns it covers.
+    /// Number of columns that it spans.
     span: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
     Text(String),
-    /// A name, and behind it in parentheses what may be left out.
+    /// A name, followed by an optional part in parentheses.
     Named(String, String),
     Bar(f64),
 }
 
-/// Less of what stands in parentheses says nothing.
+/// A shorter part in parentheses would be useless.
 const ASIDE_COLUMNS_MIN: usize = 9;
 
 impl Cell {
@@ -96,7 +96,7 @@ impl Cell {
         Self { span, ..self }
     }
 
-    /// Columns the content asks for by itself.
+    /// Columns that the content needs.
     fn width(&self) -> usize {
         match &self.content {
             Content::Text(text) | Content::Named(text, _) if self.span == 1 => width(text),
@@ -104,7 +104,7 @@ impl Cell {
         }
     }
 
-    /// The content in at most so many columns.
+    /// The content in at most this many columns.
     fn text(&self, columns: usize, style: &Style<'_>) -> String {
         let glyphs = style.glyphs();
         match &self.content {
@@ -130,13 +130,13 @@ pub(crate) fn inner_columns(style: &Style<'_>) -> usize {
 }
 
 impl Table {
-    /// Whether every column gets what it needs.
+    /// Whether every column has enough room.
     pub(crate) fn fits(&self, style: &Style<'_>) -> bool {
         let flexible: usize = self.columns.iter().filter(|column| column.is_flexible).map(|column| column.columns_min).sum();
         self.fixed_columns() + flexible <= inner_columns(style)
     }
 
-    /// Prints the table, below a title where there is one.
+    /// Prints the table, below a title if there is one.
     pub(crate) fn print(&self, title: Option<&str>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.widths(inner_columns(style));
         let [top, middle, bottom] = [0, 1, 2].map(|rule| rule_line(rule, style));
@@ -181,7 +181,7 @@ impl Table {
     fn widths(&self, columns: usize) -> Vec<usize> {
         let flexible_count = self.columns.iter().filter(|column| column.is_flexible).count().max(1);
         let left = columns.saturating_sub(self.fixed_columns());
-        // The first of them takes what cannot be shared out evenly.
+        // The first column takes the remainder.
         let mut shares = std::iter::once(left / flexible_count + left % flexible_count).chain(std::iter::repeat(left / flexible_count));
         let mut width_of = |index: usize| match self.columns[index].is_flexible {
             true => shares.next().unwrap_or(0),
@@ -190,7 +190,7 @@ impl Table {
         (0..self.columns.len()).map(&mut width_of).collect()
     }
 
-    /// Columns of all that is not flexible, gaps included.
+    /// Columns of all parts that are not flexible, including gaps.
     fn fixed_columns(&self) -> usize {
         let fixed = (0..self.columns.len()).filter(|index| !self.columns[*index].is_flexible).map(|index| self.fixed_width(index));
         let gaps = (0..self.columns.len()).map(|index| self.gap_before(index));

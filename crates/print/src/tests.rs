@@ -1,4 +1,4 @@
-//! Every output for every machine, as a whole, and what must hold for any machine.
+//! Golden outputs of every machine, and properties of any machine.
 
 #[path = "../../wire/src/tests/machine.rs"]
 pub(crate) mod machine;

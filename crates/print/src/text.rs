@@ -1,26 +1,26 @@
-//! Text on a terminal: how wide it is, how it is cut, padded and wrapped, and what may not pass.
+//! Text on a terminal: width, cutting, padding, wrapping, and filtering of control characters.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Where a long text loses its characters.
+/// Where a long text is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Paths and commands tell most at both ends.
+    /// In the middle: paths and commands are most useful at both ends.
     Middle,
-    /// Sentences tell most at the beginning.
+    /// At the end: sentences are most useful at the beginning.
     End,
 }
 
-/// On which side a short text is filled up.
+/// On which side a short text is padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// On the right side: the text stands left.
+    /// On the right: the text is left-aligned.
     Left,
-    /// On the left side: the text stands right, as numbers do.
+    /// On the left: the text is right-aligned, as numbers are.
     Right,
 }
 
-/// Columns a text takes. Terminals count each character by itself, so this does too.
+/// Columns of a text. Each character is counted separately, as terminals do.
 pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
@@ -71,7 +71,7 @@ fn take_columns(characters: impl Iterator<Item = char>, columns: usize) -> Vec<c
         .collect()
 }
 
-/// Fills a text up to this many columns.
+/// Pads a text to this many columns.
 pub fn pad(text: &str, columns: usize, align: Align) -> String {
     let blank = " ".repeat(columns.saturating_sub(width(text)));
     match align {
@@ -96,10 +96,10 @@ pub fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
     lines
 }
 
-/// Lines whose parts stand under each other, two blanks apart.
+/// Lines whose parts are aligned, two blanks apart.
 pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    // A row that ends early may end long: only those that go on need the room.
+    // The last part of a row does not widen its column.
     let wide = |column: usize| rows.iter().filter(|row| row.len() > column + 1).map(|row| width(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(wide).collect();
     let line = |row: &Vec<String>| {

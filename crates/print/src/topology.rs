@@ -1,4 +1,4 @@
-//! `ttmon topo`: a matrix of how each two devices are connected.
+//! `ttmon topo`: a matrix of the connections between devices.
 
 use std::io::{self, Write};
 
@@ -16,9 +16,9 @@ const LEGEND: &str = "  X     the device itself
   NODE  PCIe, on the same NUMA node
   SYS   PCIe, across NUMA nodes
   PCI   PCIe, the NUMA nodes are not known
-  -     not known: a remote chip on another board; a cluster descriptor would tell";
+  -     not known: a remote chip on another board; a cluster descriptor would show it";
 
-/// Prints the matrix, the NUMA node of each device, and what the words mean.
+/// Prints the matrix, the NUMA node of each device, and a legend.
 pub fn topology(snapshot: &Snapshot, cluster: Option<&Cluster>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let label = |device: &Device| format!("dev{}", device.id);
     let mut head: Vec<String> = std::iter::once(String::new()).chain(snapshot.devices.iter().map(label)).collect();

@@ -14,7 +14,7 @@ use crate::text::aligned;
 
 const HEAD: [&str; 8] = ["PID", "USER", "DEVICES", "DRAM", "L1", "STARTED", "NAME", "WHERE"];
 
-/// Prints a line per process under a header, and one for each state of the devices that no process is seen on.
+/// Prints a line per process below a header, and one per state of the devices without a visible process.
 pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let is_seen = |process: &&Process| !process.devices.is_empty() || !process.unmapped.is_empty();
     let mut rows: Vec<Vec<String>> = snapshot.processes.iter().filter(is_seen).map(|process| holder(snapshot, process)).collect();
@@ -56,7 +56,7 @@ fn holder(snapshot: &Snapshot, process: &Process) -> Vec<String> {
     ]
 }
 
-/// What can be said of devices on which no process is seen, or not all; the same words once.
+/// Notes for devices without visible processes, or with hidden ones; each text once.
 fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
     let mut states: Vec<(String, Vec<DeviceId>)> = Vec::new();
     let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
@@ -70,7 +70,7 @@ fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
     states
 }
 
-/// What can be said of a device on which no process is seen.
+/// The note for a device without a visible process.
 fn unseen(device: &Device) -> String {
     match (hidden(device), device.memory.dram.used, device.via) {
         (Some(hidden), ..) => hidden,

@@ -198,5 +198,5 @@ fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
     let words = found.words("device 0");
     assert!(words.contains("reach 192 bytes into the L1 buffer at 0x15f90"), "{words}");
     assert!(words.contains("in the way: 1 buffer of /me/model.py:8 forward (1000B per core)"), "{words}");
-    assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: 192 bytes less of it makes room"), "{words}");
+    assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: reducing it by 192 bytes makes room"), "{words}");
 }

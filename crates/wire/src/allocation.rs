@@ -1,7 +1,7 @@
-//! The allocation socket's messages: what instrumented TT-Metal builds send, and what monitors ask. Bytes in, values out.
+//! Messages of the allocation socket: instrumented TT-Metal builds send them, and monitors query with them. A pure codec.
 //!
-//! One packed little-endian struct serves everything. There are four sizes of it, and a stream does not say which it speaks:
-//! [`Framing`] finds out. All a request says lies in its first 40 bytes, the same in all sizes, and the rest of it is zero:
+//! All messages use one packed little-endian struct in four sizes. A stream does not name its size: [`Framing`] determines it.
+//! The content of a request is in its first 40 bytes, the same in all sizes; the other bytes are zero:
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! | 20 | 4 | pid as the sender sees it, signed |
 //! | 24 | 8 + 8 | address or other number; time in ns since 1970 |
 //!
-//! A reply carries figures behind them, at places that depend on the size: see [`Usage`] and [`DeviceInfo`].
+//! A reply has its figures after byte 40, at offsets that depend on the size: see [`Usage`] and [`DeviceInfo`].
 
 mod framing;
 #[cfg(test)]
@@ -20,12 +20,12 @@ mod tests;
 
 pub use framing::{Framing, Malformed, Step, Wait};
 
-/// Bytes of a request that say something.
+/// Bytes of a request with content.
 pub const HEADER_BYTES: usize = 40;
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 144;
 
-/// How long the messages of a connection are.
+/// Length of the messages of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Size {
     /// 72 bytes: types 1 to 5.
@@ -39,7 +39,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// All of them, the shortest first.
+    /// All sizes, the shortest first.
     pub const ALL: [Self; 4] = [Self::B72, Self::B112, Self::B128, Self::B144];
 
     /// In bytes.
@@ -57,13 +57,13 @@ impl Size {
         Self::ALL.into_iter().find(|size| size.bytes() == bytes)
     }
 
-    /// Whether clients that speak this size know messages of that type.
+    /// Whether clients of this size have messages of that type.
     pub const fn has(self, kind: Type) -> bool {
         self.bytes() >= kind.size_min().bytes()
     }
 }
 
-/// What a message is.
+/// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the protocol's own names")]
 #[repr(u8)]
@@ -83,7 +83,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// All of them by number, from 1 on.
+    /// All types by number, from 1.
     pub const ALL: [Self; 12] = [
         Self::Alloc,
         Self::Free,
@@ -104,7 +104,7 @@ impl Type {
         Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 
-    /// The shortest message that can be of this type.
+    /// The shortest size that has this type.
     pub const fn size_min(self) -> Size {
         match self {
             Self::Alloc | Self::Free | Self::Query | Self::Response | Self::DumpRemaining => Size::B72,
@@ -114,38 +114,38 @@ impl Type {
         }
     }
 
-    /// Whether its sender waits for a reply, in the size of the request.
+    /// Whether the sender waits for a reply in the size of the request.
     pub const fn is_question(self) -> bool {
         matches!(self, Self::Query | Self::DeviceInfoQuery)
     }
 }
 
-/// What a request says.
+/// The content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it is.
+    /// Its type.
     pub kind: Type,
-    /// TT-Metal's number of the device, as the sender knows it.
+    /// The sender's number of the device.
     pub device_id: i32,
     /// Bytes.
     pub size: u64,
     /// TT-Metal's buffer type; of a kernel, its type.
     pub buffer_type: u8,
-    /// The sender's pid, as it says and sees it; 0 in questions.
+    /// The pid that the sender claims, in its own namespace; 0 in queries.
     pub process_id: i32,
-    /// An address, or another number of the sender's.
+    /// An address, or another number.
     pub buffer_id: u64,
-    /// When, in ns since 1970; 0 where the sender does not say.
+    /// Time in ns since 1970; 0 if the sender does not set it.
     pub timestamp: u64,
 }
 
 impl Request {
-    /// One that says nothing yet but what it is.
+    /// A request with only a type.
     pub const fn new(kind: Type) -> Self {
         Self { kind, device_id: 0, size: 0, buffer_type: 0, process_id: 0, buffer_id: 0, timestamp: 0 }
     }
 
-    /// Reads the header; what is behind it is [`Framing`]'s business.
+    /// Parses the header; [`Framing`] handles the bytes after it.
     #[inline]
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let kind = Type::from_byte(bytes[0]).ok_or(Malformed::Type(bytes[0]))?;
@@ -167,7 +167,7 @@ impl Request {
         })
     }
 
-    /// The bytes of it in one size.
+    /// The bytes of the request in one size.
     pub fn encode(&self, size: Size) -> Message {
         let mut message = Message::new(size, self.kind, self.device_id);
         message.put(8, self.size.to_le_bytes());
@@ -179,7 +179,7 @@ impl Request {
     }
 }
 
-/// A piece of the header; places and lengths are constants that fit.
+/// A part of the header; offsets and lengths are valid constants.
 #[inline]
 fn part<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[at + index])
@@ -204,7 +204,7 @@ impl Message {
         self.bytes[at..at + N].copy_from_slice(&value);
     }
 
-    /// As it goes over the socket.
+    /// The bytes on the socket.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.size.bytes()]
     }
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Message {
     }
 }
 
-/// Memory in use on a device: the answer to [`Type::Query`].
+/// Memory in use on a device: the reply to [`Type::Query`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the contract's kinds, in bytes")]
 pub struct Usage {
@@ -229,7 +229,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The answer. Messages shorter than 128 bytes have no place for circular buffers and kernels.
+    /// Encodes the reply. Messages shorter than 128 bytes have no fields for circular buffers and kernels.
     pub fn reply(&self, size: Size, device_id: i32) -> Message {
         let mut message = Message::new(size, Type::Response, device_id);
         for (at, value) in [(40, self.dram), (48, self.l1), (56, self.l1_small), (64, self.trace)] {
@@ -242,7 +242,7 @@ impl Usage {
         message
     }
 
-    /// What an answer says.
+    /// Parses a reply.
     pub fn decode(message: &[u8]) -> Option<Self> {
         let size = reply_size(message, Type::Response)?;
         let figure = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| message[at + index]));
@@ -251,8 +251,8 @@ impl Usage {
     }
 }
 
-/// What a device is, or how many there are: the answer to [`Type::DeviceInfoQuery`]. Figures that do not fit their field are
-/// answered as the largest that does.
+/// A device's properties, or the number of devices: the reply to [`Type::DeviceInfoQuery`]. Figures that do not fit their field
+/// are sent as the largest value that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Bytes of DRAM.
@@ -261,20 +261,20 @@ pub struct DeviceInfo {
     pub l1_bytes: u64,
     /// 1 Grayskull, 2 Wormhole, 3 Blackhole; 0 unknown.
     pub arch: u32,
-    /// Channels of DRAM, 0 if it is not known.
+    /// Channels of DRAM; 0 if unknown.
     pub dram_channels: u32,
-    /// Bytes of one, 0 if it is not known.
+    /// Bytes per channel; 0 if unknown.
     pub dram_channel_bytes: u64,
     /// Bytes of L1 of one core.
     pub l1_bytes_per_core: u64,
-    /// Whether there is such a device, or any.
+    /// Whether the device exists, or any device.
     pub is_available: bool,
-    /// How many there are, where that was the question.
+    /// Number of devices, if requested.
     pub devices: u32,
 }
 
 impl DeviceInfo {
-    /// The answer; `None` in a size that has none.
+    /// Encodes the reply; `None` in a size without it.
     pub fn reply(&self, size: Size, device_id: i32) -> Option<Message> {
         let mut message = Message::new(size, Type::DeviceInfoResponse, device_id);
         let first = info_place(size)?;
@@ -290,7 +290,7 @@ impl DeviceInfo {
         Some(message)
     }
 
-    /// What an answer says.
+    /// Parses a reply.
     pub fn decode(message: &[u8]) -> Option<Self> {
         let first = info_place(reply_size(message, Type::DeviceInfoResponse)?)?;
         let wide = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| message[first + at + index]));
@@ -308,7 +308,7 @@ impl DeviceInfo {
     }
 }
 
-/// Where a device's figures begin: behind those of circular buffers and kernels, where there are any.
+/// Offset of a device's figures: after those of circular buffers and kernels, if present.
 fn info_place(size: Size) -> Option<usize> {
     match size {
         Size::B72 => None,

@@ -1,4 +1,4 @@
-//! A device: the rows of `DEVICE`, its kinds of memory, and who is on it.
+//! A device: the rows of `DEVICE`, its kinds of memory, and its processes.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, PROCESS_KIND, Value};
@@ -9,7 +9,7 @@ use ttmon_model::{Device, Process, Snapshot};
 use crate::table::{Kinds, Reasons};
 use crate::value::ReadingJson;
 
-/// Rows of `DEVICE` that begin with it are parts of this object.
+/// Rows of `DEVICE` with this prefix are members of this object.
 pub(crate) const MEMORY: &str = "memory";
 
 pub(crate) struct DeviceJson<'a> {
@@ -60,8 +60,8 @@ fn kinds(device: &Device) -> Kinds<'_, KindMemory> {
     Kinds { table: DEVICE_KIND, items: &device.memory.kinds }
 }
 
-/// A process on this device: `memory` is the DRAM it uses here. What does not depend on the device is in the document's `processes`,
-/// by pid.
+/// A process on this device: `memory` is its DRAM use here. Values that do not depend on the device are in the document's
+/// `processes`, by pid.
 struct HolderJson<'a> {
     process: &'a Process,
     use_of: &'a DeviceUse,

@@ -1,7 +1,7 @@
-//! A document of another program, read within bounds: a service or a recording may send anything.
+//! Reads a document of another program within limits: a service or a recording may contain anything.
 //!
-//! The lists of a document stay text until they are asked for, and are then read one element at a time. So the memory taken
-//! is that of the values kept and of one element, however many elements there are.
+//! The lists of a document stay text until they are requested, and are then read one element at a time. So memory is needed only
+//! for the kept values and one element, independent of the number of elements.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,10 +14,10 @@ use ttmon_model::limits::{DOCUMENT_DEPTH_MAX, DOCUMENT_KEYS_MAX, DOCUMENT_TEXT_B
 
 use crate::ReadError;
 
-/// Values between two looks at the clock.
+/// Values between two checks of the deadline.
 const VALUES_PER_CHECK: u32 = 1024;
 
-/// An object whose lists have not been read yet.
+/// An object with unread lists.
 #[derive(Debug)]
 pub struct Document<'a> {
     /// Everything that is not a list.
@@ -27,7 +27,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Reads all but the lists. With a deadline, which holds for the lists too.
+    /// Reads everything except the lists. The deadline also applies to the lists.
     pub fn read(text: &'a str, deadline: Option<Instant>) -> Result<Self, ReadError> {
         let bounds = Bounds::new(deadline);
         let (head, lists) = bounds.run(text, Head(&bounds))?;
@@ -39,7 +39,7 @@ impl<'a> Document<'a> {
         self.lists.iter().any(|(other, _)| other == name)
     }
 
-    /// Reads a list, one element after the other, of which there may be so many. A list that does not exist is empty.
+    /// Reads at most `count_max` elements of a list, one after another. A missing list is empty.
     pub fn each(&self, name: &'static str, count_max: usize, take: impl FnMut(&Value) -> Result<(), ReadError>) -> Result<(), ReadError> {
         self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: false, take })
     }
@@ -55,7 +55,7 @@ impl<'a> Document<'a> {
         self.run(Elements { bounds: &self.bounds, name, skipped: Some(skipped), count_max, is_cut: false, take })
     }
 
-    /// Reads the first elements of a list; more are passed over.
+    /// Reads the first elements of a list; others are skipped.
     pub(crate) fn first(
         &self,
         name: &'static str,
@@ -77,12 +77,12 @@ pub(crate) fn read_value(text: &str) -> Result<Value, ReadError> {
     bounds.run(text, Element { bounds: &bounds, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 0, skipped: None })
 }
 
-/// What reading may take.
+/// Limits of reading.
 #[derive(Debug)]
 struct Bounds {
     deadline: Option<Instant>,
     count: Cell<u32>,
-    /// Why reading was stopped, where the text is not to blame.
+    /// Why reading stopped, if the text is not the reason.
     cause: RefCell<Option<ReadError>>,
 }
 
@@ -157,7 +157,7 @@ struct Elements<'b, F> {
     /// A key of the elements whose values are not read.
     skipped: Option<&'static str>,
     count_max: usize,
-    /// Whether elements beyond the count are passed over instead of refused.
+    /// Whether elements beyond the count are skipped instead of rejected.
     is_cut: bool,
     take: F,
 }
@@ -197,10 +197,10 @@ impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_,
     }
 }
 
-/// One value, with those in it.
+/// One value, with nested values.
 struct Element<'b> {
     bounds: &'b Bounds,
-    /// How many values more there may be.
+    /// Remaining number of values.
     left: &'b Cell<usize>,
     depth: usize,
     /// A key of this object whose value is not read.
@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Within the bounds it is read as serde_json does.
+        /// Within the limits the result is that of serde_json.
         #[test]
         fn small_documents_are_read_as_they_are(numbers in proptest::collection::vec(any::<f64>(), 0..9), text in ".*", whole: i64) {
             let value = serde_json::json!({ "numbers": numbers, "text": text, "whole": whole, "inner": { "none": null, "yes": true } });

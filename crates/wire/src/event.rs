@@ -1,4 +1,4 @@
-//! An event of a process's memory as a document: a line of `ttmon events --json`, and what the service streams.
+//! An event of a process's memory as a document: a line of `ttmon events --json`, and an event of the service's stream.
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
@@ -45,7 +45,7 @@ fn event_json(event: &BufferEvent) -> Value {
     if let Some(program) = event.program {
         map.insert("program".to_owned(), program.into());
     }
-    // As text, as everywhere: such an id may have more digits than a JSON number keeps.
+    // A string, as everywhere: an id may have more digits than a JSON number keeps.
     if !event.unmapped.is_empty() {
         map.insert("unmapped".to_owned(), event.unmapped.iter().map(u64::to_string).collect::<Vec<_>>().into());
     }
@@ -93,7 +93,7 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
     }
 }
 
-/// What was live then is not known: too many events came since.
+/// The buffers that were live then are unknown: too many events followed.
 const RING_OVERRUN: &str = "ring_overrun";
 
 /// Bytes and addresses are those of a bank.
@@ -128,7 +128,7 @@ pub(crate) fn event(item: &Item<'_>) -> Option<BufferEvent> {
     let op = item.meaning("op", |name| Op::ALL.into_iter().find(|op| op.name() == name)).ok()?;
     let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
     let mut event = BufferEvent {
-        time: item.moment("time").ok(),
+        time: item.time("time").ok(),
         pid: u32::try_from(item.whole("pid").ok()?).ok()?,
         number: item.whole("number").ok(),
         op,
@@ -155,7 +155,7 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         Op::Clash => Refused::Clash,
         _ => return None,
     };
-    // Of older ones nothing but the event is left.
+    // Older refusals have only the event.
     item.text("words").ok()?;
     let whole = |item: &Item<'_>, name: &str| item.whole(name).unwrap_or(0);
     let text = |item: &Item<'_>, name: &str| item.text(name).unwrap_or_default();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_told() {
+    fn other_documents_are_rejected() {
         assert!(matches!(read_event("{"), Err(ReadError::NotJson(_))));
         for wrong in ["[]", "{}", "{\"pid\":1,\"op\":\"explode\"}", "{\"op\":\"alloc\"}", "{\"pid\":-1,\"op\":\"alloc\"}"] {
             assert_eq!(read_event(wrong), Err(ReadError::Shape("an event")), "{wrong}");

@@ -1,16 +1,17 @@
-//! The JSON document, our promise to other programs: schema 1. Fields may be added; none is renamed or removed.
+//! The public JSON document: schema 1. Fields may be added; none is renamed or removed.
 //!
 //! Names, order and values come from the field tables of `ttmon_model::fields`. Each object that is an element of a
 //! list, and the document itself, has a `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`.
-//! A `null` has its reason there, and nothing else is there. Model types stay unserializable on purpose.
+//! Every `null` has its reason there, and `missing` has no other entries. Model types are not serializable, so that the format
+//! changes only here.
 
 pub mod allocation;
 mod device;
 mod document;
 mod event;
+mod frame;
 mod line;
 mod memory;
-mod moment;
 mod parts;
 mod phase;
 mod process;
@@ -31,9 +32,9 @@ use ttmon_model::{Missing, Snapshot};
 use device::DeviceJson;
 pub use document::Document;
 pub use event::{event_line, read_event, refusal_json};
+pub use frame::{frame_line, read_frame};
 pub use line::line_json;
 pub use memory::{GroupedMemoryJson, MemoryJson, MemoryParts};
-pub use moment::{moment_line, read_moment};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;
 pub use read::{ReadError, read, read_within, time_of};
@@ -41,27 +42,27 @@ use table::Reasons;
 use value::Escaping;
 pub use value::rounded;
 
-/// What is written together.
+/// Options of a document.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Version of the document's shape.
+/// Version of the document's format.
 pub const SCHEMA: u32 = 1;
 
 /// A snapshot as the public document.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotJson<'a> {
-    /// What is shown.
+    /// The content.
     pub snapshot: &'a Snapshot,
-    /// Version of the program that shows it.
+    /// Version of the program that writes it.
     pub version: &'a str,
 }
 
-/// How the text is laid out.
+/// Layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Indented, for a person or one document.
+    /// Indented, for reading or for a single document.
     Pretty,
-    /// One line a document, for a stream of them.
+    /// One line per document, for a stream.
     Line,
 }
 
@@ -74,9 +75,9 @@ pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
     value::escape_invisible(text.expect("keys are texts, and no value of a snapshot refuses to be written"))
 }
 
-/// Writes the document and a newline, piece by piece: it may list a million buffers.
+/// Writes the document and a newline in pieces: it may list a million buffers.
 pub fn write(document: &impl Serialize, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
-    // serde_json writes a few bytes at a time, and never a part of a character; nor does the buffer pass on a part.
+    // serde_json writes a few bytes at a time, and never a part of a character; neither does the buffer.
     let mut out = BufWriter::with_capacity(PIECE_BYTES, Escaping(out));
     match layout {
         Layout::Pretty => serde_json::to_writer_pretty(&mut out, document)?,
@@ -117,7 +118,7 @@ impl SnapshotJson<'_> {
     }
 }
 
-/// The first problems, and how many more there are where a reader would not take all.
+/// The first problems, and the number of the others if a reader would not accept all.
 fn bounded(problems: &[Problem]) -> Vec<ProblemJson<'_>> {
     let shown = if problems.len() > DOCUMENT_TEXTS_MAX { DOCUMENT_TEXTS_MAX - 1 } else { problems.len() };
     let mut list: Vec<_> = problems[..shown].iter().map(|problem| ProblemJson(Cow::Borrowed(problem))).collect();

@@ -20,7 +20,7 @@ use crate::value::ReadingJson;
 pub struct MemoryJson<'a> {
     /// The snapshot.
     pub snapshot: SnapshotJson<'a>,
-    /// What was asked for besides.
+    /// Additional parts.
     pub parts: MemoryParts,
 }
 
@@ -31,7 +31,7 @@ pub struct GroupedMemoryJson<'a> {
     pub memory: MemoryJson<'a>,
     /// The groups.
     pub groups: &'a [BufferGroup],
-    /// How many groups were not asked for.
+    /// Number of groups that were not requested.
     pub left_out: usize,
 }
 
@@ -48,14 +48,14 @@ impl Serialize for GroupedMemoryJson<'_> {
     }
 }
 
-/// Parts of the document that are there when they are asked for.
+/// Optional parts of the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryParts {
     /// Every live buffer.
     pub buffers: bool,
-    /// Of which so many were not asked for.
+    /// Number of buffers that were not requested.
     pub buffers_left_out: usize,
-    /// Of each kind of an allocator's memory, how its banks are filled.
+    /// The banks of each kind of an allocator's memory.
     pub banks: bool,
     /// Their blocks.
     pub blocks: bool,
@@ -137,7 +137,7 @@ fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> 
     allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?)))
 }
 
-/// By name, what became of each feature of the hook, and how often the program came by.
+/// State of each feature of the hook, and how often the program used it, by name.
 struct CoverageJson<'a>(&'a [LedgerFeature]);
 
 impl Serialize for CoverageJson<'_> {
@@ -177,7 +177,7 @@ impl Serialize for SelfCheckJson<'_> {
     }
 }
 
-/// The kinds that are known.
+/// The known kinds.
 struct KindsJson<'a> {
     allocator: &'a Allocator,
     has_banks: bool,
@@ -336,7 +336,7 @@ impl Serialize for DeviceIdsJson<'_> {
     }
 }
 
-/// To the millisecond; `None` where the time is not known, 0 where the clock was set back since.
+/// To the millisecond; `None` if the time is unknown, 0 if the clock was set back since.
 fn age_seconds(time: UnixTime, now: UnixTime) -> Option<f64> {
     let millis = now.0.saturating_sub(time.0) / 1_000_000;
     (time.0 > 0).then_some(millis as f64 / 1000.0)

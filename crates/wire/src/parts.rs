@@ -1,4 +1,4 @@
-//! Parts of the document by themselves, for whoever asks the service for one of them.
+//! Single parts of the document, for requests to the service.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::snapshot::Buffer;
@@ -9,7 +9,7 @@ use crate::process::ProcessJson;
 use crate::{SCHEMA, SnapshotJson, bounded};
 
 impl SnapshotJson<'_> {
-    /// What every document begins with.
+    /// The start of every document.
     fn head<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("version", self.version)?;
@@ -48,14 +48,14 @@ impl Serialize for ProcessesJson<'_> {
     }
 }
 
-/// Live buffers: those shown, and how many there are.
+/// Live buffers: those in the answer, and their total number.
 #[derive(Clone, Copy, Debug)]
 pub struct BuffersJson<'a> {
-    /// Where they are from.
+    /// The snapshot.
     pub snapshot: SnapshotJson<'a>,
-    /// Those shown.
+    /// The buffers in the answer.
     pub buffers: &'a [Buffer],
-    /// How many there are.
+    /// The total number.
     pub count: usize,
 }
 

@@ -5,12 +5,12 @@ use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, Point, Tightest, UnsafeTrac
 
 use crate::event::held_json;
 
-/// Resident bytes of a process while it was watched.
+/// Resident bytes of a process during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     /// When it was first seen.
     pub first: u64,
-    /// The most.
+    /// The highest value.
     pub peak: u64,
     /// When it was last seen.
     pub last: u64,

@@ -36,7 +36,7 @@ impl Serialize for ProcessJson<'_> {
     }
 }
 
-/// Sums over chips, of the one figure that may be summed: peaks of chips are not of one moment.
+/// Sums over chips, for the only figure that may be summed: peaks of chips are at different times.
 fn totals(process: &Process) -> PerKind<Figure> {
     PerKind::from_fn(|kind| Figure { used: process.total(kind), ..Figure::missing(Missing::NotTracked) })
 }

@@ -1,9 +1,8 @@
-//! The document read back into a snapshot: of a recording, or of another host. What a newer writer added is passed over;
-//! what an older one did not know yet is absent (`not_exposed`).
+//! Reads a document of a recording or of another host back into a snapshot. Additions of newer writers are skipped; fields that
+//! an older writer did not know are missing (`not_exposed`).
 //!
-//! Some things are not in the document and so are not the same afterwards: the ticks of a process's start (its start time
-//! stands for them), allocators that were closed, circular buffers one by one, and fractions beyond the digits
-//! that a field is written with.
+//! Some values are not in the document and so differ afterwards: the ticks of a process's start (its start time replaces them),
+//! closed allocators, single circular buffers, and fractions beyond the written digits of a field.
 
 mod device;
 pub(crate) mod item;
@@ -23,16 +22,16 @@ use crate::document::Document;
 use item::Item;
 use memory::Owners;
 
-/// Why a text is no document of ours.
+/// Why a text is not a document of ttmon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// It is not JSON, for this reason.
     NotJson(String),
-    /// It is of a schema that this program does not know.
+    /// Its schema is unknown to this program.
     Schema(u64),
-    /// A part is not there, or not what it should be.
+    /// A part is missing or invalid.
     Shape(&'static str),
-    /// It has more of this than any host has.
+    /// It has more items of this type than any host has.
     TooMuch(&'static str),
     /// Reading it took too long.
     Late,
@@ -74,7 +73,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
             return Err(ReadError::Shape(name));
         }
     }
-    let time = head.moment("time").map_err(|_| ReadError::Shape("time"))?;
+    let time = head.time("time").map_err(|_| ReadError::Shape("time"))?;
     let processes = processes(document)?;
     let owners = Owners::new(&processes);
     Ok(Snapshot {
@@ -94,7 +93,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
     })
 }
 
-/// The elements of a list, all of which must be what they should be.
+/// The elements of a list, all of which must be valid.
 pub(crate) fn list<T>(
     document: &Document<'_>,
     name: &'static str,
@@ -110,7 +109,7 @@ pub(crate) fn list<T>(
     Ok(list)
 }
 
-/// The elements of a list that this version knows.
+/// The elements of a list that this version can read.
 pub(crate) fn known<T>(
     document: &Document<'_>,
     name: &'static str,
@@ -127,7 +126,7 @@ pub(crate) fn known<T>(
 
 fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
     let mut devices = Vec::new();
-    // The document's list of processes has those of each device.
+    // The document's list of processes includes those of each device.
     document.each_without("processes", "devices", DOCUMENT_DEVICES_MAX, |value| {
         devices.push(Item::new(value).and_then(|item| device::read(&item)).ok_or(ReadError::Shape("a device"))?);
         Ok(())
@@ -135,7 +134,7 @@ fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
     Ok(devices)
 }
 
-/// The first problems: a host with many is still one to be seen.
+/// The first problems: a host with many problems can still be shown.
 fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
     let mut problems = Vec::new();
     document.first("problems", DOCUMENT_TEXTS_MAX, |value| {
@@ -167,9 +166,9 @@ fn problem(item: &Item<'_>) -> Option<Problem> {
     })
 }
 
-/// The moment of a document, without reading the rest of it.
+/// The time of a document, without reading the rest.
 pub fn time_of(text: &str) -> Option<UnixTime> {
-    // A host may be called so, too.
+    // A host may also be called so.
     text.match_indices("\"time\"").find_map(|(from, name)| {
         let mut parts = text[from + name.len()..].splitn(3, '"');
         (parts.next()?.trim() == ":").then_some(())?;

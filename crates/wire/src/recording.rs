@@ -1,8 +1,8 @@
 //! Recordings: documents in JSON lines, compressed with zstd (docs/recording.md).
 //!
-//! A recording is a series of zstd frames, each with whole lines in it, and before each a skippable frame that says how long
-//! it is, when its first line was, and how many lines it has. So `zstdcat` prints all of it, a reader finds any moment
-//! without unpacking what lies before, and a recorder that was killed leaves a file that is whole up to its last frame.
+//! A recording is a series of zstd frames, each with whole lines. Before each is a skippable frame with the length, the time of
+//! its first line and its number of lines. So `zstdcat` prints the whole recording, a reader finds any time without unpacking
+//! earlier frames, and a killed recorder leaves a file that is valid up to its last frame.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,39 +12,39 @@ use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 use zstd::stream::read::Decoder;
 
-/// Version of the recording, apart from the documents' own.
+/// Version of the recording, independent of the documents' version.
 pub const VERSION: u64 = 1;
-/// One of the numbers that zstd leaves to others: frames that begin so are passed over by everybody else.
+/// One of the numbers that zstd reserves for others: other readers skip frames that begin with it.
 const SKIPPABLE: u32 = 0x184D_2A57;
 /// Length of the frame, time of its first line, number of its lines.
 const MARK_BYTES: u32 = 20;
-/// A frame is closed after so much time: what a killed recorder loses at most.
+/// A frame is closed after this time: a killed recorder loses at most this much.
 const FRAME_NANOS: u64 = 5_000_000_000;
-/// And after so many bytes, so that a reader need not hold more.
+/// A frame is closed after this many bytes, to limit a reader's memory.
 const FRAME_BYTES: usize = 8 * 1024 * 1024;
-/// A frame that unpacks to more is not ours.
+/// A frame that unpacks to more is invalid.
 const UNPACKED_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + FRAME_BYTES;
-/// Window of a frame, as a power of two: zstd writes one of 2 MiB at our level.
+/// Window of a frame, as a power of two: zstd uses 2 MiB at this level.
 const WINDOW_LOG_MAX: u32 = 23;
-/// Most lines of a frame: the shortest document is longer than what this leaves to each.
+/// Most lines of a frame: the shortest document is longer than this allows for each line.
 const FRAME_LINES_MAX: usize = FRAME_BYTES / 64;
-/// zstd's own default: its window holds all of a frame's lines, which are nearly the same.
+/// zstd's own default: its window holds all lines of a frame, which are similar.
 const LEVEL: i32 = 3;
-/// Most frames of a recording: half a year of them, with an index of 100 MB.
+/// Most frames of a recording: half a year, with an index of 100 MB.
 const FRAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a recording cannot be read.
 #[derive(Debug)]
 pub enum Error {
-    /// The file does not answer.
+    /// The file cannot be read.
     Io(io::Error),
-    /// It is no recording.
+    /// It is not a recording.
     NotOurs,
-    /// A recording of a version that this program does not know.
+    /// The version of the recording is unknown to this program.
     Version(u64),
-    /// There is not one whole frame in it.
+    /// It has no complete frame.
     Empty,
-    /// A frame of it is damaged.
+    /// A frame is damaged.
     Damaged,
 }
 
@@ -52,10 +52,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::NotOurs => f.write_str("it is no recording of ttmon"),
+            Self::NotOurs => f.write_str("it is not a recording of ttmon"),
             Self::Version(version) => write!(f, "it is of version {version}, and this ttmon knows {VERSION}"),
-            Self::Empty => f.write_str("it has no moment in it"),
-            Self::Damaged => f.write_str("a part of it is damaged"),
+            Self::Empty => f.write_str("the recording is empty"),
+            Self::Damaged => f.write_str("a part of the recording is damaged"),
         }
     }
 }
@@ -74,13 +74,13 @@ pub struct Writer<W: Write> {
     out: W,
     lines: Vec<u8>,
     first: Option<UnixTime>,
-    /// Of the document before.
+    /// Time of the previous document.
     last: Option<UnixTime>,
     count: u32,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins one, with a line about it.
+    /// Starts a recording with a header line.
     pub fn new(out: W, program: &str, started: UnixTime) -> io::Result<Self> {
         let mut writer = Self { out, lines: Vec::new(), first: None, last: None, count: 0 };
         let header = json!({ "ttmon_recording": VERSION, "version": program, "started": started.rfc3339() });
@@ -89,8 +89,9 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a document, one line of text. It is written with those that wait where the next one, as long after it as it came after
-    /// the one before, would be too late; so is the first one, and one after the clock was set: when the next comes is not known.
+    /// Adds a document, one line of text. The waiting lines are written if the next document, at the current interval, would be
+    /// too late. The first document is written at once, and so is the first one after the clock was set, because the next time is
+    /// unknown.
     pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
         if line.len() > DOCUMENT_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the sample is too large for a recording"));
@@ -108,7 +109,7 @@ impl<W: Write> Writer<W> {
         self.count += 1;
     }
 
-    /// Writes what is there as a frame. Call it at the end, too.
+    /// Writes the waiting lines as a frame. Must also be called at the end.
     pub fn flush(&mut self) -> io::Result<()> {
         let Some(first) = self.first.take() else { return Ok(()) };
         let frame = zstd::bulk::compress(&self.lines, LEVEL)?;
@@ -126,19 +127,19 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Where a frame is. There may be millions, so it is small.
+/// Position of a frame. There may be millions, so it is small.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     offset: u64,
     time: UnixTime,
     bytes: u32,
-    /// Number of the line behind its last one, the header not counted.
+    /// Number of the line after its last one, not counting the header.
     end_line: u32,
 }
 
 const _: () = assert!(size_of::<Frame>() * FRAMES_MAX <= 100 << 20);
 
-/// Reads a recording, at any place.
+/// Reads a recording at any position.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
@@ -147,7 +148,7 @@ pub struct Reader<R> {
     unpacked: Option<Unpacked>,
 }
 
-/// The frame unpacked last: its text, and where each line ends.
+/// The last unpacked frame: its text, and the end of each line.
 #[derive(Debug)]
 struct Unpacked {
     place: usize,
@@ -163,7 +164,7 @@ impl Unpacked {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Looks through the marks. A frame that is not whole ends it.
+    /// Reads all marks. An incomplete frame ends the search.
     pub fn new(mut source: R) -> Result<Self, Error> {
         let length = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
@@ -204,12 +205,12 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.frames.last().map_or(0, |frame| frame.end_line as usize)
     }
 
-    /// There is always one: without any there is no reader.
+    /// A reader always has at least one document.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -227,7 +228,7 @@ impl<R: Read + Seek> Reader<R> {
         self.unpack(place, end_line - first_line)?.line(number - first_line).ok_or(Error::Damaged)
     }
 
-    /// The place of the frame that a document is in.
+    /// The index of the frame that contains a document.
     fn frame_of(&self, number: usize) -> usize {
         self.frames.partition_point(|frame| frame.end_line as usize <= number)
     }
@@ -236,18 +237,18 @@ impl<R: Read + Seek> Reader<R> {
         place.checked_sub(1).and_then(|before| self.frames.get(before)).map_or(0, |frame| frame.end_line as usize)
     }
 
-    /// The number of the first document behind the frame that a document is in: a damaged frame is passed as a whole.
+    /// The number of the first document after the frame that contains a document: a damaged frame is skipped as a whole.
     pub fn behind_frame_of(&self, number: usize) -> usize {
         self.frames.get(self.frame_of(number)).map_or(self.len(), |frame| frame.end_line as usize)
     }
 
-    /// The number of a document at or just before a moment, as exactly as frames are: within five seconds.
+    /// The number of the document at or just before a time, to the accuracy of frames: five seconds.
     pub fn number_at(&self, time: UnixTime) -> usize {
         let after = self.frames.partition_point(|frame| frame.time <= time);
         self.first_line(after.saturating_sub(1))
     }
 
-    /// A frame with another number of lines than its mark says is damaged, and no reason to take more memory than its text does.
+    /// A frame whose number of lines differs from its mark is damaged. It must not take more memory than its text.
     fn unpack(&mut self, place: usize, lines: usize) -> Result<&Unpacked, Error> {
         if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
             let frame = self.frames.get(place).ok_or(Error::Damaged)?;
@@ -269,7 +270,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// `None` where there is no whole mark, or one of a frame that nobody would write.
+/// `None` if there is no complete mark, or if its frame is impossible.
 fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, u32)>> {
     let mut bytes = [0; 28];
     match source.read_exact(&mut bytes) {
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!([99, 100].map(|number| reader.behind_frame_of(number)), [100, 100]);
     }
 
-    /// Wherever it was cut, what comes before is there.
+    /// At any cut, everything before it is readable.
     #[test]
     fn a_cut_off_tail_costs_one_frame() {
         let whole = recorded(40);
@@ -337,7 +338,7 @@ mod tests {
         assert!(last >= 34, "{last}");
     }
 
-    /// What is left of a recorder that is killed after documents at these seconds.
+    /// The documents that remain when a recorder is killed after documents at these seconds.
     #[test]
     fn a_recorder_that_is_killed_loses_less_than_five_seconds() {
         let left = |seconds: &[u64]| {
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recording_is_told() {
+    fn other_files_are_rejected() {
         let read = |bytes: &[u8]| Reader::new(Cursor::new(bytes.to_vec())).err();
         assert!(matches!(read(b""), Some(Error::Empty)));
         assert!(matches!(read(b"{\"schema\":1}\n, and so on and so forth"), Some(Error::NotOurs)));
@@ -398,7 +399,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_is_told_and_never_more(at in 0usize..4000, value: u8) {
+        fn damage_is_an_error_and_never_a_panic(at in 0usize..4000, value: u8) {
             let mut bytes = recorded(30);
             let at = at % bytes.len();
             bytes[at] = value;

@@ -24,10 +24,10 @@ const SCHEMA: u32 = 1;
 const LOST: [&str; 8] =
     ["reentry", "lock_timeout", "unknown_free", "ambiguous_free", "replaced", "size_out_of_range", "no_allocator", "no_memory"];
 
-/// Count and bytes of some buffers.
+/// Number and bytes of some buffers.
 pub type Buffers = (u64, u64);
 
-/// What a command did with device memory.
+/// Use of device memory by a command.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunReport<'a> {
@@ -42,7 +42,7 @@ pub struct RunReport<'a> {
     pub is_exact: bool,
     pub unread_processes: u64,
     pub overhead: Option<RunOverhead>,
-    /// Of all processes, one after the other.
+    /// Sums over all processes, which run one after another.
     pub coverage: Vec<&'a LedgerFeature>,
     pub processes: Vec<RunProcess<'a>>,
     pub devices: Vec<RunDevice>,
@@ -74,14 +74,14 @@ pub struct RunTightest {
     pub time_s: f64,
 }
 
-/// The time that recording took.
+/// Time that recording took.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunOverhead {
     pub calls: u64,
     pub measured_calls: u64,
     pub nanoseconds: u64,
-    /// Of the command's duration.
+    /// Share of the command's duration.
     pub ratio: f64,
 }
 
@@ -144,7 +144,7 @@ pub struct RunGroup {
     pub count: u64,
 }
 
-/// A buffer that nobody freed.
+/// A buffer that was not freed.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunBuffer {
@@ -288,7 +288,7 @@ fn process(tracked: &RunProcess<'_>) -> Value {
     })
 }
 
-/// What the hook covers, of all processes together. Where it differs, the worst state is reported.
+/// Coverage of the hook over all processes. If it differs, the worst state is reported.
 fn coverage(all: &[&LedgerFeature]) -> Value {
     let mut features: Map<String, Value> = Map::new();
     for feature in all {
@@ -306,7 +306,7 @@ fn coverage(all: &[&LedgerFeature]) -> Value {
 }
 
 fn device(on_chip: &RunDevice) -> Value {
-    // An id that the program gave may have more digits than a JSON number keeps.
+    // An id of the program may have more digits than a JSON number keeps.
     let mut document = match on_chip.chip {
         RunChip::Device(id) => json!({"id": id.0}),
         RunChip::Unmapped(id) => json!({"unmapped": id.to_string()}),
@@ -318,13 +318,14 @@ fn device(on_chip: &RunDevice) -> Value {
 }
 
 fn kind(of_kind: &RunKind) -> Value {
-    // Programs come and go with their circular buffers: nobody keeps the most they had together.
+    // Circular buffers come and go with programs: there is no common peak.
     let has_peak = !matches!(of_kind.kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     json!({
         "peak": has_peak.then_some(of_kind.peak),
         "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
         "peak_time_s": (has_peak && of_kind.peak > 0).then_some(of_kind.peak_time_s),
-        // Several processes or origins held memory at once: each one's own peak is exact, their sum's is not known.
+        // Several processes or origins held memory at the same time: each single peak is exact, but the peak of the sum is
+        // unknown.
         "peak_is_at_least": of_kind.is_at_least,
         "capacity": of_kind.capacity,
         "at_end": of_kind.at_end,

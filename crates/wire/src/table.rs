@@ -1,4 +1,4 @@
-//! Loops over a field table: its values as entries of an object, and the reasons of those that are absent.
+//! Loops over a field table: values as members of an object, and the reasons of missing ones.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
@@ -12,19 +12,19 @@ use crate::value::ReadingJson;
 pub(crate) struct Reasons(Vec<(String, Missing)>);
 
 impl Reasons {
-    /// Notes a value that is absent; one that is there has no reason.
+    /// Records the reason of a missing value; a present one has none.
     pub(crate) fn note(&mut self, path: impl Into<String>, reason: Option<Missing>) {
         self.0.extend(reason.map(|reason| (path.into(), reason)));
     }
 
-    /// Notes the absent values of a table.
+    /// Records the missing values of a table.
     pub(crate) fn note_rows<T>(&mut self, table: &[Field<T>], item: &T) {
         for field in table {
             self.note(field.name, (field.get)(item).err());
         }
     }
 
-    /// Notes the absent values of `kinds` below a path.
+    /// Records the missing values of `kinds` below a path.
     pub(crate) fn note_kinds<T>(&mut self, path: &str, kinds: &Kinds<'_, T>) {
         for (kind, item) in kinds.items.iter() {
             for field in kinds.table {
@@ -40,7 +40,7 @@ impl Serialize for Reasons {
     }
 }
 
-/// One object a kind of memory.
+/// One object per kind of memory.
 pub(crate) struct Kinds<'a, T> {
     pub(crate) table: &'a [Field<T>],
     pub(crate) items: &'a PerKind<T>,
@@ -53,7 +53,7 @@ impl<T: HasFigure> Serialize for Kinds<'_, T> {
     }
 }
 
-/// What is known of one kind of memory, of a process or of a chip.
+/// Figures of one kind of memory, of a process or of a chip.
 pub(crate) trait HasFigure {
     fn figure(&self) -> &Figure;
 }
@@ -70,7 +70,7 @@ impl HasFigure for KindMemory {
     }
 }
 
-/// One kind's rows, and the types of kernels where they are known.
+/// One kind's rows, and the types of kernels if known.
 struct KindRows<'a, T> {
     rows: Rows<'a, T>,
     kernel_types: Option<&'a KernelTypes>,
@@ -114,7 +114,7 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<T> Rows<'_, T> {
-    /// The rows as entries of an object that has others too.
+    /// The rows as members of an object with other members.
     pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         for field in self.table {
             map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;

@@ -1,4 +1,4 @@
-//! The document against what it promises, for every machine at hand and for random ones.
+//! Checks the document's guarantees, for every test machine and for random ones.
 
 mod machine;
 
@@ -20,7 +20,7 @@ fn parsed(snapshot: &Snapshot) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Walks an object. Elements of lists answer for themselves; all else answers to the `missing` around it.
+/// Walks an object. Elements of lists have their own `missing`; all other objects use the `missing` around them.
 fn check_missing(object: &Value, path: &str, nulls: &mut Vec<String>) {
     let Value::Object(entries) = object else { return };
     for (key, value) in entries.iter().filter(|(key, _)| *key != "missing") {
@@ -107,7 +107,7 @@ fn the_seeds_shape_is_kept() {
     assert_eq!(document["processes"][0]["devices"][1]["id"], 1);
 }
 
-/// What a process is on a device; everything else of it is in `processes`, by pid.
+/// The part of a process that depends on the device; all other values are in `processes`, by pid.
 #[test]
 fn a_process_on_a_device_has_what_depends_on_the_device() {
     for (name, snapshot) in machine::all() {
@@ -139,7 +139,7 @@ fn memory(snapshot: &Snapshot) -> Value {
 }
 
 #[test]
-fn banks_and_blocks_are_told_to_the_byte() {
+fn banks_and_blocks_are_exact() {
     let document = memory(&machine::hooked());
     let dram = &document["allocators"][0]["kinds"]["dram"];
     // Two buffers, a gap between them, and the rest.
@@ -174,11 +174,11 @@ fn nothing_allocated_is_one_free_block_and_not_nothing_known() {
         (&l1["used"], &l1["largest_free_per_bank"], &l1["fragmentation"], &l1["blocks"]),
         (&0.into(), &1_360_544.into(), &0.0.into(), &1.into())
     );
-    assert!(document["allocators"][0]["kinds"].get("kernel").is_none(), "what nobody looks at is not there");
+    assert!(document["allocators"][0]["kinds"].get("kernel").is_none(), "unread parts are absent");
 }
 
 #[test]
-fn what_cannot_be_told_has_a_reason_and_totals_stay_exact() {
+fn unknown_parts_have_a_reason_and_totals_stay_exact() {
     let document = memory(&machine::hooked());
     let allocator = &document["allocators"][2];
     let (dram, l1) = (&allocator["kinds"]["dram"], &allocator["kinds"]["l1"]);
@@ -220,7 +220,7 @@ fn programs_launches_and_coverage() {
 }
 
 #[test]
-fn two_buffers_on_the_same_bytes_are_told() {
+fn overlapping_buffers_are_reported() {
     let document = memory(&machine::hooked());
     let process = &document["processes"][0];
     assert_eq!(process["overlap_bytes"], 43 * 2048 * 12);
@@ -232,7 +232,7 @@ fn two_buffers_on_the_same_bytes_are_told() {
 }
 
 #[test]
-fn a_ledger_of_nonsense_is_told_in_time() {
+fn an_invalid_ledger_is_reported_in_time() {
     let document = memory(&machine::overfull());
     assert_eq!(document["allocators"].as_array().unwrap().len(), 256);
     assert_eq!(document["processes"][0]["unmapped"].as_array().unwrap().len(), 255 * 32 + 64);
@@ -291,7 +291,7 @@ fn hostile_names_survive_as_data_and_do_no_harm() {
 
 proptest! {
     #[test]
-    fn banks_are_whole_whatever_is_live(snapshot in machine::any_hooked()) {
+    fn banks_are_whole_with_any_live_buffers(snapshot in machine::any_hooked()) {
         let document = memory(&snapshot);
         check_element(&document);
         let blocks = document["blocks"].as_array().unwrap();
@@ -319,7 +319,7 @@ proptest! {
 }
 
 #[test]
-fn the_moment_of_a_host_called_time() {
+fn time_of_a_host_called_time() {
     let written = r#"{"schema":1,"host":"time","time":"2026-11-15T08:12:45.120Z"}"#;
     assert_eq!(time_of(written), ttmon_model::units::UnixTime::parse_rfc3339("2026-11-15T08:12:45.120Z"));
     assert!(time_of(written).is_some() && time_of(r#"{"host":"time"}"#).is_none());
@@ -333,7 +333,7 @@ fn check_round_trip(snapshot: &Snapshot) {
     assert_eq!(time_of(&written), Some(read.time));
 }
 
-/// The same with all that `mem` tells; keys of features may stand in another order.
+/// The same with all parts of `mem`; keys of features may be in another order.
 fn check_memory_round_trip(snapshot: &Snapshot) {
     let parts = MemoryParts { buffers: true, banks: true, blocks: true, buffers_left_out: 0 };
     let document = |snapshot: &Snapshot| -> (String, Value) {
@@ -354,7 +354,7 @@ fn documents_are_read_back() {
 }
 
 #[test]
-fn what_is_no_document_is_told() {
+fn other_texts_are_rejected() {
     let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);
     assert!(matches!(read(&good[..good.len() / 2]), Err(ReadError::NotJson(_))));
     assert_eq!(read(&good.replace("\"schema\":1", "\"schema\":9")), Err(ReadError::Schema(9)));
@@ -363,7 +363,7 @@ fn what_is_no_document_is_told() {
     assert_eq!(read(&good.replace("\"time\":\"2", "\"time\":\"x")), Err(ReadError::Shape("time")));
 }
 
-/// A hostile service sends millions of the smallest of each: none is kept beyond the limits.
+/// A hostile service sends millions of the smallest elements of each list: none is kept beyond the limits.
 #[test]
 fn more_than_any_host_has_is_refused() {
     use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_USES_MAX};
@@ -387,7 +387,7 @@ fn more_than_any_host_has_is_refused() {
     assert_eq!(read(&document("processes", &process, 17)), Err(ReadError::TooMuch("devices of processes")));
 }
 
-/// A user can cause any number of problems. Ours are counted beyond the limit; those of another writer are cut.
+/// A user can cause any number of problems. Those of ttmon are counted beyond the limit; those of another writer are cut.
 #[test]
 fn problems_have_a_limit() {
     use ttmon_model::limits::DOCUMENT_TEXTS_MAX;
@@ -405,7 +405,7 @@ fn problems_have_a_limit() {
     assert_eq!(read(&longer).unwrap().problems.len(), DOCUMENT_TEXTS_MAX);
 }
 
-/// The processes of a device are in the list of processes too, and are not read twice.
+/// The processes of a device are also in the list of processes, and are not read twice.
 #[test]
 fn a_device_may_have_thousands_of_processes() {
     let mut snapshot = machine::n300();
@@ -417,7 +417,7 @@ fn a_device_may_have_thousands_of_processes() {
     assert_eq!(read(&text).map(|read| read.processes.len()), Ok(2999));
 }
 
-/// A field that an older program did not write is absent, one that a newer one added is passed over.
+/// A field that an older program did not write is missing; a field that a newer program added is skipped.
 #[test]
 fn other_versions_are_read() {
     let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);

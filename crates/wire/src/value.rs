@@ -1,4 +1,4 @@
-//! Single values: how a number, a moment or a text is written.
+//! Formats single values: numbers, times and texts.
 
 use std::fmt::Write;
 use std::io;
@@ -47,11 +47,10 @@ pub fn rounded(number: f64, unit: Unit) -> f64 {
     (number * scale).round() / scale
 }
 
-/// Writes characters that a terminal obeys or hides as JSON escapes: names come from other users' processes. JSON
-/// itself escapes only those below U+0020. Outside its strings a document is plain ASCII, so the text may be treated
-/// as a whole.
+/// Writes characters that a terminal interprets or hides as JSON escapes: names come from other users' processes. JSON itself
+/// escapes only those below U+0020. Outside its strings a document is plain ASCII, so the text can be processed as a whole.
 pub(crate) fn escape_invisible(text: String) -> String {
-    // Nearly always all of it is plain ASCII, which is told much faster.
+    // Nearly all texts are plain ASCII, which is much faster to check.
     if text.bytes().all(|byte| byte < 0x7f) || !text.contains(is_invisible) {
         return text;
     }
@@ -66,7 +65,7 @@ pub(crate) fn escape_invisible(text: String) -> String {
     escaped
 }
 
-/// Does the same to what is written through it. A text comes in pieces of whole characters, as serde_json writes them.
+/// Escapes everything that is written through it. A text arrives in pieces of whole characters, as serde_json writes them.
 pub(crate) struct Escaping<W>(pub(crate) W);
 
 impl<W: io::Write> io::Write for Escaping<W> {

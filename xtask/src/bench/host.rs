@@ -43,7 +43,7 @@ pub(super) fn day(project: &Project) -> Result<(), String> {
 }
 
 /// A figure, its limit and the verdict.
-pub(super) fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
+pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64>) {
     let verdict = match limit {
         Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
         Some(limit) => format!("at most {limit} {unit}: MISSED"),
@@ -70,17 +70,17 @@ fn sampler(program: &Path) -> Result<(), String> {
     let (after, took) = (tasks.on_cpu(), started.elapsed());
     let percent = |index: usize| (after[index] - before[index]) / took.as_secs_f64() * 100.0;
     let (sampling, plain) = (percent(0) + percent(1), plain.as_secs_f64() / took.as_secs_f64() * 100.0);
-    tell("threads that sample: sampler and scan", percent(0), "%", None);
-    tell("processes that read for them", percent(1), "%", None);
-    tell("other threads of the service", percent(2), "%", None);
-    tell("sampling in all, of a core", sampling, "%", Some(1.0));
-    tell(&format!("open, read, close of the {} files of 32 devices", files.count()), plain, "%", None);
-    tell("sampling in all, of that", sampling / plain, "x", None);
+    print_figure("threads that sample: sampler and scan", percent(0), "%", None);
+    print_figure("processes that read for them", percent(1), "%", None);
+    print_figure("other threads of the service", percent(2), "%", None);
+    print_figure("sampling in all, of a core", sampling, "%", Some(1.0));
+    print_figure(&format!("open, read, close of the {} files of 32 devices", files.count()), plain, "%", None);
+    print_figure("sampling in all, of that", sampling / plain, "x", None);
     let snapshot = service.json("/api/v1/snapshot")?;
     let count = |name: &str| snapshot[name].as_array().map_or(0, Vec::len);
     let buffers = service.json("/api/v1/buffers?limit=1")?["count"].clone();
     println!("  ({} devices, {} processes, {buffers} buffers)", count("devices"), count("processes"));
-    tell("history of 32 devices", metric(&service, "ttmon_history_bytes")? / 1e6, "MB", Some(20.0));
+    print_figure("history of 32 devices", metric(&service, "ttmon_history_bytes")? / 1e6, "MB", Some(20.0));
     Ok(())
 }
 
@@ -121,10 +121,10 @@ fn scrapes(program: &Path) -> Result<(), String> {
     let service = Service::start(program, &["--sim", "t3k"])?;
     let nothing = latencies(service.port, "/healthz", SCRAPES)?;
     let scrape = latencies(service.port, "/metrics", SCRAPES)?;
-    tell("a path that does nothing, p50", nothing.0, "ms", None);
-    tell("a path that does nothing, p99", nothing.1, "ms", None);
-    tell("a scrape, p50", scrape.0, "ms", None);
-    tell("a scrape, p99", scrape.1, "ms", Some(2.0));
+    print_figure("a path that does nothing, p50", nothing.0, "ms", None);
+    print_figure("a path that does nothing, p99", nothing.1, "ms", None);
+    print_figure("a scrape, p50", scrape.0, "ms", None);
+    print_figure("a scrape, p99", scrape.1, "ms", Some(2.0));
     Ok(())
 }
 
@@ -198,18 +198,18 @@ fn crowd(program: &Path) -> Result<(), String> {
     }
     let took = started.elapsed().as_secs_f64();
     let samples = metric(&service, "ttmon_samples_total")? - before.0;
-    tell("looks left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
-    tell("looks fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
-    tell("the slowest look", slowest, "ms", None);
-    tell("the oldest newest sample (one look a second)", oldest, "s", Some(1.5));
+    print_figure("looks left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
+    print_figure("looks fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
+    print_figure("the slowest look", slowest, "ms", None);
+    print_figure("the oldest newest sample (one look a second)", oldest, "s", Some(1.5));
     for (name, part) in [("p50", 50), ("p99", 99)] {
-        tell(&format!("a question on the allocation socket before, {name}"), percentile(&socket_alone, part), "ms", None);
-        tell(&format!("a question on the allocation socket among them, {name}"), percentile(&socket_among, part), "ms", None);
+        print_figure(&format!("a question on the allocation socket before, {name}"), percentile(&socket_alone, part), "ms", None);
+        print_figure(&format!("a question on the allocation socket among them, {name}"), percentile(&socket_among, part), "ms", None);
     }
-    tell("connections open", metric(&service, "ttmon_http_connections")?, "", None);
-    tell("streams open", metric(&service, "ttmon_http_streams")?, "", None);
-    tell("a scrape before, p99", alone.1, "ms", None);
-    tell("a scrape among them, worst p99", worst.1, "ms", None);
+    print_figure("connections open", metric(&service, "ttmon_http_connections")?, "", None);
+    print_figure("streams open", metric(&service, "ttmon_http_streams")?, "", None);
+    print_figure("a scrape before, p99", alone.1, "ms", None);
+    print_figure("a scrape among them, worst p99", worst.1, "ms", None);
     drop(slow);
     Ok(())
 }
@@ -262,8 +262,8 @@ fn memory(program: &Path) -> Result<(), String> {
     let (first, looks) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
     thread::sleep(Duration::from_secs(30));
     let (last, later) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
-    tell("resident at first", first, "MB", None);
-    tell(&format!("after {:.0} looks more", later - looks), last, "MB", Some(first * 1.05 + 1.0));
+    print_figure("resident at first", first, "MB", None);
+    print_figure(&format!("after {:.0} looks more", later - looks), last, "MB", Some(first * 1.05 + 1.0));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A limit, and the line of somebody's output that it is about.
+//! A limit, and the line of a program's output that it applies to.
 
 /// What a line that begins so must keep.
 pub(super) struct Limit {

@@ -36,7 +36,7 @@ pub(super) fn run(project: &Project) -> Result<(), String> {
         let costs = (0..RUNS).map(|_| launcher.measure(&program, &arguments)).collect::<Result<Vec<_>, _>>()?;
         println!("{}", line(row, &costs));
     }
-    println!("\nThe least of {RUNS} runs. The output is thrown away.");
+    println!("\nThe least of {RUNS} runs. The output is discarded.");
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::host::{metric, tell};
+use super::host::{metric, print_figure};
 use super::snapshot::load;
 use crate::package;
 use crate::project::{Project, output};
@@ -61,16 +61,16 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     let streams = metric(&service, "ttmon_http_streams")?;
     pages.close();
     let plain = plain_writes(bytes_per_s, span)?;
-    tell("the service without pages, of a core", alone.percent, "%", None);
-    tell("the service with pages, of a core", with_pages.percent, "%", None);
-    tell("pages in all", with_pages.percent - alone.percent, "%", Some(PAGES_MAX_PERCENT));
-    tell("a thread that writes as much to as many connections", plain, "%", None);
-    tell("streams open", streams, "", None);
-    tell("bytes to each page", bytes_per_s as f64 / 1e3, "kB/s", Some(30.0));
-    tell("samples missed without pages", alone.missed, "", None);
-    tell("samples missed with pages", with_pages.missed, "", Some(alone.missed));
-    tell("oldest newest sample without pages", alone.oldest, "s", None);
-    tell("oldest newest sample with pages (one sample a second)", with_pages.oldest, "s", Some(1.5));
+    print_figure("the service without pages, of a core", alone.percent, "%", None);
+    print_figure("the service with pages, of a core", with_pages.percent, "%", None);
+    print_figure("pages in all", with_pages.percent - alone.percent, "%", Some(PAGES_MAX_PERCENT));
+    print_figure("a thread that writes as much to as many connections", plain, "%", None);
+    print_figure("streams open", streams, "", None);
+    print_figure("bytes to each page", bytes_per_s as f64 / 1e3, "kB/s", Some(30.0));
+    print_figure("samples missed without pages", alone.missed, "", None);
+    print_figure("samples missed with pages", with_pages.missed, "", Some(alone.missed));
+    print_figure("oldest newest sample without pages", alone.oldest, "s", None);
+    print_figure("oldest newest sample with pages (one sample a second)", with_pages.oldest, "s", Some(1.5));
     drop(service);
     match browser {
         Ok(browser) => in_browser(project, &browser, &program),
@@ -90,14 +90,14 @@ fn in_browser(project: &Project, browser: &Browser, program: &Path) -> Result<()
         let mut times: Vec<f64> = found[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         times.sort_by(f64::total_cmp);
         let (Some(median), Some(last)) = (times.get(times.len() / 2), times.last()) else { return Err(format!("no times: {text}")) };
-        tell(&format!("{what}, median of {}", times.len()), *median, "ms", Some(limit));
-        tell(&format!("{what}, slowest"), *last, "ms", Some(limit));
+        print_figure(&format!("{what}, median of {}", times.len()), *median, "ms", Some(limit));
+        print_figure(&format!("{what}, slowest"), *last, "ms", Some(limit));
     }
     let value = |key: &str| found[key].as_f64().ok_or_else(|| format!("no {key}: {text}"));
-    tell("live sparklines on the screen", value("sparklines")?, "", None);
-    tell("script with them, CPU time", value("script")?, "ms/s", Some(SCRIPT_MAX_MS));
-    tell("script, layout and paint, CPU time", value("whole")?, "ms/s", None);
-    tell("heap", value("heap")?, "MB", None);
+    print_figure("live sparklines on the screen", value("sparklines")?, "", None);
+    print_figure("script with them, CPU time", value("script")?, "ms/s", Some(SCRIPT_MAX_MS));
+    print_figure("script, layout and paint, CPU time", value("whole")?, "ms/s", None);
+    print_figure("heap", value("heap")?, "MB", None);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Other monitors in the same run: nvtop on the same made-up devices, btop for the scale of things.
 //!
 //! nvtop knows these cards since 2026, later than any release of Debian: one built from its sources is named by
-//! `TTMON_BENCH_NVTOP`. It looks at `/sys` and `/proc/driver` alone, so it gets a mount namespace in which the made-up machine lies
+//! `TTMON_BENCH_NVTOP`. It reads only `/sys` and `/proc/driver`, so it gets a mount namespace in which the made-up machine lies
 //! over them, for which root is needed.
 
 use std::env;

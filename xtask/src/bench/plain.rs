@@ -1,7 +1,7 @@
 //! The measure to hold ourselves against: nothing but open, read and close of every file a monitor needs.
 //!
 //! It happens in this process, so it pays for no exec and no linking; the list of files is made beforehand. A monitor
-//! also lists directories, looks at processes and prints, so its own figure is honestly larger.
+//! also lists directories, reads processes and prints, so its own figure is honestly larger.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -57,7 +57,7 @@ impl Root {
         self.directory.path()
     }
 
-    /// Shows these processes to whoever reads this root.
+    /// Shows these processes to readers of this root.
     pub(super) fn link(&self, pids: impl Iterator<Item = u32>) -> Result<(), String> {
         for pid in pids {
             let place = self.place(pid);

@@ -2,8 +2,8 @@
 //!
 //! The program is the static one that is released; the dynamic one of `cargo build --release` stands beside it, without limits.
 //! Each machine is measured alone and in a crowd of processes that have nothing to do with it. All machines take turns,
-//! ours and the plain read of the same files alternate, and the crowd comes and goes a few times, so that whatever else
-//! this host does falls on every row alike.
+//! ours and the plain read of the same files alternate, and the crowd comes and goes a few times, so that other load of
+//! this host affects every row equally.
 
 use std::fs;
 use std::path::Path;

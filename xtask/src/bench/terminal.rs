@@ -100,7 +100,7 @@ impl Terminal {
         Duration::from_nanos(tasks.filter_map(|task| of_task(task.path())).sum())
     }
 
-    /// Resident memory of the program itself, and the memory of all of it with what is shared counted once, in kB.
+    /// Resident memory of the program itself, and the memory of all its processes with shared pages counted once, in kB.
     pub(super) fn memory(&self) -> (u64, u64) {
         let line = |path: String, key: &str| -> u64 {
             let text = fs::read_to_string(path).unwrap_or_default();

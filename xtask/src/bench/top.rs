@@ -55,7 +55,7 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     let program = program::build(project)?;
     let time = Duration::from_secs(seconds);
     println!("bench top: {}, {seconds} s a row\n", load());
-    println!("| devices | screen | share of a core | plain reading | ratio | RSS kB | all of it kB | bytes/s | limits |");
+    println!("| devices | screen | share of a core | plain reading | ratio | RSS kB | all processes kB | bytes/s | limits |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for case in CASES {
         let root = Root::make(case.spec)?;
@@ -184,7 +184,7 @@ fn hour(program: &Path) -> Result<(), String> {
     let (rss, all) = terminal.memory();
     let verdict = if rss <= HOUR_RSS_KB_MAX { "holds" } else { "MISSED" };
     println!(
-        "32 devices, a look every {HOUR_REFRESH_MS} ms for {} s: RSS {rss} kB ({first} after {} s), all of it {all} kB; at most {HOUR_RSS_KB_MAX} kB: {verdict}",
+        "32 devices, a sample every {HOUR_REFRESH_MS} ms for {} s: RSS {rss} kB ({first} after {} s), all processes {all} kB; at most {HOUR_RSS_KB_MAX} kB: {verdict}",
         HOUR.as_secs(),
         WARM_UP.as_secs()
     );

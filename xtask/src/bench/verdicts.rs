@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_judged_and_what_never_came_is_told() {
+    fn lines_are_judged_and_missing_ones_are_reported() {
         const LIMITS: &[Limit] = &[
             Limit::at_most(2.0, "x", &["a "], Part::After("a")),
             Limit::at_most(2.0, "x", &["b "], Part::After("b")),

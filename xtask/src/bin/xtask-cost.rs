@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The line that `bench/cost.rs` reads. What the program itself prints is thrown away.
+/// The line that `bench/cost.rs` reads. The program's own output is discarded.
 fn measure() -> Result<String, String> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or("no program named")?;

@@ -1,5 +1,5 @@
-//! Debian's Alertmanager is told of an alert on a simulated host: it receives it, is restarted and receives it again, and hears of its end.
-//! Beside it a receiver that never answers and a command. `promtool` checks the built-in rules as rules of Prometheus.
+//! Sends an alert of a simulated host to Debian's Alertmanager, restarts Alertmanager, sends the alert again, and resolves it. A
+//! receiver that never answers and a command run beside it. `promtool` checks the built-in rules as Prometheus rules.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ const COOL: &str = "40000\n";
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     let tool = match alertmanager(gate.project) {
         Ok(tool) => tool,
-        Err(why) => return Outcome::Skipped(format!("NO ALERTMANAGER WAS TOLD OF ANYTHING: {why}")),
+        Err(why) => return Outcome::Skipped(format!("NO ALERT WAS SENT TO AN ALERTMANAGER: {why}")),
     };
     let checked = check(gate, &tool);
     gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
@@ -76,8 +76,8 @@ fn check(gate: &Gate, alertmanager: &Tool) -> Result<(), String> {
     let hook = Hook::start()?;
     let silent = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port: {error}"))?;
     let mut peer = Alertmanager::start(gate.project, alertmanager, hook.port, None)?;
-    let told = directory.path().join("told");
-    let config = config(peer.port, silent.local_addr().map_err(|error| error.to_string())?.port(), &told);
+    let received = directory.path().join("received");
+    let config = config(peer.port, silent.local_addr().map_err(|error| error.to_string())?.port(), &received);
     let file = directory.path().join("config.toml");
     fs::write(&file, config).map_err(|error| format!("{}: {error}", file.display()))?;
     rules(gate.project, &ttmon, directory.path())?;
@@ -87,7 +87,7 @@ fn check(gate: &Gate, alertmanager: &Tool) -> Result<(), String> {
     let service = Service::start(&ttmon, &["--root", &root.to_string_lossy(), "--config", &file])?;
     until("known to Alertmanager", || peer.fires("TtmonHot"))?;
     until("announced by Alertmanager", || hook.heard("firing"))?;
-    until("read by the command", || fs::read_to_string(&told).is_ok_and(|text| text.contains("\"rule\":\"hot\"")))?;
+    until("read by the command", || fs::read_to_string(&received).is_ok_and(|text| text.contains("\"rule\":\"hot\"")))?;
     println!("alertmanager: an alert was received and announced, and a command has read it");
     peer = peer.restarted(gate.project, alertmanager, hook.port)?;
     until("known to the restarted Alertmanager", || peer.fires("TtmonHot"))?;
@@ -100,21 +100,21 @@ fn check(gate: &Gate, alertmanager: &Tool) -> Result<(), String> {
     let mut test = gate.project.command(&ttmon, &["alerts", "test", "hot", "--config", &file]);
     let answer = test.output().map_err(|error| format!("ttmon alerts test: {error}"))?;
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-    let is_told = text.contains("alertmanager-1: sent") && text.contains("webhook-1: failed: does not answer in time");
-    if answer.status.code() != Some(1) || !is_told {
+    let is_reported = text.contains("alertmanager-1: sent") && text.contains("webhook-1: failed: does not answer in time");
+    if answer.status.code() != Some(1) || !is_reported {
         return Err(format!("ttmon alerts test: {}: {text}", answer.status));
     }
     print!("ttmon alerts test hot:\n{text}");
     Ok(())
 }
 
-fn config(alertmanager: u16, silent: u16, told: &Path) -> String {
+fn config(alertmanager: u16, silent: u16, received: &Path) -> String {
     format!(
         "[[alerts.rule]]\nname = \"hot\"\nclear_for = \"10s\"\n\
          [[alerts.alertmanager]]\nurl = \"http://127.0.0.1:{alertmanager}\"\nresend = \"10s\"\n\
          [[alerts.webhook]]\nurl = \"http://127.0.0.1:{silent}/never\"\n\
          [[alerts.command]]\nargv = [\"/usr/bin/tee\", \"{}\"]\n",
-        told.display()
+        received.display()
     )
 }
 
@@ -124,9 +124,9 @@ fn unanswered(service: &Service, samples_before: u64) -> Result<(), String> {
     let document = service.json("/api/v1/alerts")?;
     let receivers = document["receivers"].as_array().ok_or("no receivers")?;
     let silent = receivers.iter().find(|receiver| receiver["name"] == "webhook-1").ok_or("no webhook")?;
-    let is_told = silent["sent"] == 0 && silent["failed"].as_u64() > Some(0);
+    let is_reported = silent["sent"] == 0 && silent["failed"].as_u64() > Some(0);
     println!("a receiver that never answers: {silent}");
-    if is_told && document["samples_dropped"] == 0 { Ok(()) } else { Err(format!("unexpected: {document}")) }
+    if is_reported && document["samples_dropped"] == 0 { Ok(()) } else { Err(format!("unexpected: {document}")) }
 }
 
 fn samples(service: &Service) -> Result<u64, String> {

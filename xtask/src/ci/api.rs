@@ -59,7 +59,7 @@ fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
     if failed == before { Ok(()) } else { Err(format!("the service failed: {before}, then {failed}")) }
 }
 
-/// The service's own count of its failures, as it tells it.
+/// The service's own count of its failures.
 fn failures(service: &Service) -> Result<String, String> {
     let text = service.get("/metrics")?.body;
     let line = text.lines().find(|line| line.starts_with("ttmon_http_requests_total{code=\"5xx\"}"));

@@ -99,7 +99,7 @@ fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
     let text = fs::read_to_string(project.root.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
     let file = directory.path().join("ttmon.yaml");
     for (what, from, to) in [
-        ("as it is", "", ""),
+        ("default", "", ""),
         ("with a wrong type", "hostPID: true", "hostPID: 5"),
         ("with an unknown key", "hostPID: true", "hostPIDs: true"),
         ("with a wrong port of the PodMonitor", "- port: metrics", "- port: 5"),

@@ -119,7 +119,7 @@ impl Prometheus {
             .collect()
     }
 
-    /// What PromQL says of each device is what the API says of it; what the API has no value for, it has no series for.
+    /// PromQL and the API have the same value for each device. A value that the API does not have has no series.
     fn compare(&self, snapshot: &Value) -> Result<(), String> {
         const PAIRS: [(&str, &str, f64); 8] = [
             ("ttmon_device_temperature_celsius", "/temperature", 1.0),

@@ -142,8 +142,8 @@ const PATHS: &[&str] = &[
     "/api/v1/openapi.json",
 ];
 
-/// Runs the service, with the processes that read for it, under the filter of its unit, and asks everything of it. The filter is loaded by
-/// libseccomp, as the service manager does it.
+/// Runs the service and its reading processes under the filter of its unit, and requests everything from it. libseccomp loads the
+/// filter, as the service manager does.
 fn under_the_filter(gate: &Gate) -> Result<(), String> {
     let mut probe = gate.project.command("python3", &["-c", "import ctypes; ctypes.CDLL('libseccomp.so.2')"]);
     if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {

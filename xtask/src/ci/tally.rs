@@ -25,7 +25,7 @@ impl Tally {
         })
     }
 
-    /// Tests that were counted by whoever ran them.
+    /// Tests that another program counted.
     pub(super) fn add(&mut self, passed: u64, failed: u64) {
         self.passed += passed;
         self.failed += failed;
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn other_lines_count_nothing() {
         check("test result: ok.\ntest prints test result: ok. 1 passed; 0 failed;", "0 passed, 0 failed");
-        check("\u{fffd} 3 passed; 0 failed;\nOK\nFAILED\nRan away (failures=1)\nOKAY (failures=3)", "0 passed, 0 failed");
+        check("\u{fffd} 3 passed; 0 failed;\nOK\nFAILED\nRan off (failures=1)\nOKAY (failures=3)", "0 passed, 0 failed");
         assert_eq!(python_ran("Ran 3 miles"), None);
     }
 }

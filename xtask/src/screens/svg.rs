@@ -53,7 +53,7 @@ pub(super) fn of(screen: &Screen, paper: Paper) -> String {
     svg + "</svg>\n"
 }
 
-/// Several screens one after the other, for so many seconds each, again and again. A row that stays is there once.
+/// Several screens in turn, each for this many seconds, repeated. A row that stays is drawn once.
 pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String {
     let Some(first) = screens.first() else { return String::new() };
     let mut svg = head(first, paper);

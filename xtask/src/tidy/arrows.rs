@@ -39,7 +39,7 @@ pub(super) fn check(files: &[File], members: &[Member]) -> Vec<Finding> {
     }
 }
 
-/// The arrows of the page, or the line that makes no sense.
+/// The arrows of the page, or the invalid line.
 fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     let mut lines = (1..).zip(page.lines());
     let start = lines.find(|(_, line)| line.trim_end() == "```arrows");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_arrows_is_told_what_it_lacks() {
+    fn a_page_without_arrows_is_an_error() {
         assert_eq!(check(&[], &[]).len(), 1);
         check_page("# Map\n", &[], &["ARCHITECTURE.md:1: has no ```arrows block"]);
         check_page("\n```arrows\nmodel ->\n", &[], &["ARCHITECTURE.md:2: the ```arrows block has no end"]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_and_not_used_is_told() {
+    fn unused_arrows_are_reported() {
         let members = [member("model", &[]), member("wire", &["model"]), member("print", &["model"])];
         assert_eq!(unused(&parse(PAGE_TEXT).unwrap(), &members), ["print -> wire"]);
     }

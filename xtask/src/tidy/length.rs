@@ -48,7 +48,7 @@ fn exceptions_without_need(files: &[File], allowed: &[Long]) -> Vec<Finding> {
         .collect()
 }
 
-/// A test may tell a long story; programs may not.
+/// Tests may be longer than other functions.
 pub(super) fn long_functions(file: &File) -> Vec<Finding> {
     if file.path.ends_with("tests.rs") || file.path.split('/').any(|part| part == "tests") {
         return Vec::new();

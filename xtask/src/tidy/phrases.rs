@@ -6,7 +6,26 @@ use super::code::words;
 use super::{File, Finding};
 
 /// Folders without these phrases. When the last one of another folder is gone, add a row.
-const CLEAN: &[&str] = &["crates/files/", "crates/reads/", "crates/sim/", "crates/stub/", "crates/sys/"];
+const CLEAN: &[&str] = &[
+    ".ci/",
+    "crates/ask/",
+    "crates/doctor/",
+    "crates/files/",
+    "crates/model/",
+    "crates/print/",
+    "crates/reads/",
+    "crates/sim/",
+    "crates/stub/",
+    "crates/sys/",
+    "crates/wire/",
+    "driver-vm/",
+    "fuzz/",
+    "packaging/",
+    "xtask/",
+];
+
+/// Has every phrase in its tests.
+const THIS: &str = "xtask/src/tidy/phrases.rs";
 
 struct Phrase {
     /// Lower case, with one space between words.
@@ -54,7 +73,7 @@ const PHRASES: &[Phrase] = &[
 ];
 
 pub(super) fn unclear(file: &File) -> Vec<Finding> {
-    let is_clean = CLEAN.iter().any(|folder| file.path.starts_with(folder)) && !file.is_fixture();
+    let is_clean = CLEAN.iter().any(|folder| file.path.starts_with(folder)) && !file.is_fixture() && file.path != THIS;
     if is_clean { found(file) } else { Vec::new() }
 }
 

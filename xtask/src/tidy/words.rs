@@ -1,4 +1,4 @@
-//! Words that say where somebody worked: paths of this machine, and hosts that packages come from.
+//! Words that reveal a developer's machine: its paths, and hosts that packages come from.
 
 use super::code::is_word;
 use super::{File, Finding};
@@ -18,7 +18,7 @@ const REGISTRY_HOSTS: &[&str] = &[
 /// The name of cargo's default registry in every Cargo.lock: a repository, not a host.
 const LOCK_FILE_NAME: &str = concat!("crates", ".io-index");
 
-/// Directories that many have; a checkout right below one of these is told by its own path.
+/// Common directories; a checkout right below one is found by its own path.
 const SHARED: &[&str] = &["/", "/tmp", "/home", "/root", "/opt", "/srv", "/src", "/mnt", "/usr/src", "/usr/local", "/var/tmp", "/dev/shm"];
 
 pub(super) fn registry_hosts(file: &File) -> Vec<Finding> {
@@ -40,7 +40,7 @@ pub(super) fn places(root: &str, home: Option<&str>) -> Vec<String> {
     let mut places = vec![checkout.to_owned()];
     match home.map(|home| home.trim_end_matches('/')) {
         None | Some("") => {}
-        // Every machine has a home of root; that tools live there is what would give this one away.
+        // Every machine has a home of root; only tools below it reveal this machine.
         Some(home) if SHARED.contains(&home) => places.extend([".cargo", ".rustup"].map(|tool| format!("{home}/{tool}"))),
         Some(home) => places.push(home.to_owned()),
     }

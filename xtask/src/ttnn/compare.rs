@@ -65,7 +65,7 @@ impl<'a> Scene<'a> {
         let mut differences = Vec::new();
         let mut pairs = Vec::new();
         for view in inside {
-            // Meshes of one shape over the same chips are told apart by what they hold.
+            // Meshes of one shape over the same chips are distinguished by their content.
             let fits = |allocator: &Value| self.allocator(view, allocator, outside).is_empty();
             let at = left.iter().position(|allocator| fits(allocator)).or_else(|| left.iter().position(|other| is_same_mesh(view, other)));
             let allocator = left.remove(at.unwrap_or(0));
@@ -111,7 +111,7 @@ impl<'a> Scene<'a> {
             if inside["banks"] == 0 && seen["banks"] == 0 && seen["used"] == 0 {
                 continue;
             }
-            // ttnn 0.69 cannot tell its blocks; everything else is told by all.
+            // ttnn 0.69 has no list of blocks; all versions have the other values.
             let has_blocks = !inside["blocks"].is_null();
             for &figure in FIGURES.iter().filter(|figure| has_blocks || **figure != "blocks") {
                 if inside[figure] != seen[figure] {
@@ -119,7 +119,7 @@ impl<'a> Scene<'a> {
                 }
             }
             let blocks = blocks_outside(outside, &allocator["id"], &allocator["pid"], kind);
-            // Old versions do not tell where a kind begins; a table begins where its kind does.
+            // Old versions do not have the start of a kind; a table begins where its kind does.
             let begins = base(view, kind).or_else(|| blocks.first().map(|block| block.0)).unwrap_or(0);
             let table = blocks_inside(view, kind, begins);
             if has_blocks && differences.is_empty() && table != blocks {
@@ -152,7 +152,7 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// The unique ids of a mesh's chips, in its order; their metal ids where TT-Metal does not tell unique ones.
+    /// The unique ids of a mesh's chips, in its order; their metal ids if TT-Metal has no unique ids.
     fn unique_ids(&self, step: &Value, view: &Value) -> Vec<u64> {
         let metal_ids = chips_of(view);
         if !self.has_regions {
@@ -210,8 +210,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// What was equal, in a line.
-    pub(super) fn told(&self) -> String {
+    /// The compared values in one line.
+    pub(super) fn summary(&self) -> String {
         let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
         if self.circulars > 0 {
             text += &format!(", {} circular buffers", self.circulars);
@@ -256,7 +256,7 @@ fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<Str
             let here = pairs.iter().filter(|(_, allocator)| list(&allocator["devices"]).contains(&device["id"]));
             let used: u64 = here.map(|(_, allocator)| figure(allocator, kind, "used")).sum();
             let shown = &device["memory"]["kinds"][kind]["used"];
-            // Of a device that it holds and tells nothing of, nothing is known.
+            // A device that a process holds without reporting memory has unknown memory.
             let is_silent = shown.is_null() && !list(&step["rows"]).contains(&device["id"]);
             if *shown != used && !(is_silent && used == 0) {
                 differences.push(format!("row {} has {used} B of {kind}, and shows {shown}", device["id"]));
@@ -266,26 +266,26 @@ fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<Str
     differences
 }
 
-/// Two live buffers on the same bytes of a chip are told, and nothing else is.
+/// Exactly the overlapping live buffers of a chip are reported.
 fn overlap(step: &Value, outside: &Value) -> Vec<String> {
     let Some(expected) = step["overlap"].as_bool() else { return Vec::new() };
     let process = list(&outside["processes"]).iter().find(|process| process["pid"] == step["pid"]);
     let bytes = process.map_or(&Value::Null, |process| &process["overlap_bytes"]);
-    let is_told = bytes.as_u64().is_some_and(|bytes| bytes > 0);
-    if is_told == expected { Vec::new() } else { vec![format!("overlap: {expected} inside, {bytes} outside")] }
+    let is_reported = bytes.as_u64().is_some_and(|bytes| bytes > 0);
+    if is_reported == expected { Vec::new() } else { vec![format!("overlap: {expected} inside, {bytes} outside")] }
 }
 
-/// What the program is told of itself is what is seen from outside; its peaks are since it last forgot them.
+/// The program's own view equals the view from outside; its peaks are since the last reset.
 fn asked(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
     let mut differences = Vec::new();
     for (kind, said) in step["asked"].as_object().into_iter().flatten() {
         let used: u64 = pairs.iter().map(|(_, allocator)| figure(allocator, kind, "used")).sum();
         if said[0] != used {
-            differences.push(format!("{kind}: the program is told {} B, outside are {used} B", said[0]));
+            differences.push(format!("{kind}: the program sees {} B, outside are {used} B", said[0]));
         }
         let largest = &step["largest"][kind];
         if largest.is_u64() && said[1] != *largest {
-            differences.push(format!("{kind}: the program is told a peak of {} B, it was {largest} B", said[1]));
+            differences.push(format!("{kind}: the program sees a peak of {} B, it was {largest} B", said[1]));
         }
     }
     differences
@@ -326,7 +326,7 @@ fn chips_of(view: &Value) -> Vec<u64> {
     list(&view["chips"]).iter().filter_map(Value::as_u64).collect()
 }
 
-/// The names under which ttmon tells an allocator's chips that are on no row.
+/// ttmon's names of an allocator's chips that are on no row.
 fn unmapped(allocator: &Value) -> Vec<u64> {
     list(&allocator["unmapped"]).iter().filter_map(number).collect()
 }
@@ -401,7 +401,7 @@ mod tests {
         json!({"step": "s", "pid": 7, "open": [{"chips": [1, 0], "mesh": [1, 2], "base": {"dram": 5000, "l1": 300}, "kinds": kinds}]})
     }
 
-    /// What ttmon should say of it.
+    /// The expected output of ttmon.
     fn outside() -> Value {
         let mut blocks = Vec::new();
         for (name, base, allocated) in [("dram", 5000, 64), ("l1", 300, 32), ("l1_small", 1300, 96), ("trace", 6000, 128)] {

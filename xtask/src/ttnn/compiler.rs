@@ -12,7 +12,7 @@ use std::path::Path;
 /// The programs that TT-Metal calls.
 const NAMES: &[&str] = &["riscv-tt-elf-g++", "riscv-tt-elf-gcc", "riscv-tt-elf-ld", "riscv-tt-elf-objcopy"];
 
-/// Answers for the compiler's version, else copies the executable to whatever `-o` names, with the list of dependencies beside it.
+/// Answers for the compiler's version, else copies the executable to the path after `-o`, with the list of dependencies beside it.
 const SCRIPT: &str = r#"#!/bin/sh
 # Written by `cargo xtask ttnn setup`: a compiler for mock chips, which never run anything.
 executable=${0%/*}/../../mock.elf

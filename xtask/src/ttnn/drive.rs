@@ -116,7 +116,7 @@ impl Driver<'_> {
                 return Err(differences.join("; "));
             }
         }
-        Ok(scene.told())
+        Ok(scene.summary())
     }
 
     fn look(&self, running: &mut Running, scene: &mut Scene<'_>, case: &Case, rows: Rows<'_>, step: &Value) -> Result<(), String> {
@@ -150,7 +150,7 @@ fn read(path: &Path) -> Result<Value, String> {
     serde_json::from_slice(&text).map_err(|error| format!("the report: {error}"))
 }
 
-/// TT-Metal publishes statistics from 0.70 on, unless told not to.
+/// TT-Metal publishes statistics from 0.70 on, unless disabled.
 fn has_regions(environment: &Environment, case: &Case) -> bool {
     environment.minor() >= 70 && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED")
 }

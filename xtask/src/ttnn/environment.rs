@@ -37,7 +37,7 @@ impl Environment {
         let ready = this.folder.join("ready");
         if !ready.exists() {
             this.make(project).inspect_err(|_| {
-                // Half of it is of no use, and large.
+                // Half of the package is not needed, and large.
                 let _nothing = fs::remove_dir_all(&this.folder);
             })?;
             fs::write(&ready, version).map_err(|error| format!("{}: {error}", ready.display()))?;

@@ -1,4 +1,4 @@
-//! A version of ttnn on mock chips, for whoever only wants to run a program there.
+//! A version of ttnn on mock chips, for other commands that run a program there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -15,7 +15,7 @@ pub(super) fn start(command: &mut Command) -> Result<Child, String> {
     command.process_group(0).spawn().map_err(|error| format!("{}: {error}", called(command)))
 }
 
-/// Ends the child and whatever it started and left in its group.
+/// Ends the child and all processes that it left in its group.
 pub(super) fn kill(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // It may be gone already; then there is nobody to kill.

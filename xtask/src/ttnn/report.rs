@@ -22,18 +22,18 @@ struct Message {
 }
 
 /// The differences between the report and the exceptions that the program caught, in their order.
-pub(super) fn compare(report: &Value, told: &[Value], clashes: &[Value]) -> Vec<String> {
+pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> Vec<String> {
     let mut differences = Vec::new();
     if report["exit"] != 0 {
         differences.push(format!("the report says exit {}", report["exit"]));
     }
     differences.extend(clashed(report["clashes"].as_array().map_or(&[][..], Vec::as_slice), clashes));
     let oom = report["oom"].as_array().map_or(&[][..], Vec::as_slice);
-    if oom.len() != told.len() {
-        differences.push(format!("{} times out of memory inside, {} in the report", told.len(), oom.len()));
+    if oom.len() != messages.len() {
+        differences.push(format!("{} times out of memory inside, {} in the report", messages.len(), oom.len()));
         return differences;
     }
-    for (inside, outside) in told.iter().zip(oom) {
+    for (inside, outside) in messages.iter().zip(oom) {
         if inside["kind"] != outside["kind"] {
             differences.push(format!("out of {} inside, of {} in the report", inside["kind"], outside["kind"]));
         }
@@ -77,7 +77,7 @@ pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A clash is told in TT-Metal's words.
+/// A clash has TT-Metal's own message.
 fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     let first_line = |clash: &Value| {
         let text = clash["message"].as_str().unwrap_or_default();
@@ -158,11 +158,11 @@ mod tests {
 
     #[test]
     fn a_report_is_compared_with_them() {
-        let told = [json!({"kind": "l1", "message": TEXT})];
+        let messages = [json!({"kind": "l1", "message": TEXT})];
         let oom =
             json!({"kind": "l1", "free_per_bank": 20, "largest_free_per_bank": 8, "per_bank": 32, "fits_without_fragmentation": true});
-        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &told, &[]), [""; 0]);
-        let mut said = (oom.clone(), told[0].clone());
+        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &messages, &[]), [""; 0]);
+        let mut said = (oom.clone(), messages[0].clone());
         (said.0["words"], said.1["says"]) = (json!("would fit if not fragmented"), json!(["fragmented", "by line 7"]));
         let found = compare(&json!({"exit": 0, "oom": [said.0]}), &[said.1], &[]);
         assert_eq!(found, [r#"not said: "by line 7", but "would fit if not fragmented""#]);
@@ -172,12 +172,12 @@ mod tests {
         assert_eq!(unmet(&report, &Value::Null), [""; 0]);
         let mut wrong = oom.clone();
         wrong["free_per_bank"] = 21.into();
-        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &told, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);
+        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &messages, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);
         let clash = [json!({"message": "TT_THROW\ninfo:\nbuffers clash with L1 buffers at 1\nbacktrace"})];
         let same = json!({"exit": 0, "oom": [], "clashes": [{"message": "buffers clash with L1 buffers at 1"}]});
         assert_eq!(compare(&same, &[], &clash), [""; 0]);
         assert_eq!(compare(&same, &[], &[]).len(), 1);
-        let found = compare(&json!({"exit": 1, "oom": []}), &told, &[]);
+        let found = compare(&json!({"exit": 1, "oom": []}), &messages, &[]);
         assert_eq!(found, ["the report says exit 1", "1 times out of memory inside, 0 in the report"]);
     }
 }

@@ -28,7 +28,7 @@ impl Tree {
         self.0.path()
     }
 
-    /// Shows a process to whoever reads this tree, as the one that holds its devices: of others nothing would be counted.
+    /// Shows a process to readers of this tree as the holder of its devices: memory of other processes would not count.
     pub(super) fn link(&self, pid: u32) -> Result<(), String> {
         let place = self.path().join("proc").join(pid.to_string());
         if place.exists() {

@@ -1,7 +1,7 @@
-"""What the scripts of this folder share: they do something with ttnn, tell what TT-Metal's own allocators say of it, and wait.
+"""Functions of all scripts in this folder: they use ttnn, report the view of TT-Metal's own allocators, and wait.
 
-A step is one line of JSON on the standard output that the script was started with; `cargo xtask ttnn` then looks at the process from
-outside, compares, and answers with a line on the standard input. Whatever ttnn prints goes to the standard error.
+A step is one line of JSON on the script's original standard output. `cargo xtask ttnn` then reads the process from outside,
+compares, and answers with a line on the standard input. All output of ttnn goes to the standard error.
 """
 
 import json
@@ -66,15 +66,15 @@ def view(device, kind):
 
 
 def views(device):
-    """One open mesh with all its kinds. Device addresses are those of the table plus the base, which old versions do not tell."""
+    """One open mesh with all its kinds. Device addresses are those of the table plus the base, which old versions do not have."""
     ask = getattr(ttnn, "get_allocator_base_address", lambda device, kind: None)
     base = {kind: ask(device, KINDS[kind]) for kind in ("dram", "l1")}
     shape = list(device.shape)
     return {"chips": list(device.get_device_ids()), "mesh": shape, "base": base, "kinds": {kind: view(device, kind) for kind in KINDS}}
 
 
-def tell(**said):
-    """One line to the driver, and wait for its answer."""
+def report(**said):
+    """Writes one line to the driver, and waits for its answer."""
     _out.write(json.dumps(said) + "\n")
     _out.flush()
     if sys.stdin.readline().strip() != "go":
@@ -82,8 +82,8 @@ def tell(**said):
 
 
 def step(name, *devices, **said):
-    """What there is now: every open mesh must be named."""
-    tell(step=name, pid=os.getpid(), open=[views(device) for device in devices], **said)
+    """Reports the current state: every open mesh must be named."""
+    report(step=name, pid=os.getpid(), open=[views(device) for device in devices], **said)
 
 
 def fails(call, words):

@@ -23,7 +23,7 @@ step("its tensor gone", mesh)
 second = mesh.create_submesh(ttnn.MeshShape(*shape))
 e = allocate(second, (64, 64))
 step("another submesh", mesh, second)
-# A submesh that somebody still has outlives its parent: TT-Metal would even allocate in it.
+# A submesh that is still referenced outlives its parent: TT-Metal would even allocate in it.
 ttnn.close_mesh_device(mesh)
 step("parent closed first", second)
 ttnn.close_mesh_device(second)

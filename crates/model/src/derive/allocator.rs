@@ -1,4 +1,4 @@
-//! What an allocator has of each kind of memory, and how its banks are filled.
+//! Memory of an allocator by kind, and the use of its banks.
 
 use std::collections::BTreeMap;
 
@@ -73,10 +73,10 @@ pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut
 fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
-    // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
+    // If the banks are known and there was never a buffer, 0 is in use. That differs from an unknown value.
     let row = row
         .cloned()
-        .or_else(|| tells_banks(allocator, kind).then(|| LedgerRow { allocated: Some(0), ..LedgerRow::empty(BufferKind::Of(kind)) }))?;
+        .or_else(|| knows_banks(allocator, kind).then(|| LedgerRow { allocated: Some(0), ..LedgerRow::empty(BufferKind::Of(kind)) }))?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
         item.free = banks.free_per_bank.map(|free| free.saturating_mul(banks.banks));
@@ -85,15 +85,15 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     Some(item)
 }
 
-/// Whether the banks of a kind are known, and be it that there are none: small L1 buffers have some only where a program asks for
-/// them, and whoever told of the other kinds was asked for all.
-fn tells_banks(allocator: &LedgerAllocator, kind: Kind) -> bool {
+/// Whether the banks of a kind are known, including a count of zero. Small L1 buffers have banks only if a program asks for them,
+/// and a writer that reported one kind was asked for all kinds.
+fn knows_banks(allocator: &LedgerAllocator, kind: Kind) -> bool {
     Kind::BANKED.contains(&kind) && Kind::BANKED.iter().any(|kind| allocator.geometry[*kind].is_some())
 }
 
-/// What a row says, without its banks.
+/// The figures of a row, without its banks.
 pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
-    // Circular buffers and kernels have none, whoever tells of them: what cores share is not the sum of its sizes.
+    // Circular buffers and kernels have no peak in any ledger: cores share bytes, so sizes do not add up.
     let has_peak = !matches!(row.kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     AllocatorKind {
         figure: Figure {
@@ -115,7 +115,7 @@ pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
 fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists<'_>) -> Option<Banks> {
     let allocator = ledger.allocators.get(index)?;
     let Some(geometry) = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && Kind::BANKED.contains(&kind)) else {
-        return (row.count == 0 && tells_banks(allocator, kind)).then(Banks::none);
+        return (row.count == 0 && knows_banks(allocator, kind)).then(Banks::none);
     };
     let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
     let end = geometry.base.saturating_add(geometry.bank_bytes);
@@ -138,7 +138,7 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
         allocated_per_bank: known(allocated),
         free_per_bank: known(free),
         largest_free_per_bank: known(largest),
-        // Where nothing is free there is nothing to be in pieces.
+        // Without free bytes there is no fragmentation.
         fragmentation: fragmentation.ok_or(if largest.is_some() { Missing::NoSource } else { Missing::NotTracked }),
         blocks: known(table.as_ref().map(|table| table.blocks.len() as u64)),
         table: table.map_or_else(Vec::new, |table| table.blocks),
@@ -159,7 +159,7 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
     }
 }
 
-/// Circular buffers of the programs that ran on an allocator, on the chip with most.
+/// Circular buffers of the programs on an allocator, on the chip with the most bytes.
 fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let differ = lists.circulars(index).iter().any(|circular| circular.chip.is_some());
@@ -179,7 +179,7 @@ fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work
     })
 }
 
-/// What circular buffers take, as a figure: it has no peak.
+/// Use by circular buffers as a figure, without a peak.
 pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
     Figure {
         used: Ok(occupancy.bytes),
@@ -192,7 +192,7 @@ pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
     }
 }
 
-/// Whether none would mean that there are none: the hook saw one here, or one of any program.
+/// Whether an empty list means that there are no circular buffers: the hook saw one here, or one of any program.
 pub(super) fn looks_at_programs(ledger: &Ledger, allocator: &LedgerAllocator) -> bool {
     let had_one = allocator.rows.iter().any(|row| row.kind == BufferKind::Of(Kind::Cb));
     let is_of_programs = |name: &str| name.contains("circular") || name.contains("dataflow");

@@ -1,5 +1,5 @@
-//! The block table of an allocator, from outside: its live blocks in the order of their addresses, and what is free between
-//! them. TT-Metal's own table has the same blocks: one for each buffer, and free ones joined with their neighbours.
+//! The block table of an allocator, computed from outside: its live blocks in the order of their addresses, and the free blocks
+//! between them. TT-Metal's own table has the same blocks: one per buffer, with adjacent free blocks merged.
 
 use crate::snapshot::Block;
 
@@ -10,8 +10,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The table of the bytes from `start` to `end`; `live` are addresses and sizes. What overlaps is cut, so that the blocks
-    /// always make the whole. Without a live buffer there is one free block, also where there are no bytes at all.
+    /// Builds the table of the bytes from `start` to `end`; `live` has addresses and sizes. Overlapping parts are cut, so that
+    /// the blocks always cover the range exactly. Without a live buffer there is one free block, even if the range is empty.
     pub(super) fn new(start: u64, end: u64, mut live: Vec<(u64, u64)>) -> Self {
         live.retain(|(_, size)| *size > 0);
         live.sort_unstable();
@@ -40,10 +40,10 @@ impl Table {
     }
 }
 
-/// Bytes that lie in more than one of these, each (address, size) of another buffer.
+/// Counts bytes that belong to more than one buffer. Each item is (address, size) of a different buffer.
 pub(super) fn shared(mut intervals: Vec<(u64, u64)>) -> u64 {
     intervals.sort_unstable();
-    // Up to `once` somebody is there, up to `twice` two are.
+    // Bytes below `once` are covered by one buffer, bytes below `twice` by two.
     let (mut once, mut twice, mut bytes) = (0_u64, 0_u64, 0_u64);
     for (address, size) in intervals {
         let end = address.saturating_add(size);
@@ -66,31 +66,31 @@ mod tests {
         table.blocks.iter().filter(|block| !block.is_free).map(|block| block.size).sum()
     }
 
-    fn told(table: &Table) -> Vec<(u64, u64, bool)> {
+    fn tuples(table: &Table) -> Vec<(u64, u64, bool)> {
         table.blocks.iter().map(|block| (block.address, block.size, block.is_free)).collect()
     }
 
     #[test]
     fn nothing_live_is_one_free_block() {
-        assert_eq!(told(&Table::new(0x100, 0x500, vec![])), [(0x100, 0x400, true)]);
-        assert_eq!(told(&Table::new(0x100, 0x100, vec![])), [(0x100, 0, true)], "also where there is no memory");
-        assert_eq!(told(&Table::new(7, 3, vec![])), [(7, 0, true)]);
+        assert_eq!(tuples(&Table::new(0x100, 0x500, vec![])), [(0x100, 0x400, true)]);
+        assert_eq!(tuples(&Table::new(0x100, 0x100, vec![])), [(0x100, 0, true)], "also where there is no memory");
+        assert_eq!(tuples(&Table::new(7, 3, vec![])), [(7, 0, true)]);
     }
 
     #[test]
     fn blocks_and_what_is_between_them() {
         let table = Table::new(100, 200, vec![(150, 10), (100, 20), (160, 40)]);
-        assert_eq!(told(&table), [(100, 20, false), (120, 30, true), (150, 10, false), (160, 40, false)]);
+        assert_eq!(tuples(&table), [(100, 20, false), (120, 30, true), (150, 10, false), (160, 40, false)]);
         assert_eq!((allocated(&table), table.largest_free()), (70, 30));
         let full = Table::new(0, 10, vec![(0, 10)]);
-        assert_eq!((told(&full), full.largest_free()), (vec![(0, 10, false)], 0));
+        assert_eq!((tuples(&full), full.largest_free()), (vec![(0, 10, false)], 0));
     }
 
     #[test]
     fn what_overlaps_or_lies_outside_is_cut() {
         let table = Table::new(100, 200, vec![(110, 20), (120, 20), (125, 5), (190, 20), (50, 60)]);
         let expected = [(100, 10, false), (110, 20, false), (130, 10, false), (140, 50, true), (190, 10, false)];
-        assert_eq!(told(&table), expected);
+        assert_eq!(tuples(&table), expected);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What identifies a chip. It is remembered, because a chip that is reset or unplugged does not publish it.
+//! The identity of a chip. It is remembered, because a chip that is reset or unplugged does not publish it.
 
 use crate::identity::{Bdf, ChipPosition};
 use crate::missing::Reading;
 use crate::product::Arch;
 use crate::snapshot::Device;
 
-/// What identifies a chip, as far as it was ever published.
+/// The identity of a chip, as far as it was ever published.
 #[derive(Clone, Debug)]
 pub struct ChipIdentity {
     bdf: Reading<Bdf>,
@@ -17,7 +17,7 @@ pub struct ChipIdentity {
 }
 
 impl ChipIdentity {
-    /// What a device publishes now.
+    /// The identity that a device publishes now.
     pub fn of(device: &Device) -> Self {
         Self {
             bdf: device.bdf,
@@ -34,7 +34,7 @@ impl ChipIdentity {
         agree(&self.asic_id, &device.asic_id) && agree(&self.bdf, &device.bdf)
     }
 
-    /// Takes in what a device publishes. False when it is another chip, whose identity this is from now on.
+    /// Adds what a device publishes. Returns false if it is another chip; then this becomes the identity of that chip.
     pub fn meet(&mut self, device: &Device) -> bool {
         if !self.is(device) {
             *self = Self::of(device);
@@ -49,7 +49,7 @@ impl ChipIdentity {
         true
     }
 
-    /// Adds to a device what it does not publish.
+    /// Fills in what a device does not publish.
     pub fn complete(&self, device: &mut Device) {
         complete(&mut device.bdf, &self.bdf);
         complete(&mut device.board, &self.board);
@@ -67,12 +67,12 @@ impl Device {
     }
 }
 
-/// A chip that is not there publishes nothing: that alone makes it no other chip.
+/// A missing chip publishes nothing. That alone does not make it another chip.
 fn agree<T: PartialEq>(before: &Reading<T>, now: &Reading<T>) -> bool {
     before.is_err() || now.is_err() || before == now
 }
 
-/// Copied only where it is new: it hardly ever is.
+/// Copies only new values, which are rare.
 fn learn<T: Clone + PartialEq>(known: &mut Reading<T>, said: &Reading<T>) {
     if said.is_ok() && known != said {
         known.clone_from(said);

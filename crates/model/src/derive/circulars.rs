@@ -1,31 +1,31 @@
-//! What circular and dataflow buffers take of L1: on each core the union of the ranges that live programs have there, for
-//! programs use the same bytes one after another.
+//! L1 that circular and dataflow buffers use: on each core the union of the ranges of live programs, because programs use the
+//! same bytes one after another.
 
 use std::collections::BTreeMap;
 
 use super::allocator::Lists;
 use crate::ledger::{Ledger, LedgerCircular};
 
-/// What they take.
+/// Their use of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Occupancy {
     /// Over all cores.
     pub(super) bytes: u64,
-    /// On the core with most.
+    /// On the core with the most.
     pub(super) per_core: u64,
-    /// Buffers, with those that lie in L1 buffers.
+    /// Number of buffers, including those inside L1 buffers.
     pub(super) count: u64,
-    /// Programs they belong to.
+    /// Number of programs.
     pub(super) programs: u64,
 }
 
-/// What may still be done for one ledger. No machine needs as much: whoever writes such a ledger is told nothing.
+/// Limit of the work for one ledger. A ledger that exceeds it is not a real one, and gets no figures.
 #[derive(Debug)]
 pub(super) struct Work {
     left: usize,
-    /// False where the buffers were not read.
+    /// False if the buffers were not read.
     can_know: bool,
-    /// What was worked out already, by allocator and chip.
+    /// Results so far, by allocator and chip.
     known: BTreeMap<(usize, usize), Option<Occupancy>>,
 }
 
@@ -36,22 +36,22 @@ impl Default for Work {
 }
 
 impl Work {
-    /// For the circular buffers of one ledger.
+    /// Starts with the circular buffers of one ledger.
     pub(super) fn of(ledger: &Ledger) -> Self {
         Self { can_know: ledger.has_circulars, ..Self::default() }
     }
 
-    /// Whether so much more can be done; then it is taken away.
+    /// Takes `steps` from the remaining work. Returns false if less remains.
     fn take(&mut self, steps: usize) -> bool {
         let rest = self.left.checked_sub(steps);
         self.left = rest.unwrap_or(0);
         rest.is_some()
     }
 
-    /// What the programs of one allocator take of a chip of its. It is asked for by the allocator and by the chip.
+    /// Memory that the programs of an allocator use on one of its chips. Both the allocator's and the chip's figures need it.
     pub(super) fn occupancy(&mut self, lists: &Lists<'_>, allocator: usize, chip: usize) -> Option<Occupancy> {
         let circulars = lists.circulars(allocator);
-        // Chips differ only where a buffer names one.
+        // Chips differ only if a buffer names one.
         let chip = if circulars.iter().any(|circular| circular.chip.is_some()) { chip } else { 0 };
         if let Some(known) = self.known.get(&(allocator, chip)) {
             return *known;
@@ -71,7 +71,7 @@ pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircul
     found
 }
 
-/// What these take of one chip; `None` where there are more than can be.
+/// Memory that these buffers use on one chip; `None` if there are more than the limit.
 pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work) -> Option<Occupancy> {
     if !work.can_know {
         return None;
@@ -85,7 +85,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
         }
     }
     let (programs, ranges) = (distinct(programs), distinct(ranges));
-    // Cores differ only where a range begins or ends.
+    // The use of cores changes only where a range begins or ends.
     let edges = |first: usize, last: usize| -> Vec<u64> {
         distinct(ranges.iter().flat_map(|(_, _, cores)| [u64::from(cores[first]), u64::from(cores[last]) + 1]).collect())
     };
@@ -114,7 +114,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
     Some(sum)
 }
 
-/// Each of them once, in order.
+/// Each value once, sorted.
 fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn cores_are_counted_one_by_one() {
         let some = [circular(1, 0, 10, [0, 0, 1, 1]), circular(1, 10, 10, [1, 1, 2, 2]), circular(1, 15, 10, [1, 1, 1, 1])];
-        // Four cores with 10, of which one has 25; three more with 10.
+        // Four cores with 10 bytes, one of them with 25; three more with 10.
         assert_eq!(occupancy(some.iter()), Some(Occupancy { bytes: 3 * 10 + 25 + 3 * 10, per_core: 25, count: 3, programs: 1 }));
     }
 

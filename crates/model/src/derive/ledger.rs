@@ -1,4 +1,4 @@
-//! Ledgers: which chip each allocator's chips are, and what a process has there.
+//! Memory from ledgers: maps each allocator's chips to rows, and sums up a process's memory there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::problems::Problems;
 use crate::sample::{Problem, Sample};
 use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circular};
 
-/// What all ledgers say.
+/// The content of all ledgers.
 pub(super) struct Tracked {
-    /// In the order of their keys, once all are taken in.
+    /// Sorted by key, once all are added.
     processes: Vec<KnownProcess>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
@@ -29,32 +29,32 @@ pub(super) struct Tracked {
     open: HashMap<DeviceId, Vec<usize>>,
     /// The unique id under which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
-    /// What there is of this machine's memory that no row matches for certain.
-    homeless: Option<Homeless>,
+    /// Whether this machine has memory that matches no row for certain.
+    unattributed: Option<Unattributed>,
 }
 
-/// A process, who told of it, and what.
+/// A process, the writer of its ledger, and the content.
 type KnownProcess = (ProcessKey, LedgerWriter, Reading<OfProcess>);
 
-/// Where memory may lie that no row matches.
+/// Where memory without a row may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Homeless {
-    /// On a chip whose number is not known.
+enum Unattributed {
+    /// On a chip whose number is unknown.
     Unnumbered,
-    /// Anywhere: its owner numbers the chips in a way that cannot be told.
+    /// Anywhere: the process may number the chips in an unknown way.
     Anywhere,
 }
 
-/// One process's memory by place, and what it started.
+/// One process's memory by target, and its launches.
 pub(super) struct OfProcess {
     pub(super) places: Vec<(Target, PerKind<Option<Figure>>)>,
-    /// Where each stands.
+    /// Index of each target in `places`.
     index: BTreeMap<Target, usize>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
-    /// Unique ids of chips, and the names that they have as targets.
+    /// Unique ids of chips, and the ids that stand for them as targets.
     unique_ids: BTreeMap<u64, u64>,
-    /// Chips with the process's own numbers of each.
+    /// Chips, each with the process's own numbers for it.
     metal_ids: BTreeSet<(Target, u64)>,
 }
 
@@ -65,7 +65,7 @@ impl Tracked {
         Some(content.as_ref().map_err(|reason| *reason))
     }
 
-    /// Whether the best that is known of it is what it told the service.
+    /// Whether the best source for the process is its report to the service.
     pub(super) fn is_served(&self, process: ProcessKey) -> bool {
         self.find(process).is_some_and(|(_, writer, _)| *writer == LedgerWriter::Service)
     }
@@ -79,7 +79,7 @@ impl Tracked {
         self.open.get(&device).into_iter().flatten().filter_map(|index| self.allocators.get(*index))
     }
 
-    /// Allocations that programs were refused, by device; those without an allocator are left out.
+    /// Refused allocations by device. Refusals without an allocator are left out.
     pub(super) fn refusals(&self) -> HashMap<DeviceId, u64> {
         let mut refusals: HashMap<DeviceId, u64> = HashMap::new();
         for allocator in &self.allocators {
@@ -91,28 +91,29 @@ impl Tracked {
         refusals
     }
 
-    /// Whether memory that was reported may lie on this row without being counted there.
+    /// Whether reported memory may be on this row without being counted there.
     pub(super) fn may_be_on(&self, row: &Row<'_>) -> bool {
-        match self.homeless {
+        match self.unattributed {
             None => false,
-            Some(Homeless::Unnumbered) => row.metal_id.is_err(),
-            Some(Homeless::Anywhere) => true,
+            Some(Unattributed::Unnumbered) => row.metal_id.is_err(),
+            Some(Unattributed::Anywhere) => true,
         }
     }
 
-    fn note_homeless(&mut self, ledger: &Ledger, content: &OfProcess) {
-        // Of others it matters where they hold the device, which is asked there: anybody may write into a ledger of their own.
-        if ledger.writer != LedgerWriter::Service || ledger.is_mock || !content.has_homeless() {
+    fn note_unattributed(&mut self, ledger: &Ledger, content: &OfProcess) {
+        // Ledgers of processes count only for devices that the process holds, which is checked there: any user may write into
+        // their own ledger.
+        if ledger.writer != LedgerWriter::Service || ledger.is_mock || !content.has_unattributed() {
             return;
         }
         if ledger.visible_devices != VisibleDevices::All {
-            self.homeless = Some(Homeless::Anywhere);
+            self.unattributed = Some(Unattributed::Anywhere);
         }
-        self.homeless.get_or_insert(Homeless::Unnumbered);
+        self.unattributed.get_or_insert(Unattributed::Unnumbered);
     }
 
-    /// What the service heard from a process with a ledger of its own: the same memory, told twice. It counts where the
-    /// process's own says nothing, on chips that both place for certain.
+    /// Adds what a process reported to the service although it has its own ledger: both describe the same memory. A figure is
+    /// used only if the process's own ledger has none, and only for chips that both identify for certain.
     fn complete(&mut self, number: usize, heard: OfProcess) {
         let Some((.., Ok(own))) = self.processes.get_mut(number) else { return };
         let is_certain = own.targets().all(|target| matches!(target, Target::Row(_)));
@@ -131,12 +132,12 @@ impl Tracked {
 }
 
 impl OfProcess {
-    /// Its figures at a place.
+    /// Its figures for a target.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
         self.places.iter().find(|(at, _)| *at == target).map(|(_, kinds)| kinds)
     }
 
-    /// A place that was told by a unique id, by the name that it has here.
+    /// The target that stands for a unique id here.
     pub(super) fn named(&self, target: Target) -> Target {
         match target {
             Target::Unmapped(unique_id) => Target::Unmapped(self.unique_ids.get(&unique_id).copied().unwrap_or(unique_id)),
@@ -144,24 +145,24 @@ impl OfProcess {
         }
     }
 
-    /// Its own numbers of a chip.
+    /// Its own numbers for a chip.
     pub(super) fn metal_ids(&self, target: Target) -> Reading<Vec<u64>> {
         let ids: Vec<u64> = self.metal_ids.range((target, 0)..=(target, u64::MAX)).map(|(_, id)| *id).collect();
         if ids.is_empty() { Err(Missing::NotTracked) } else { Ok(ids) }
     }
 
-    /// Unique ids by those names.
+    /// Unique ids by target id.
     pub(super) fn unique_ids(&self) -> BTreeMap<u64, u64> {
         self.unique_ids.iter().map(|(unique_id, name)| (*name, *unique_id)).collect()
     }
 
-    /// The places it has to do with.
+    /// All its targets.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         self.places.iter().map(|(target, _)| *target)
     }
 
-    /// Whether it has memory that no row matches for certain.
-    fn has_homeless(&self) -> bool {
+    /// Whether it has memory that matches no row for certain.
+    fn has_unattributed(&self) -> bool {
         let is_some = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| figure.used != Ok(0));
         let unmapped = self.places.iter().filter(|(target, _)| matches!(target, Target::Unmapped(_)));
         unmapped.flat_map(|(_, kinds)| kinds.iter()).any(|(_, figure)| is_some(figure))
@@ -185,15 +186,15 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
         circulars: Vec::new(),
         open: HashMap::new(),
         confirmed: vec![None; rows.len()],
-        homeless: None,
+        unattributed: None,
     };
     let all = || sample.ledgers.iter().filter_map(|found| found.content.as_ref().ok());
     tracked.processes.reserve(sample.ledgers.len());
     tracked.allocators.reserve(all().map(|ledger| ledger.allocators.len()).sum());
-    // Where each process stands among them.
+    // Index of each process.
     let mut numbers: HashMap<ProcessKey, usize> = HashMap::with_capacity(sample.ledgers.len());
     let is_served = |(_, found): &(usize, &LedgerSample)| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
-    // A process's own come first: they know best.
+    // A process's own ledgers come first: they are the better source.
     let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().enumerate().partition(is_served);
     for (place, found) in own.into_iter().chain(served) {
         let known = numbers.get(&found.owner).copied();
@@ -207,7 +208,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                 for problem in overlaps {
                     problems.push_of(user_of(sample, found.owner.pid), "buffers that overlap", problem);
                 }
-                tracked.note_homeless(ledger, &content);
+                tracked.note_unattributed(ledger, &content);
                 if let Some(number) = first {
                     tracked.allocators.truncate(allocators);
                     tracked.buffers.truncate(buffers);
@@ -318,7 +319,7 @@ fn take(
             mesh: allocator.mesh,
             devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
             unmapped: unmapped.collect(),
-            // The client looks at nothing by itself.
+            // The client alone has no coverage.
             coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
             self_check: allocator.self_check,
             kinds,
@@ -346,7 +347,7 @@ fn take(
     process
 }
 
-/// Adds the buffers of a ledger. `allocators` are its own.
+/// Adds the buffers of a ledger. `allocators` are the ledger's own.
 fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Buffer>) {
     let shared = |Allocator { id, process, devices, .. }: &Allocator| {
         Arc::new(BufferAllocator { id: id.clone(), process: *process, devices: devices.clone() })
@@ -383,7 +384,7 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
     allocator.rows.iter().find(|row| row.kind == kind)
 }
 
-/// The row a chip is on: by its unique id, else by its number in a process that sees these devices.
+/// The row of a chip: by its unique id, else by its number in a process that sees these devices.
 fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
     if ledger.is_mock {
         return None;
@@ -396,8 +397,8 @@ fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>], ids: &Ids) -
     row.map(Target::Row)
 }
 
-/// Chips of one process under the numbers that it gave them, TT-Metal's. Where two have the same number, because it was told
-/// meanwhile to see others, they go by their unique ids.
+/// Chips of one process by the process's own numbers, which are TT-Metal's. If two chips have the same number, because the
+/// process changed its visible devices, they are listed by unique id.
 struct NamedChips {
     /// Numbers of more than one chip.
     ambiguous: BTreeSet<u32>,
@@ -425,15 +426,15 @@ impl NamedChips {
         }
     }
 
-    /// The chips whose unique ids are known, with their names.
+    /// The chips whose unique ids are known, with their target ids.
     fn unique_ids(&self, ledger: &Ledger) -> BTreeMap<u64, u64> {
         let chips = ledger.allocators.iter().flat_map(|allocator| allocator.chips.iter().map(move |chip| (chip, allocator)));
         chips.filter_map(|(chip, allocator)| Some((chip.unique_id?, self.name(*chip, allocator)))).collect()
     }
 }
 
-/// TT-Metal's numbers of the chips that a process sees, and the devices they are; `None` where that cannot be told. A device
-/// whose number is not known is not among them.
+/// TT-Metal's numbers of the chips that a process sees, and their devices; `None` if the numbers cannot be determined. Devices
+/// with an unknown number are left out.
 pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, DeviceId)>> {
     let rows = super::rows::list(sample);
     Some(match visible {
@@ -443,7 +444,7 @@ pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, 
     })
 }
 
-/// TT-Metal numbers the devices a process sees: local ones in the order of their PCI addresses, then remote ones.
+/// TT-Metal numbers the devices that a process sees: local ones in the order of their PCI addresses, then remote ones.
 fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) -> Option<usize> {
     let visible = match visible {
         VisibleDevices::All => return rows.iter().position(|row| row.metal_id == Ok(u64::from(metal_id))),
@@ -459,14 +460,14 @@ fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
     for word in visible.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         seen.extend(visible_rows(rows, word)?);
     }
-    // Inside the process they are numbered anew, in the order of their addresses.
+    // Inside the process they are renumbered in the order of their addresses.
     seen.sort_by_key(|row| rows[*row].metal_id.unwrap_or(u64::MAX));
     seen.dedup();
     Some(seen)
 }
 
-/// The local rows a word of TT_VISIBLE_DEVICES names. UMD took integers for /dev numbers before 0.9.3 and takes them for
-/// positions in the order of addresses since: where the two differ nothing is certain.
+/// The local rows that a word of TT_VISIBLE_DEVICES names. UMD took integers as /dev numbers before 0.9.3, and takes them as
+/// positions in the order of addresses since. If the two differ, the result is unknown.
 fn visible_rows(rows: &[Row<'_>], word: &str) -> Option<Vec<usize>> {
     if word.contains([':', '.']) {
         let fits = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok()).is_some_and(|bdf| bdf.to_string().contains(word));

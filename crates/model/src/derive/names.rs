@@ -1,29 +1,29 @@
-//! What a process is called: by what it runs, and by where it runs.
+//! Display names of a process: its command and its container, pod or job.
 
 use crate::missing::{Missing, Reading};
 use crate::snapshot::Process;
 
-/// Programs whose first argument tells more than their own name.
+/// Programs whose first argument describes a process better than their own name.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", "node", "perl", "ruby"];
-/// Their flags that take the next word as a value.
+/// Their flags that take the next argument as a value.
 const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
 
 impl Process {
-    /// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
+    /// The short command of a process: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
     pub fn title(&self) -> Reading<String> {
         match self.command.as_deref().map(|command| (command, short_command(command))) {
-            // A program started under an empty name leaves a blank where its name would be.
+            // A program that was started with an empty name has a blank first argument.
             Ok((command, short)) if !short.is_empty() && !command.starts_with(' ') => Ok(short),
             _ => self.name.clone(),
         }
     }
 
-    /// Where a process runs, by the id people know best: its job, its pod, else its container.
+    /// The best-known id of where a process runs: its job, its pod, else its container.
     pub fn workload(&self) -> Reading<String> {
         self.workloads().into_iter().next().ok_or(Missing::NoSource)
     }
 
-    /// Everything known of where a process runs.
+    /// Everything known about where a process runs.
     pub fn workloads(&self) -> Vec<String> {
         let job = self.job.as_deref().ok().map(|id| match &self.job_name {
             Ok(name) => format!("job {id} {name}"),

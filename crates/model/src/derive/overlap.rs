@@ -1,5 +1,5 @@
-//! Two live buffers of one process on the same bytes of a chip: a mesh and its submesh have allocators that do not know of each
-//! other. It is corruption, and nobody else shows it.
+//! Finds two live buffers of one process on the same bytes of a chip. A mesh and its submesh have allocators that do not know
+//! about each other. This is memory corruption, and no other tool shows it.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::ledger::{BufferKind, Ledger, LedgerRow};
 use crate::memory::Kind;
 use crate::missing::{Missing, Reading};
 
-/// Kinds that lie in the same bytes of a chip.
+/// Kinds that share the same bytes of a chip.
 const SPACES: [[Kind; 2]; 2] = [[Kind::Dram, Kind::Trace], [Kind::L1, Kind::L1Small]];
 
-/// Bytes of each chip that belong to two live buffers, where any do.
+/// Bytes per chip that belong to two live buffers, if any.
 pub(super) type Overlaps = Vec<(Target, u64)>;
 
-/// `targets` are the chips of each allocator.
+/// `targets` has the chips of each allocator.
 pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) -> Reading<Overlaps> {
     let with_banks = |index: usize| {
         let allocator = &ledger.allocators[index];
@@ -26,7 +26,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) 
     if !ledger.allocators.iter().any(|allocator| allocator.geometry.iter().any(|(_, geometry)| geometry.is_some())) {
         return Err(Missing::NotTracked);
     }
-    // In the order of their first allocator, so that problems are told in an order.
+    // In the order of their first allocator, so that the order of problems is stable.
     let mut chips: Vec<(Target, Vec<usize>)> = Vec::new();
     let mut places: BTreeMap<Target, usize> = BTreeMap::new();
     for (index, targets) in targets.iter().enumerate().filter(|(index, _)| with_banks(*index)) {

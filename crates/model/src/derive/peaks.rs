@@ -1,4 +1,4 @@
-//! The highest use of each device, from one snapshot to the next.
+//! The highest use of each device over a series of snapshots.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::units::UnixTime;
 /// Bytes, and when.
 type Peak = (u64, UnixTime);
 
-/// The highest use of each device since this was made, as seen from one snapshot to the next.
+/// The highest use of each device since creation, over a series of snapshots.
 #[derive(Debug, Default)]
 pub struct Peaks(BTreeMap<DeviceId, Highest>);
 
 #[derive(Debug)]
 struct Highest {
-    /// Which chip it is of.
+    /// The identity of the chip.
     identity: ChipIdentity,
     kinds: PerKind<Option<Peak>>,
 }
 
 impl Peaks {
-    /// Takes in a snapshot, and gives its devices their peaks.
+    /// Adds a snapshot, and sets the peaks of its devices.
     pub fn apply(&mut self, snapshot: &mut Snapshot) {
         for device in &snapshot.devices {
             let new = || Highest { identity: ChipIdentity::of(device), kinds: PerKind::default() };
@@ -35,7 +35,7 @@ impl Peaks {
                 raise(&mut highest.kinds[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
             }
         }
-        // What one process had at its own peak, the device had too. Each figure is looked at once: there may be thousands.
+        // If one process used this much at its own peak, so did the device. Each figure is read once: there may be thousands.
         for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
             let Some(highest) = self.0.get_mut(&use_of.device) else { continue };
             for (kind, figure) in use_of.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
@@ -54,7 +54,7 @@ impl Peaks {
     }
 }
 
-/// What belongs to programs comes and goes with them, from one look to the next: no highest that was seen would say much.
+/// Kernels and circular buffers come and go with programs between samples, so a highest sample has little meaning.
 fn has_peak(kind: Kind) -> bool {
     !matches!(kind, Kind::Cb | Kind::Kernel)
 }

@@ -1,4 +1,4 @@
-//! Processes, and whose memory lies on which chip.
+//! Processes, and their memory per chip.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::region;
 use crate::sample::{Problem, ProcessSample, RegionSample, Sample};
 use crate::snapshot::{DeviceUse, Process, Status, Unmapped};
 
-/// What TT-Metal's statistics say, sorted out: by process and chip.
+/// TT-Metal's statistics, sorted by process and chip.
 pub(super) struct Attribution {
     /// Bytes of live processes, by the index of the process.
     live: Vec<Vec<Slot>>,
-    /// Slots whose bytes cannot be: index of the process, and where.
+    /// Slots with impossible sizes: index of the process, and target.
     nonsense: Vec<(usize, Target)>,
     /// Rows whose statistics this user may not read.
     denied: Vec<bool>,
@@ -28,10 +28,10 @@ pub(super) struct Attribution {
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
-/// Where bytes lie, and how many.
+/// A target and its bytes.
 type Slot = (Target, PerKind<u64>);
 
-/// Where memory lies: on a row, or on a chip that none matches for certain.
+/// Where memory is: on a row, or on a chip that matches no row for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Row(usize),
@@ -87,10 +87,10 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: 
     attribution
 }
 
-/// A chip cannot hold more than it has.
+/// A chip cannot hold more than its capacity.
 fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
     row.product.is_none_or(|product| {
-        // The most cores any of them ever had: harvesting is not published.
+        // The most cores that any such chip ever had: harvesting is not published.
         let l1 = 140 * product.arch.l1_bytes_per_core();
         used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes() } else { l1 })
     })
@@ -106,7 +106,7 @@ impl<'a> Numbered<'a> {
         Self(processes)
     }
 
-    /// Those of a pid, with their indices.
+    /// The processes with a pid, with their indices.
     fn with(&self, pid: u32) -> &[(usize, &'a ProcessSample)] {
         let first = self.0.partition_point(|(_, process)| process.namespace_pid < pid);
         let count = self.0[first..].iter().take_while(|(_, process)| process.namespace_pid == pid).count();
@@ -114,11 +114,11 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// The living process a slot belongs to. A slot carries the pid of the writer's own namespace and is never removed
-/// after a crash, so the process must have started before the slot was last written. Every user may put a file there that
-/// names any process: one that does not hold the chip must have the slot's name, and a user who may write the file.
+/// Returns the live process that owns a slot. A slot has the pid of the writer's own namespace and is never removed after a
+/// crash, so the process must have started before the slot was last written. Every user may create a file that names any process.
+/// Therefore a process that does not hold the chip must have the slot's name, and its user must be allowed to write the file.
 fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
-    // Of one that holds the chip and about which nothing else could be read, this is taken for granted.
+    // A holder of the chip without readable facts is accepted.
     let is_older = |process: &ProcessSample| match &process.facts {
         Ok(facts) => {
             let slack = u64::try_from(START_TIME_SLACK.as_nanos()).unwrap_or(u64::MAX);
@@ -161,19 +161,19 @@ pub(super) fn list(
         .iter()
         .enumerate()
         .map(|(index, process)| reports.process(sample, previous, index, process))
-        // A process that neither holds a device nor has memory was looked at only to judge a slot.
+        // A process without a device and memory was read only to check a slot.
         .filter(|process| !process.devices.is_empty() || !process.unmapped.is_empty())
         .collect();
     processes.sort_by_key(|process| process.key);
     processes
 }
 
-/// Everything that was said about processes.
+/// All sources about processes.
 struct Reports<'a> {
     rows: &'a [Row<'a>],
     attribution: &'a Attribution,
     tracked: &'a Tracked,
-    /// Pids and the rows that they hold, in order.
+    /// Pids and the rows that they hold, sorted.
     held: Vec<(u32, usize)>,
 }
 
@@ -182,7 +182,7 @@ impl Reports<'_> {
         let ledger = self.tracked.of(process.key);
         let mut mine = self.attribution.live[index].clone();
         if let Some(Ok(ledger)) = ledger {
-            // TT-Metal's statistics know unique ids alone.
+            // TT-Metal's statistics have only unique ids.
             mine.iter_mut().for_each(|(target, _)| *target = ledger.named(*target));
         }
         let facts = process.facts.as_ref().map_err(|reason| *reason);
@@ -234,7 +234,7 @@ impl Reports<'_> {
         self.held_by(process).any(|row| self.attribution.denied[row])
     }
 
-    /// The rows that a process holds or has memory on, in order: a few of many.
+    /// The rows that a process holds or has memory on, sorted. They are few.
     fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<usize> {
         let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(OfProcess::targets));
         let with_memory = targets.filter_map(|target| match target {
@@ -261,7 +261,8 @@ impl Reports<'_> {
                 () if denied || self.attribution.denied[index] => Missing::NoPermission,
                 () => Missing::NotTracked,
             };
-            // One that reports on other rows and not here has nothing here, unless it reports on a chip we cannot place.
+            // A process that reports memory on other rows, but not here, has nothing here, unless it reports on a chip without a
+            // row.
             let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| matches!(target, Target::Row(_)));
             let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
             let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
@@ -296,7 +297,7 @@ fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
         let is_reported = mine.iter().any(|(at, _)| *at == target);
-        // What only those statistics know has no other id.
+        // Targets that only the statistics have, have no other id.
         let unique_id = unique_ids.get(&id).copied().or(is_reported.then_some(id));
         Unmapped { id, unique_id: unique_id.ok_or(Missing::NoSource), kinds }
     };
@@ -329,14 +330,14 @@ fn figures(
 ) -> PerKind<Figure> {
     PerKind::from_fn(|kind| {
         let ledger = tracked.and_then(|kinds| kinds[kind].clone());
-        // TT-Metal's statistics leave kernels out.
+        // TT-Metal's statistics do not include kernels.
         let shm = || reported.filter(|_| kind != Kind::Kernel).map(|used| Figure::used_only(used[kind], Source::Shm));
         let kernel_driver = || fdinfo.and_then(|used| used[kind]).map(|used| Figure::used_only(used, Source::Fdinfo));
         ledger.or_else(shm).or_else(kernel_driver).unwrap_or_else(|| Figure::missing(absent))
     })
 }
 
-/// A process among others: where it is now if they are in order, which they are unless somebody made them up.
+/// Finds a process. The list is sorted unless a document was made by hand.
 fn same_in(processes: &[ProcessSample], key: ProcessKey) -> Option<&ProcessSample> {
     match processes.binary_search_by_key(&key, |process| process.key) {
         Ok(index) => processes.get(index),

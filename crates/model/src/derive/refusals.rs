@@ -6,10 +6,10 @@ use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
 use crate::snapshot::{Allocator, Snapshot};
 
-/// Counts refused allocations by device since this was made. A process that ends takes its ledger along; its refusals stay counted.
+/// Counts refused allocations by device since creation. When a process ends, its ledger is gone; its refusals stay counted.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// By allocator: what was counted of it.
+    /// By allocator: the count so far.
     counted: BTreeMap<(ProcessKey, String), Counted>,
     totals: BTreeMap<DeviceId, u64>,
 }
@@ -21,12 +21,12 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Adds what a snapshot and the last content of ledgers of ended programs have, and writes the totals into the snapshot.
-    /// `ended` are allocators of processes that ended, perhaps before any snapshot had them; each is given once.
+    /// Adds the refusals of a snapshot and of the last content of ended programs' ledgers, and writes the totals into the
+    /// snapshot. `ended` has allocators of ended processes, possibly never in a snapshot; each is passed once.
     pub fn apply<'a>(&mut self, snapshot: &mut Snapshot, departed: impl Iterator<Item = &'a LedgerSample> + Clone, ended: &[Allocator]) {
         for allocator in snapshot.allocators.iter().chain(ended) {
             let key = (allocator.process, allocator.id.clone());
-            // Every allocator is remembered: its program may be refused something and end before the next snapshot.
+            // Every allocator is remembered: its program may have a refusal and end before the next snapshot.
             let counted = self.counted.entry(key).or_insert_with(|| Counted { count: 0, devices: allocator.devices.clone() });
             add(&mut self.totals, counted, allocator.refused);
         }

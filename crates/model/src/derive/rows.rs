@@ -1,4 +1,4 @@
-//! Which rows there are: local chips as the driver numbers them, then remote chips.
+//! Determines the rows: local chips in the driver's numbering, then remote chips.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::product::{Arch, Product};
 use crate::sample::{DeviceSample, Problem, Sample, Users};
 use crate::snapshot::State;
 
-/// One chip before anything of it is shown.
+/// One chip before its fields are derived.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) id: DeviceId,
@@ -23,13 +23,13 @@ pub(super) struct Row<'a> {
     pub(super) board: Reading<String>,
     pub(super) serial: Reading<u64>,
     pub(super) position: Option<ChipPosition>,
-    /// The id UMD gave it, where a cluster descriptor says so.
+    /// The id that UMD gave it, if a cluster descriptor has it.
     pub(super) unique_id: Option<u64>,
-    /// The ids it may have been given.
+    /// The unique ids that it may have.
     pub(super) candidates: Vec<u64>,
 }
 
-/// Rows by the unique ids that they have or may have; none where an id fits several.
+/// Rows by their certain or possible unique ids; none if an id matches several.
 pub(super) struct Ids(HashMap<u64, Option<usize>>);
 
 impl Ids {
@@ -54,7 +54,7 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
     number_locals(&mut rows, sample);
     let mut remotes = remotes_of_cluster(sample, &rows);
-    // Boards the descriptor does not know keep what their kind of board has.
+    // Boards that are missing in the descriptor keep the standard chips of their type.
     remotes.extend(remotes_of_boards(rows.iter().filter(|row| sample.cluster.is_none() || row.metal_id.is_err()), &rows));
     remotes.sort_by_key(|row| row.via.map_or(u32::MAX, |id| id.0));
     let first = rows.iter().map(|row| row.id.0 + 1).max().unwrap_or(0);
@@ -65,7 +65,7 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     rows
 }
 
-/// Says which ids are missing, where those of remote chips depend on them.
+/// Reports missing ids if the ids of remote chips depend on them.
 pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     let Some(last) = rows.iter().filter_map(|row| row.via.ok()).max() else { return };
     let is_known = |row: &&Row<'_>| row.product.is_some() || row.board.is_ok();
@@ -83,7 +83,7 @@ pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Who has the chip open: for a remote chip, whoever has its gateway open.
+/// The processes that have the chip open; for a remote chip, those that have its gateway open.
 pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users> {
     let gateway = match row.via {
         Ok(via) => rows.iter().find(|other| other.id == via).and_then(|other| other.local),
@@ -136,8 +136,8 @@ fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a Clu
     by_bdf.or_else(|| chips.iter().find(|chip| chip.device == Some(device.id.0) && (chip.bdf.is_none() || device.bdf.is_err()))).copied()
 }
 
-/// TT-Metal numbers local chips in the order of their PCI addresses. It keeps one architecture only, so on a mixed
-/// machine nothing certain can be said.
+/// TT-Metal numbers local chips in the order of their PCI addresses. It uses one architecture only, so the numbers on a mixed
+/// machine are uncertain.
 fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() {
         return;
@@ -151,7 +151,8 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
         return;
     }
     order.sort_by_key(|index| bdf(&rows[*index]));
-    // A program that started before a card was gone counts it; one that starts now does not, if there is another card for it.
+    // A program that started before a card was lost counts that card. A program that starts now does not, if another card
+    // remains.
     let is_there = |index: &usize| !is_gone(&rows[*index]);
     let certain = if order.iter().any(is_there) { order.iter().take_while(|index| is_there(index)).count() } else { order.len() };
     for (metal_id, index) in (0..).zip(order.drain(..certain)) {
@@ -159,12 +160,12 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
-/// Whether a card that the driver listed is gone.
+/// Whether a card that the driver listed is missing.
 pub(super) fn is_gone(row: &Row<'_>) -> bool {
     row.local.is_some_and(|local| local.was_listed && device::judge_state(&local.attributes).0 == State::Gone)
 }
 
-/// Says which boards are named by the PCI subsystem, because the driver prints no card type.
+/// Reports boards that are identified by the PCI subsystem, because the driver prints no card type.
 pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
         let attributes = &local.attributes;
@@ -178,7 +179,7 @@ pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Says which devices a cluster descriptor leaves out: it may be another machine's.
+/// Reports devices that are missing in a cluster descriptor: it may be another machine's.
 pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     let Some(cluster) = &sample.cluster else { return };
     let problem = |detail| Problem { part: "cluster descriptor".to_owned(), reason: Missing::NoSource, detail };
@@ -200,7 +201,7 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
                 id: gateway.id,
                 local: None,
                 via: Ok(gateway.id),
-                // UMD numbers remote chips in the order it finds them, which follows the links, not the boards.
+                // UMD numbers remote chips in the order in which it finds them. That order follows the links, not the boards.
                 metal_id: Err(Missing::NoSource),
                 arch: gateway.arch,
                 product: Some(product),
@@ -212,7 +213,7 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
             });
         }
     }
-    // With one remote chip there is only one order.
+    // One remote chip has only one possible order.
     let is_listed = |row: &&Row<'_>| row.local.is_some_and(|local| local.was_listed);
     let listed: Vec<&Row<'_>> = locals.iter().filter(is_listed).collect();
     let mut reached = remotes.iter_mut().filter(|remote| listed.iter().any(|row| Ok(row.id) == remote.via));

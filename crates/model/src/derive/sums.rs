@@ -1,4 +1,4 @@
-//! What several devices have together.
+//! Sums over several devices.
 
 use crate::identity::DeviceId;
 use crate::memory::{Bar, sum};
@@ -10,13 +10,13 @@ use crate::units::{Celsius, Watts};
 pub struct DeviceSums {
     /// Devices with a warning, or worse.
     pub unhealthy: usize,
-    /// The hottest, and how hot it is.
+    /// The hottest device and its temperature.
     pub hottest: Option<(Celsius, DeviceId)>,
-    /// The power of those that publish it.
+    /// The sum of the published powers.
     pub power: Option<Watts>,
-    /// The DRAM bars of those that are known.
+    /// The sum of the known DRAM bars.
     pub dram: Bar,
-    /// Some device uses more than is known.
+    /// Some device uses more than the known amount.
     pub is_lower_bound: bool,
 }
 

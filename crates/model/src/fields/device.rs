@@ -1,4 +1,4 @@
-//! A device: its members, the driver's files, and everything that is shown of one. A new field is one row here.
+//! A device: its members, the driver's files, and all shown values. A new field is one row here.
 
 use super::table::{files, members, table};
 use super::value::FromFile;
@@ -11,18 +11,18 @@ use crate::product::Arch;
 use crate::snapshot::{Health, Location, State};
 use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
 
-/// The files of a device that have been read, with what its state and architecture mean for each.
+/// The files of a device, with the effect of its state and architecture on each.
 pub(crate) trait Files {
-    /// What a file has.
+    /// The reading of a file.
     fn read<T: FromFile>(&self, attr: Attr) -> Reading<T>;
 }
 
-// Names are a promise: rows may be added, never renamed.
+// Names never change: rows may be added, not renamed.
 macro_rules! rows {
     ($make:ident) => {
         $make! {
             Device DEVICE {
-                /// Its memory, which has rows below and those of `DEVICE_KIND`.
+                /// Its memory, with the rows below and those of `DEVICE_KIND`.
                 memory: Memory = Memory::missing(Missing::NotTracked);
             }
             let id: DeviceId = is(DeviceId(0)),
@@ -178,7 +178,7 @@ macro_rules! rows {
             made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),
                 "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes").full_only();
             part "memory.untracked_processes" (memory.untracked_processes),
-                "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept().short("untracked");
+                "Untracked processes", Memory, Count, "Processes that hold the chip and do not report their memory." .metric("ttmon_device_memory_untracked_processes").kept().short("untracked");
             part "memory.holders" (memory.holders),
                 "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through." .metric("ttmon_device_memory_holders");
             part "memory.hidden_processes" (memory.hidden_processes),

@@ -53,7 +53,7 @@ table! {
 
 table! {
     ///
-    /// Fields of one kind of memory of an allocator, as its banks have it.
+    /// Fields of one kind of memory of an allocator, per bank.
     AllocatorKind ALLOCATOR_BANKS {}
     made "banks" = |k| bank(k, |b| Member::get(&b.banks)), "banks", Memory, Count, "Banks; a buffer takes as many bytes of each.";
     made "bank_bytes" = |k| bank(k, |b| Member::get(&b.bank_bytes)), "bank", Memory, Bytes, "Bytes of a bank that can be handed out.";

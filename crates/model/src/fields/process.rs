@@ -1,4 +1,4 @@
-//! A process: its members, and everything that is shown of one.
+//! A process: its members and all shown values.
 
 use super::table::{members, table};
 use super::{Member, Samples, Value};
@@ -8,16 +8,16 @@ use crate::missing::Reading;
 use crate::snapshot::{DeviceUse, Status, Unmapped};
 use crate::units::UnixTime;
 
-// Names are a promise: rows may be added, never renamed.
+// Names never change: rows may be added, not renamed.
 macro_rules! rows {
     ($make:ident) => {
         $make! {
             Process PROCESS {
-                /// Its pid, and when it started.
+                /// Its pid and start time.
                 key: ProcessKey = ProcessKey { pid: 0, start_ticks: 0 };
-                /// Its memory on each chip it has to do with.
+                /// Its memory on each of its chips.
                 devices: Vec<DeviceUse> = Vec::new();
-                /// Memory it reported under ids that fit no row, or more than one.
+                /// Memory that it reported under ids that match no row, or several.
                 unmapped: Vec<Unmapped> = Vec::new();
             }
             made "pid" = |p| Ok(Value::Integer(p.key.pid.into())), "PID", Pids, None, "Process id on this host.";

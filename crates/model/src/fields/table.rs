@@ -10,7 +10,7 @@
 //!
 //! where PRESENTATION is `"TITLE", SECTION, UNIT, "HELP"` with any of the modifiers of [`Field`](super::Field): `.metric("…")`.
 
-/// The struct whose members are the rows, and its value while nothing is known.
+/// The struct with the rows as members, and its value while nothing is known.
 macro_rules! members {
     (
         $item:ident $table:ident { $($(#[$more_doc:meta])* $more:ident: $more_type:ty = $more_default:expr;)* }
@@ -21,7 +21,7 @@ macro_rules! members {
         $(files { $($files:tt)* })?
     ) => {
         impl $item {
-            /// Nothing is known: each member has the value that its row says. A member that is a file of the driver is missing
+            /// Nothing is known: each member has the initial value of its row. A member that is a file of the driver is missing
             /// because the chip has no files.
             pub fn absent() -> Self {
                 Self {
@@ -68,7 +68,7 @@ macro_rules! table {
     };
 }
 
-/// The files of the driver: those of the rows, then those that are read for something else.
+/// The files of the driver: those of the rows, then those that are read for other purposes.
 macro_rules! files {
     (
         $item:ident $table:ident { $($more:tt)* }
@@ -98,7 +98,7 @@ macro_rules! files {
         ];
 
         impl $item {
-            /// Takes each member that is a file of the driver from the file.
+            /// Sets each member that is a file of the driver.
             pub(crate) fn read_files(&mut self, files: &impl Files) {
                 $($($(self.$member = files.read(Attr::$attr);)?)?)*
             }

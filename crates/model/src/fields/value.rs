@@ -1,4 +1,4 @@
-//! What a member of a struct is to the tables: a value that can be read, written, and taken from a file of the driver.
+//! Values of members for the tables: they can be read, written, and parsed from a file of the driver.
 
 use crate::attributes::Raw;
 use crate::identity::{Bdf, ChipPosition, DeviceId, UniqueId};
@@ -8,7 +8,7 @@ use crate::product::Arch;
 use crate::snapshot::{Health, Location, State, Status};
 use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
 
-/// A value ready to be printed by any face.
+/// A value that every output can print.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text.
@@ -28,7 +28,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a number, for charts, history and metrics. A text is none.
+    /// The value as a number, for charts, history and metrics. A text has none.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),
@@ -41,9 +41,9 @@ impl Value {
 
 /// A type that a field may have.
 pub trait Typed: Sized {
-    /// The value as every face shows it.
+    /// The value that every output shows.
     fn to_value(&self) -> Value;
-    /// Reads what [`Typed::to_value`] or a document gives. `None` for anything else.
+    /// Parses the result of [`Typed::to_value`] or a value of a document. `None` for anything else.
     fn from_value(value: Value) -> Option<Self>;
 }
 
@@ -55,9 +55,9 @@ pub(crate) trait FromFile: Sized {
 
 /// A member of a struct that has a row.
 pub trait Member {
-    /// Its value, or why there is none.
+    /// Its value, or the reason why it is missing.
     fn get(&self) -> Reading<Value>;
-    /// Replaces it. What cannot be read is `unparsable`; a member that always has a value gets its default.
+    /// Replaces the value. An invalid value becomes `unparsable`; a member that always has a value gets its default.
     fn set(&mut self, value: Reading<Value>);
 }
 
@@ -96,7 +96,7 @@ always! {
     u64: 0;
 }
 
-/// Types that have a sort of [`Value`] of their own.
+/// Types with their own variant of [`Value`].
 macro_rules! plain {
     ($($type:ty: $to:expr, $($value:pat => $from:expr),+;)*) => {$(
         impl Typed for $type {
@@ -161,7 +161,7 @@ impl FromFile for u64 {
     }
 }
 
-/// Texts as they are; ids as the driver prints them.
+/// Texts, and ids as the driver prints them.
 impl FromFile for String {
     fn from_file(raw: &Raw) -> Reading<Self> {
         Ok(match raw {
@@ -195,7 +195,7 @@ impl FromFile for Megahertz {
     }
 }
 
-/// 0 is what firmware without fan control says, 65535 and above what newer firmware says.
+/// Firmware without fan control reports 0; newer firmware reports 65535 and above.
 impl FromFile for Rpm {
     fn from_file(raw: &Raw) -> Reading<Self> {
         u64::from_file(raw).and_then(|rpm| if (1..65_535).contains(&rpm) { Ok(Self(rpm)) } else { Err(Missing::NoSource) })

@@ -1,4 +1,4 @@
-//! Outputs as they are. Renew with `INSTA_UPDATE=always`, and read the difference.
+//! Golden outputs. Update with `INSTA_UPDATE=always`, and read the difference.
 
 use insta::assert_snapshot;
 use ttmon_model::fields::{DeviceField, Section};
@@ -66,7 +66,7 @@ fn lists() {
     assert_snapshot!("who", all(who));
 }
 
-/// What an outside observer sees of allocators.
+/// Allocators as seen from outside the process.
 #[test]
 fn memory_of_hooked_processes() {
     let machine = machine::hooked();
@@ -270,7 +270,7 @@ fn help() {
     assert_snapshot!("fields_markdown", fields_markdown());
 }
 
-/// How a program was started is not known: nobody is advised to start it as it was.
+/// It is unknown how a program was started, so there is no advice to start it so.
 #[test]
 fn unknown_banks_are_explained_without_advice() {
     let mut machine = machine::hooked();

@@ -1,4 +1,4 @@
-//! What holds for any machine, width and style.
+//! Properties of any machine, width and style.
 
 use proptest::prelude::*;
 use ttmon_model::Snapshot;
@@ -27,7 +27,7 @@ fn without_colors(text: &str) -> String {
     plain
 }
 
-/// Controls and escapes, and what turns the direction of writing.
+/// Controls and escapes, and characters that change the direction of writing.
 fn is_harmful(character: char) -> bool {
     (character.is_control() && character != '\n') || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-/// A device's name never breaks a line in two, so each device and process has its one row.
+/// A device's name never breaks a line, so each device and process has exactly one row.
 #[test]
 fn hostile_names_take_one_row_each() {
     let machine = machine::hostile();

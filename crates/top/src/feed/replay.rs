@@ -132,7 +132,7 @@ impl Replay {
 
     fn moment(&mut self, number: usize) -> Vec<News> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
-        match line.and_then(|line| ttmon_wire::read_moment(line).map_err(|error| error.to_string())) {
+        match line.and_then(|line| ttmon_wire::read_frame(line).map_err(|error| error.to_string())) {
             Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
                 Ok(snapshot) => vec![News::Snapshot(Box::new(snapshot)), News::BufferEvents(events)],
                 Err(lost) => vec![News::Lost(lost)],

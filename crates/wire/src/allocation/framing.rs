@@ -1,82 +1,83 @@
-//! Which bytes of a stream are a message.
+//! Splits a stream into messages.
 //!
-//! Nothing in a stream says how long its messages are. What decides: a type byte is never 0, and behind byte 40 a request is
-//! all zero, so that the first byte there that is not is the type of the next message, and its place the size. Only while
-//! exactly one message has come can it be a whole short one or the beginning of a longer one. An event is taken as soon as
-//! the shortest message of its type is there, since the rest says nothing; a question waits for [`Wait::Grace`], for its sender is silent until it
-//! is answered. Once the size is known it holds for good. Nothing ever looks for a new beginning in the middle of a stream.
+//! A stream does not name the length of its messages. The rules: a type byte is never 0, and a request is zero after byte 40. So
+//! the first nonzero byte there is the type of the next message, and its offset is the size. Only the first message can be either
+//! a complete short one or the start of a longer one. An event is accepted as soon as the shortest message of its type has
+//! arrived, because the other bytes are zero. A query waits for [`Wait::Grace`], because its sender sends nothing until it has
+//! the reply. Once known, the size never changes. The decoder never searches for a message start in the middle of a stream.
 
 use std::fmt;
 
 use super::{HEADER_BYTES, MESSAGE_BYTES_MAX, Request, Size, Type};
 
-/// What one connection's stream has shown so far.
+/// State of one connection's stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Framing {
     state: State,
-    /// The caller waited for the grace: the bytes that are there are the message.
+    /// The caller waited for the grace period: the bytes so far are the message.
     is_settled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// Nothing was taken yet.
+    /// No message was accepted yet.
     #[default]
     Unknown,
-    /// The first message was taken: `seen` bytes of it, zero at its end. More zeros are its rest, a type byte begins the next.
+    /// The first message was accepted after `seen` bytes, with zeros at its end. More zeros belong to it; a type byte starts the
+    /// next.
     Tail { seen: usize, size_min: Size },
-    /// Decided.
+    /// The size is known.
     Fixed(Size),
 }
 
-/// What there is to do with the bytes at hand.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A request; `used` bytes are done with. `size` is that of the reply, if it wants one.
+    /// A request of `used` bytes. `size` is the size of the reply, if one is expected.
     Request {
-        /// What it says.
+        /// Its content.
         request: Request,
-        /// How long its reply is.
+        /// Size of its reply.
         size: Size,
-        /// Bytes to go on behind.
+        /// Bytes that were consumed.
         used: usize,
     },
-    /// `used` bytes are done with, the rest is not enough.
+    /// `used` bytes were consumed; the other bytes are not enough.
     Wait {
-        /// Bytes to go on behind.
+        /// Bytes that were consumed.
         used: usize,
         /// How long to wait for more.
         wait: Wait,
     },
-    /// This is not the protocol.
+    /// The stream does not follow the protocol.
     Malformed(Malformed),
 }
 
-/// What is being waited for.
+/// Reason for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The next message, as long as it takes.
+    /// The next message, without a limit.
     Message,
-    /// The rest of one: who sends half a message and then nothing speaks something else.
+    /// The other part of a message: a sender that stops in the middle uses another protocol.
     Rest,
-    /// A question is complete if no more comes for 20 ms: then call [`Framing::settle`].
+    /// A query is complete if nothing follows for 20 ms: then call [`Framing::settle`].
     Grace,
-    /// One line feed so far. With nothing behind it for 200 ms, it is a person who asks for a dump.
+    /// A single line feed. If nothing follows for 200 ms, a user at a terminal asks for a dump.
     LineFeed,
 }
 
-/// Why a stream is not believed.
+/// Why a stream is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// No such type.
+    /// Unknown type.
     Type(u8),
-    /// What is zero in every request is not.
+    /// A byte that must be zero is not.
     Padding,
     /// A device id below -1.
     Device(i32),
-    /// Something stands at this place behind the header where no message of the size, or of any, can begin.
+    /// A nonzero byte after the header at an offset where no message can begin.
     Trailing(usize),
-    /// A type that messages of this size do not have.
+    /// A type that this size does not have.
     TypeOfSize(Type, Size),
 }
 
@@ -95,12 +96,12 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Framing {
-    /// A stream of which nothing is known.
+    /// A stream with an unknown size.
     pub const fn new() -> Self {
         Self { state: State::Unknown, is_settled: false }
     }
 
-    /// The size of its messages, once it is decided.
+    /// The size of its messages, once known.
     pub fn size(&self) -> Option<Size> {
         match self.state {
             State::Fixed(size) => Some(size),
@@ -108,12 +109,12 @@ impl Framing {
         }
     }
 
-    /// No more bytes came during [`Wait::Grace`]: the next step takes what is there for the message.
+    /// Nothing arrived during [`Wait::Grace`]: the next step accepts the bytes so far as the message.
     pub fn settle(&mut self) {
         self.is_settled = true;
     }
 
-    /// What to do with `bytes`, which begin where the last step ended.
+    /// Decodes `bytes`, which begin at the end of the last step.
     #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Step {
         match self.state {
@@ -138,7 +139,7 @@ impl Framing {
         };
         let size_min = request.kind.size_min();
         if !request.kind.is_question() {
-            // No size is shorter: all of it that says something is here, and what follows cannot take it back.
+            // No size is shorter: the whole content has arrived, and later bytes cannot change it.
             let used = size_min.bytes();
             let behind = bytes.iter().take(used).skip(HEADER_BYTES);
             if let Some(offset) = behind.clone().position(|byte| *byte != 0) {

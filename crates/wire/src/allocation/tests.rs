@@ -1,4 +1,4 @@
-//! The messages against the vectors of the protocol's description, and streams cut wherever they can be.
+//! The messages against the vectors of the protocol's description, and streams that are cut at all positions.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn event(kind: Type) -> Request {
     Request { process_id: PID, ..Request::new(kind) }
 }
 
-/// Requests of the description: name, header, what it says, sizes it exists in.
+/// Requests of the description: name, header, content, sizes.
 fn requests() -> Vec<(&'static str, &'static str, Request, &'static [Size])> {
     let big = &Size::ALL[2..];
     vec![
@@ -143,13 +143,13 @@ fn a14_figures_saturate() {
     assert_eq!(back.dram_channel_bytes, u64::from(u32::MAX));
 }
 
-/// What a server makes of a stream that comes in pieces, each followed by all the waiting the protocol asks for or by none.
+/// A server's view of a stream in pieces, with all waits of the protocol after each piece, or none.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     requests: Vec<Request>,
     replies: Vec<Size>,
     malformed: Option<Malformed>,
-    /// What it waits for at the end.
+    /// The wait at the end.
     wait: Option<Wait>,
 }
 
@@ -228,7 +228,7 @@ fn a_lone_question_waits_for_its_grace() {
         framing.settle();
         let request = Request::new(Type::Query);
         assert_eq!(framing.next(question.as_bytes()), Step::Request { request, size, used: size.bytes() });
-        // The next one comes with the size decided.
+        // The next one arrives with a known size.
         assert_eq!(framing.next(question.as_bytes()), Step::Request { request, size, used: size.bytes() });
         assert_eq!(framing.size(), Some(size));
     }
@@ -260,13 +260,13 @@ fn what_is_not_the_protocol() {
     let mut message = alloc(Size::B72, 1);
     message[71] = 1;
     assert_eq!(cut(&message), Some(Malformed::Trailing(71)));
-    // The first 72 bytes are a message, and stay one whatever follows.
+    // The first 72 bytes are a message, independent of what follows.
     let mut stream = alloc(Size::B144, 1);
     stream[80] = 9;
     let heard = one_by_one(&stream);
     assert_eq!((heard.requests.len(), heard.malformed), (1, Some(Malformed::Trailing(80))));
     assert_eq!(hear([&stream[..]]), Heard { wait: None, ..one_by_one(&stream) });
-    // Later messages are as strict.
+    // Later messages are checked as strictly.
     let mut stream = [alloc(Size::B144, 1), alloc(Size::B144, 2)].concat();
     stream[144 + 143] = 1;
     assert_eq!(cut(&stream), Some(Malformed::Trailing(143)));
@@ -274,7 +274,7 @@ fn what_is_not_the_protocol() {
     assert_eq!(cut(&stream), Some(Malformed::TypeOfSize(Type::DeviceInfoQuery, Size::B72)));
 }
 
-/// Two helper structs of 32 bytes, a query of 24 bytes, a lone line feed: nothing of them is taken.
+/// Two helper structs of 32 bytes, a query of 24 bytes, a single line feed: none is accepted.
 #[test]
 fn f12_f13_f14_fragments_are_not_messages() {
     let helper = bytes("0800000000000000000001000000000005000000000000003930000000000000");
@@ -309,7 +309,7 @@ fn any_stream() -> impl Strategy<Value = (Size, Vec<Request>)> {
 }
 
 proptest! {
-    /// However a stream is cut, what is heard is what was said, and replies have the size of their questions.
+    /// For any cut of a stream, all messages are received, and replies have the size of their queries.
     #[test]
     fn any_chunking((size, said) in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
         let stream: Vec<u8> = said.iter().flat_map(|request| request.encode(size).as_bytes().to_vec()).collect();
@@ -319,14 +319,14 @@ proptest! {
         let pieces = places.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
         let heard = hear(pieces);
         prop_assert_eq!(heard.malformed, None);
-        // A first question with nothing behind it is still in its grace, unless it can be nothing else.
+        // A first query with nothing after it is still in its grace period, unless its size is certain.
         let is_lone_question = said.len() == 1 && said[0].kind.is_question() && size != Size::B144;
         prop_assert_eq!(&heard.requests, if is_lone_question { &[][..] } else { &said[..] });
         prop_assert!(heard.replies.iter().all(|reply| *reply == size));
         prop_assert_eq!(&heard, &one_by_one(&stream));
     }
 
-    /// Whatever comes, it neither panics nor claims bytes that are not there, and cutting does not matter.
+    /// For any input, the decoder does not panic or claim bytes that do not exist, and cuts do not matter.
     #[test]
     fn any_bytes(stream in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => 0..16_u8, 1 => any::<u8>()], 0..600)) {
         let whole = hear([&stream[..]]);

@@ -1,4 +1,4 @@
-//! A device of the document, and what is known of kinds of memory.
+//! A device of the document, and figures of kinds of memory.
 
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, PROCESS_KIND};
 use ttmon_model::memory::Figure;
@@ -34,7 +34,7 @@ pub(super) fn figures(item: &Item<'_>) -> PerKind<Figure> {
     PerKind::from_fn(|kind| figure(kinds.as_ref().and_then(|kinds| kinds.part(kind.name())).as_ref()))
 }
 
-/// What is known of one kind of memory.
+/// The figures of one kind of memory.
 pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
     let mut figure = Figure::missing(Missing::NotExposed);
     if let Some(kind) = kind {

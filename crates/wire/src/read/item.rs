@@ -1,4 +1,4 @@
-//! An object of the document: its values, and the reasons of those that are null.
+//! An object of the document: its values, and the reasons of the nulls.
 
 use serde_json::{Map, Value};
 use ttmon_model::fields::{Field, Value as FieldValue};
@@ -8,15 +8,15 @@ use ttmon_model::{DeviceId, Missing, Reading};
 
 use crate::device::{MEMORY, part_of_memory};
 
-/// Named parts of a part: what the hook covers has 20.
+/// Named members of a part: the coverage of the hook has 20.
 const PARTS_MAX: usize = 64;
 
-/// An object, or a part of one whose reasons stand further up.
+/// An object, or a part of one whose reasons are in an outer object.
 #[derive(Clone)]
 pub(crate) struct Item<'a> {
     values: &'a Map<String, Value>,
     reasons: Option<&'a Map<String, Value>>,
-    /// Where it is below the object that has the reasons: `memory.kinds.dram.`
+    /// Its path below the object that has the reasons: `memory.kinds.dram.`
     path: String,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Item<'a> {
         Some(Self { values, reasons: values.get("missing").and_then(Value::as_object), path: String::new() })
     }
 
-    /// A part of it.
+    /// A part of this object.
     pub(crate) fn part(&self, name: &str) -> Option<Self> {
         let values = self.values.get(name)?.as_object()?;
         Some(Self { values, reasons: self.reasons, path: format!("{}{name}.", self.path) })
@@ -36,7 +36,7 @@ impl<'a> Item<'a> {
         self.values.get(name)?.as_array()?.iter().map(Self::new).collect()
     }
 
-    /// A value, or why it is null. One that is not there at all was not known to whoever wrote this.
+    /// A value, or why it is null. An absent one was unknown to the writer.
     fn get(&self, name: &str) -> Reading<&'a Value> {
         match self.values.get(name) {
             Some(Value::Null) => Err(self.reason(name).unwrap_or(Missing::NoSource)),
@@ -66,7 +66,7 @@ impl<'a> Item<'a> {
         self.get(name)?.as_str().map(str::to_owned).ok_or(Missing::Unparsable)
     }
 
-    /// A value for a field, whatever its type.
+    /// A value for a field of any type.
     fn value(&self, name: &str) -> Reading<FieldValue> {
         match self.get(name)? {
             Value::String(text) => Ok(FieldValue::Text(text.clone())),
@@ -82,7 +82,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Reads the fields of a table into what they are of: what the writer's table wrote.
+    /// Reads the fields of a table.
     pub(crate) fn fields<T>(&self, table: &[Field<T>], item: &mut T) {
         let memory = self.part(MEMORY);
         for field in table {
@@ -94,12 +94,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A text that means something.
+    /// A text that is one of a set of names.
     pub(crate) fn meaning<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
         self.get(name)?.as_str().and_then(parse).ok_or(Missing::Unparsable)
     }
 
-    pub(crate) fn moment(&self, name: &str) -> Reading<UnixTime> {
+    pub(crate) fn time(&self, name: &str) -> Reading<UnixTime> {
         self.meaning(name, UnixTime::parse_rfc3339)
     }
 
@@ -120,7 +120,7 @@ impl<'a> Item<'a> {
         list.into_iter().flatten().take(DOCUMENT_DEVICES_MAX).filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
     }
 
-    /// The parts of a part, by name.
+    /// The members of a part, by name.
     pub(crate) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
         let parts = self.get(name)?.as_object().ok_or(Missing::Unparsable)?;
         Ok(parts.iter().take(PARTS_MAX).filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())

@@ -1,4 +1,4 @@
-//! Allocators, blocks and live buffers of a document, which `ttmon mem --json` has besides what every snapshot has.
+//! Allocators, blocks and live buffers of a document, which only `ttmon mem --json` has.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -35,7 +35,7 @@ impl Owners {
     }
 }
 
-/// The allocators, with the blocks of their banks where the document has them.
+/// The allocators, with the blocks of their banks if the document has them.
 pub(super) fn allocators(document: &Document<'_>, owners: &Owners) -> Result<Vec<Allocator>, ReadError> {
     let mut allocators = list(document, "allocators", DOCUMENT_ALLOCATORS_MAX, "an allocator", |item| allocator(item, owners))?;
     let places: HashMap<String, usize> =
@@ -109,7 +109,7 @@ fn banks(item: &Item<'_>) -> Reading<Banks> {
     })
 }
 
-/// A document without banks says nothing of them.
+/// A document without banks.
 fn not_asked_for(reason: Missing) -> Missing {
     if reason == Missing::NotExposed { Missing::NotTracked } else { reason }
 }
@@ -130,14 +130,14 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
         is_inexact: is("inexact"),
         is_restored: is("restored"),
         is_per_core: is("per_core"),
-        // Where it begins is not in the document; its banks are as large as what is left.
+        // Its start is not in the document; its banks are as large as the rest.
         l1_lower_end: is("shrunk").then_some(0),
         checks: item.whole("checks").unwrap_or(0),
         differences: item.whole("differences").unwrap_or(0),
     }
 }
 
-/// The live buffers, where the document has them.
+/// The live buffers, if the document has them.
 pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<Buffer>, ReadError> {
     list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners))
 }
@@ -151,7 +151,7 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
             slot: 0,
             devices: item.ids("devices"),
             entry: LedgerCircular {
-                // As for buffers; and its devices are those it lies on.
+                // As for buffers; its devices are those of the circular buffer.
                 allocator: 0,
                 chip: None,
                 program: u32::try_from(item.whole("program").ok()?).ok()?,
@@ -171,7 +171,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
     Some(Buffer {
         allocator: Arc::new(allocator),
         entry: LedgerBuffer {
-            // Its name stands for it: the document has no ledgers.
+            // The id replaces it: the document has no ledgers.
             allocator: 0,
             kind: item.meaning("kind", buffer_kind).ok()?,
             address: item.address("address").ok()?,
@@ -195,7 +195,7 @@ pub(crate) fn buffer_kind(name: &str) -> Option<BufferKind> {
     Kind::from_name(name).map(BufferKind::Of).or_else(|| OTHERS.into_iter().find(|kind| kind.name() == name))
 }
 
-/// The moment so many seconds, told to the millisecond, before another.
+/// The time that is this many seconds, to the millisecond, before another.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and ages are neither negative nor centuries")]
 fn before(now: UnixTime, seconds: f64) -> UnixTime {
     UnixTime(now.0.saturating_sub(((seconds * 1000.0).round() as u64).saturating_mul(1_000_000)).max(1))

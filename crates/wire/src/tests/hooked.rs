@@ -22,13 +22,13 @@ const L1_SMALL: LedgerGeometry = LedgerGeometry { banks: 64, bank_bytes: 32_768,
 const TRACE: LedgerGeometry = LedgerGeometry { banks: 12, bank_bytes: 0, base: DRAM.base + DRAM.bank_bytes };
 const SECOND: u64 = 1_000_000_000;
 
-/// An n300 with a program on a mesh over both chips and on a submesh of the left one, whose buffers lie on the same bytes; and
-/// one whose blocks cannot be told.
+/// An n300 with a program on a mesh over both chips and on a submesh of the left one, whose buffers overlap; and a program with
+/// unknown blocks.
 pub(crate) fn hooked() -> Snapshot {
     Snapshot::derive(&hooked_sample(0), Some(&hooked_sample(100)))
 }
 
-/// As many launches less than in the end.
+/// This many launches fewer than in the end.
 fn hooked_sample(launches_less: u64) -> Sample {
     let mut board = device(0, "n300");
     hold(&mut board, &[4242, 5000]);
@@ -73,7 +73,8 @@ fn meshes(launches_less: u64) -> Ledger {
     }
 }
 
-/// A kind whose buffers have an address on each core, one with more buffers than can be listed; circular buffers never seen.
+/// A kind whose buffers have a different address on each core, one with more buffers than can be listed; circular buffers never
+/// seen.
 fn without_blocks() -> Ledger {
     let buffers = vec![
         LedgerBuffer { is_per_core: true, ..buffer(0, Kind::L1, 0x14_0000, 4096, 262_144) },
@@ -175,7 +176,7 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
     }
 }
 
-/// A ledger as full as one can be, with numbers that cannot be: 256 allocators on 64 chips each, and every circular buffer.
+/// A ledger that is completely full, with impossible numbers: 256 allocators on 64 chips each, and every circular buffer.
 pub(crate) fn overfull() -> Snapshot {
     let geometry = LedgerGeometry { banks: u64::from(u32::MAX), bank_bytes: u64::MAX, base: u64::MAX - 7 };
     let allocators = (0..256_u16).map(|slot| {

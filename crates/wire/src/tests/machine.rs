@@ -1,4 +1,4 @@
-//! Machines to test with: samples put together by hand, and random ones. The tests of `print` use this file too.
+//! Test machines: samples built by hand, and random ones. The tests of `print` use this file too.
 
 #[path = "hooked.rs"]
 mod hooked;
@@ -105,7 +105,7 @@ pub(crate) fn galaxy() -> Snapshot {
     )
 }
 
-/// A device of which nothing is known.
+/// A device without any known value.
 pub(crate) fn blank() -> Snapshot {
     let nothing = DeviceSample {
         id: DeviceId(0),
@@ -120,7 +120,7 @@ pub(crate) fn blank() -> Snapshot {
     Snapshot::derive(&Sample { driver: Err(Missing::NotExposed), ..sample(vec![nothing]) }, None)
 }
 
-/// A chip in reset, one that left the bus, one that may not be read, one whose answers are nonsense, an old driver.
+/// A chip in reset, one that left the bus, one that may not be read, one with invalid answers, an old driver.
 pub(crate) fn troubled() -> Snapshot {
     let mut devices: Vec<_> = (0..4).map(|id| device(id, "n300")).collect();
     for (device, reason) in devices.iter_mut().zip([Missing::Resetting, Missing::Gone, Missing::NoPermission, Missing::OutOfRange]) {
@@ -205,7 +205,7 @@ fn asic_id(id: u32) -> u64 {
     0xA51C_0000_0000_0000 + u64::from(id)
 }
 
-/// A device in good health that nobody holds.
+/// A healthy device without holders.
 fn device(id: u32, board: &str) -> DeviceSample {
     let product = Product::by_card_type(board).unwrap();
     let is_blackhole = product.arch == Arch::Blackhole;
@@ -287,7 +287,7 @@ fn region_of(unique_id: u64, slots: Vec<(u32, PerKind<u64>)>) -> RegionSample {
     }
 }
 
-/// Machines of one to six devices where anything may be absent, out of range or in a foreign script.
+/// Machines of one to six devices where anything may be missing, out of range or in a foreign script.
 pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let pids = vec(1u32..9_999_999, 0..6);
     (vec(any_device(), 1..6), pids, any::<bool>(), any_reading(any::<String>()), any::<String>())

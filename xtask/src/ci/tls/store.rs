@@ -121,7 +121,7 @@ impl Files {
         Ok((spawn(command.arg(format!("--web.listen-address=127.0.0.1:{port}")))?, port))
     }
 
-    /// The engine, and vmauth in front of it; the port of vmauth.
+    /// The engine behind vmauth; returns the port of vmauth.
     fn victoria(&self, project: &Project, programs: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<([Ended; 2], u16), String> {
         let mut engine = project.command(programs.join("victoria-metrics"), &["-search.latencyOffset=0s"]);
         engine.arg(format!("-httpListenAddr=127.0.0.1:{}", self.store_port)).arg(format!("-promscrape.config={}", self.scrape.display()));

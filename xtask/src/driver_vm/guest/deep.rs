@@ -295,8 +295,7 @@ impl<'a> Deep<'a> {
         monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from("stale")))?;
         drop(held);
         monitor.until(Mark::now(), |device| equal(&device["utilization"], &Value::from(0.0)))?;
-        Ok("37, 0 and 100 % as planted, and half of it for cores, over counters that all wrap; then stale, and 0 without a holder"
-            .to_owned())
+        Ok("37, 0 and 100 % as planted, and half for cores, over counters that all wrap; then stale, and 0 without a holder".to_owned())
     }
 
     fn refuses_blocks(&self) -> Result<String, String> {
@@ -353,7 +352,7 @@ impl<'a> Deep<'a> {
         let held = self.hold()?;
         monitor.until(Mark::now(), is_read)?;
         drop(held);
-        // The reader has the device open for a moment at a time.
+        // The reader has the device open for a short time per sample.
         until("unloaded", || self.chips.unload().is_ok())?;
         self.chips.load_again()?;
         self.chips.wait_for_files()?;
@@ -436,7 +435,7 @@ impl<'a> Deep<'a> {
 /// `ttmon --deep -l 0.5 --json`, and what it printed.
 struct Monitor {
     samples: Samples,
-    /// The device that is looked at.
+    /// The device under test.
     id: u64,
     _process: Ended,
 }

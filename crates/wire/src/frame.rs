@@ -1,4 +1,4 @@
-//! A moment of a recording: the document with all its parts, circular buffers, and what happened since the moment before.
+//! A frame of a recording: the document with all its parts, circular buffers, and the events since the previous frame.
 
 use serde_json::{Value, json};
 use ttmon_model::Snapshot;
@@ -8,13 +8,13 @@ use ttmon_model::snapshot::Circular;
 
 use crate::{Document, Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
 
-/// The line of a moment.
-pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[BufferEvent]) -> String {
+/// The line of a frame.
+pub fn frame_line(snapshot: &Snapshot, version: &str, events: &[BufferEvent]) -> String {
     let parts = MemoryParts { buffers: true, banks: true, blocks: true, ..MemoryParts::default() };
     let mut text = crate::to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version }, parts }, Layout::Line);
     let circulars: Vec<Value> = snapshot.circulars.iter().map(circular).collect();
     let events: Vec<String> = events.iter().map(crate::event_line).collect();
-    // The document is an object: two more entries before its end.
+    // The document is an object: insert two more entries before its end.
     text.pop();
     text + &format!(",\"circulars\":{},\"events\":[{}]}}", crate::to_string(&circulars, Layout::Line), events.join(","))
 }
@@ -32,10 +32,10 @@ fn circular(circular: &Circular) -> Value {
     })
 }
 
-/// Reads a moment: the machine, and what happened before it.
-pub fn read_moment(text: &str) -> Result<(Snapshot, Vec<BufferEvent>), ReadError> {
+/// Reads a frame: the snapshot, and the events before it.
+pub fn read_frame(text: &str) -> Result<(Snapshot, Vec<BufferEvent>), ReadError> {
     let document = Document::read(text, None)?;
-    // What a later version tells in another way is passed over.
+    // Events of a later version in another format are skipped.
     let events = crate::read::known(&document, "events", DOCUMENT_ENTRIES_MAX, crate::event::event)?;
     Ok((crate::read::read_document(&document)?, events))
 }
