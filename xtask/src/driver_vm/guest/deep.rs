@@ -2,6 +2,7 @@
 
 mod faces;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -31,7 +32,7 @@ const COUNTERS: u64 = 0x1_A180;
 const SIGNATURE: u32 = 0x534D_435F;
 /// Samples that must leave nothing behind.
 const SAMPLES: u64 = 1000;
-/// Checks that are made where there are several cards: the first ones.
+/// Checks that are made of several cards beside other scenarios: the first ones. Four emulated cards are slow.
 const OF_SEVERAL: usize = 2;
 /// How often a value that is written while the chip is read may be missed.
 const TRIES: usize = 4;
@@ -68,9 +69,9 @@ impl<'a> Deep<'a> {
         }
     }
 
-    /// Every check, by name. Where there are several cards, the first ones: four emulated cards are slow, and their readers mix in the list of calls.
-    pub(super) fn checks(&self) -> impl Iterator<Item = Check<'a>> + use<'a> {
-        let checks: [Check<'a>; 11] = [
+    /// Every check, by name, or the first ones: see [`OF_SEVERAL`].
+    pub(super) fn checks(&self, is_alone: bool) -> impl Iterator<Item = Check<'a>> + use<'a> {
+        let checks: [Check<'a>; 12] = [
             ("power-down of an idle chip", Self::leaves_power_down),
             ("tags", Self::follows_tags),
             ("system calls", Self::calls_nothing_else),
@@ -81,9 +82,10 @@ impl<'a> Deep<'a> {
             ("top", Self::shows_on_a_screen),
             ("reset and unbind", Self::survives),
             ("windows taken by another", Self::skips_without_windows),
+            ("a device that another has for itself", Self::skips_an_exclusive_device),
             ("a thousand samples", Self::leaves_nothing),
         ];
-        let count = if self.chips.count == 1 { checks.len() } else { OF_SEVERAL };
+        let count = if self.chips.count == 1 || is_alone { checks.len() } else { OF_SEVERAL };
         checks.into_iter().take(count)
     }
 
@@ -190,14 +192,16 @@ impl<'a> Deep<'a> {
         }
         let calls = fs::read_to_string(log).map_err(|error| format!("{log}: {error}"))?;
         let (mut ioctls, mut opens, mut maps) = (0, 0, 0);
-        let mut node = None;
+        // Each chip has a process of its own, and each line begins with its number.
+        let mut nodes = HashMap::new();
         for line in calls.lines() {
+            let process = line.split_whitespace().next().unwrap_or_default();
             if line.contains("/dev/tenstorrent/") {
                 opens += 1;
                 if !line.contains("O_RDWR|O_APPEND|O_NONBLOCK") {
                     return Err(format!("expected O_RDWR|O_APPEND|O_NONBLOCK, found {line}"));
                 }
-                node = line.rsplit("= ").next().map(|number| number.trim().to_owned());
+                nodes.insert(process, line.rsplit("= ").next().unwrap_or_default().trim());
             } else if line.contains("ioctl(") && line.contains("0xfa") {
                 ioctls += 1;
                 if !OURS.iter().any(|ours| line.contains(&format!("({ours}, ")))
@@ -205,7 +209,7 @@ impl<'a> Deep<'a> {
                 {
                     return Err(format!("expected one of five ioctls, found {line}"));
                 }
-            } else if let Some(node) = &node
+            } else if let Some(node) = nodes.get(process)
                 && line.contains("mmap(NULL, ")
                 && line.contains(&format!("MAP_SHARED, {node}, "))
             {
@@ -371,6 +375,26 @@ impl<'a> Deep<'a> {
         monitor.until(Mark::now(), |device| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) })?;
         drop(held);
         Ok(format!("busy while another has all {windows} windows of {} bytes; read again afterwards", self.window))
+    }
+
+    /// A program such as tt-flash opens the device with O_EXCL. It gets in between two samples, and then none is taken.
+    fn skips_an_exclusive_device(&self) -> Result<String, String> {
+        let held = self.hold()?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
+        let is_read = |device: &Value| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) };
+        monitor.until(Mark::now(), is_read)?;
+        drop(held);
+        let mut alone = None;
+        until("opened with O_EXCL", || {
+            alone = self.chips.open(OFlags::EXCL).ok();
+            alone.is_some()
+        })?;
+        monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("busy")))?;
+        drop(alone);
+        let held = self.hold()?;
+        monitor.until(Mark::now(), is_read)?;
+        drop(held);
+        Ok("opened between two samples; busy while another has it; read again afterwards".to_owned())
     }
 
     /// All windows of the size that is used, in the hands of another process, and their number.
