@@ -78,7 +78,7 @@ impl Rule {
         name
     }
 
-    /// The summary of a device as it is now. A value that is missing is named by its reason.
+    /// The summary of a device as it is now, never empty. A value that is missing is named by its reason.
     pub fn summary_of(&self, device: &Device) -> String {
         let mut text = String::new();
         let mut rest = self.summary.as_str();
@@ -93,6 +93,10 @@ impl Rule {
             rest = after;
         }
         text.push_str(rest);
+        // A list without entries, such as the reasons of a device that is readable again.
+        if text.trim().is_empty() {
+            text = self.when.to_string();
+        }
         let mut end = text.len().min(SUMMARY_BYTES_MAX);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -144,6 +148,8 @@ mod tests {
         assert_eq!(rule.summary_of(&device), format!("at 105 °C, limit remote_chip, {} used, nonsense {{", size(3 << 30)));
         rule.summary = "ä".repeat(1000);
         assert_eq!(rule.summary_of(&device).len(), SUMMARY_BYTES_MAX);
+        rule.summary = "{health_reasons} ".to_owned();
+        assert_eq!(rule.summary_of(&device), "temperature >= temperature_limit");
         rule.name = "heartbeat-stopped".to_owned();
         assert_eq!(rule.alert_name(), "TtmonHeartbeatStopped");
     }

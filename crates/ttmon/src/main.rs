@@ -64,7 +64,8 @@ fn main() -> ExitCode {
     let cli = match cli::typed(&words, name) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            if let Some(answer) = names::of_another_tool(&error, &words) {
+            let command = cli::command_among(&words);
+            if let Some(answer) = names::of_another_tool(&error, &words, command.as_deref()) {
                 complain(&answer);
                 return ExitCode::from(cli::usage_code(&words));
             }
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
             let parts: Vec<&str> =
                 text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
             let message = parts.join(" ").replace("  ", "; ");
-            let help = match (name, cli::command_among(&words)) {
+            let help = match (name, command) {
                 (Some(name), _) => format!("{} --help", name.name),
                 (None, Some(command)) => format!("ttmon {command} --help"),
                 (None, None) => "ttmon --help".to_owned(),

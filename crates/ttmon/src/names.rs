@@ -126,7 +126,7 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     ["ttmon".into()].into_iter().chain(own).chain(foreign.iter().cloned()).collect()
 }
 
-/// Words of other tools that ttmon does not take, and what to type instead.
+/// Words of other tools that ttmon does not take, and what to type instead. A row with two words is for a sub-command and comes first.
 #[rustfmt::skip] // one row a line
 const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("-s", "-s is tt-smi's and nvtop's snapshot; use --json, with -f FILE to write it to a file"),
@@ -138,8 +138,30 @@ const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("--xml-format", "--xml-format is nvidia-smi's XML; use --json, with -q for everything as text"),
     ("-C", "-C is nvtop's; use --color never"),
     ("--no-color", "--no-color is nvtop's; use --color never"),
+    ("--csv", "there is no --csv; use --fields F,F, which prints CSV, or --json"),
+    ("--xml", "there is no XML; use --json"),
+    ("--yaml", "there is no YAML; use --json"),
+    ("-o", "-o is not taken here; use --json, with -f FILE to write it to a file"),
+    ("--output", "there is no --output; use --json, with -f FILE to write it to a file"),
+    ("--interval", "use -l SEC for a snapshot every SEC seconds, or -w -r MS to refresh in place"),
+    ("--delay", "use -l SEC for a snapshot every SEC seconds, or -w -r MS to refresh in place"),
+    ("top --interval", "use top -r MS, milliseconds"),
+    ("top --delay", "use top -r MS, milliseconds"),
+    ("top -b", "-b is top's batch mode; use ttmon -l SEC, or ttmon dmon"),
+    ("top -n", "-n is top's; use ttmon dmon -c N, or ttmon -l SEC"),
+    ("--query-apps", "--query-apps is nvidia-smi's; use --query-compute-apps"),
+    ("--query-accounted-apps", "ttmon keeps no accounts of ended processes; use --query-compute-apps, or ttmon run"),
     ("-u", "-u is htop's; ttmon who shows the user of each process, and ttmon top filters by user with /"),
     ("-p", "-p is htop's; use ttmon mem --pid PID, or ttmon who"),
+    ("serve -p", "use serve --listen 127.0.0.1:PORT"),
+    ("serve --port", "use serve --listen 127.0.0.1:PORT"),
+    ("topo -p2p", "-p2p is nvidia-smi's; ttmon topo prints all connections"),
+    ("pmon -s", "-s is nvidia-smi's; ttmon pmon prints all its columns"),
+    ("dmon -f", "-f is nvidia-smi's; send standard output to a file: ttmon dmon > FILE"),
+    ("pmon -f", "-f is nvidia-smi's; send standard output to a file: ttmon pmon > FILE"),
+    ("-compact", "-compact is tt-smi's; ttmon fits its tables to the terminal"),
+    ("--compact", "--compact is tt-smi's; ttmon fits its tables to the terminal"),
+    ("--generate_reset_json", "--generate_reset_json is tt-smi's; ttmon never resets a device"),
     ("-t", "-t is htop's tree; in ttmon top press t"),
     ("-g", "-g is tt-smi's; ttmon never resets a device"),
     ("-glx_reset", "-glx_reset is tt-smi's; ttmon never resets a device"),
@@ -147,6 +169,12 @@ const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("-pm", "-pm is nvidia-smi's; ttmon changes no setting of a device"),
     ("-pl", "-pl is nvidia-smi's; ttmon changes no setting of a device; limits are in ttmon -q -d POWER"),
     ("-lgc", "-lgc is nvidia-smi's; ttmon changes no setting of a device; clocks are in ttmon -q -d CLOCK"),
+    ("-ac", "-ac is nvidia-smi's; ttmon changes no setting of a device; clocks are in ttmon -q -d CLOCK"),
+    ("-am", "-am is nvidia-smi's; ttmon changes no setting of a device; ttmon run accounts for a command"),
+    ("mig", "mig is nvidia-smi's; ttmon changes no setting of a device"),
+    ("drain", "drain is nvidia-smi's; ttmon changes no setting of a device"),
+    ("clocks", "clocks is nvidia-smi's; use ttmon -q -d CLOCK, or ttmon dmon"),
+    ("flash", "ttmon changes no firmware; versions are in ttmon -q -d FIRMWARE"),
     ("nvlink", "nvlink is nvidia-smi's; use ttmon topo"),
     ("stats", "stats is nvidia-smi's; use ttmon dmon, or ttmon record"),
     ("snapshot", "there is no snapshot command; ttmon alone prints one, ttmon --json as JSON"),
@@ -164,11 +192,29 @@ const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("monitor", "there is no monitor command; use ttmon top"),
     ("daemon", "there is no daemon command; use ttmon serve"),
     ("log", "there is no log command; use ttmon events, or ttmon record"),
+    ("logs", "there is no logs command; use ttmon events, or ttmon record"),
+    ("status", "there is no status command; use ttmon alone, ttmon check or ttmon doctor"),
+    ("info", "there is no info command; use ttmon -q"),
+    ("memory", "there is no memory command; use ttmon mem"),
+    ("users", "there is no users command; use ttmon who"),
+    ("proc", "there is no proc command; use ttmon who"),
+    ("processes", "there is no processes command; use ttmon who"),
+    ("temp", "there is no temp command; use ttmon -q -d TEMPERATURE, or ttmon dmon"),
+    ("temperature", "there is no temperature command; use ttmon -q -d TEMPERATURE, or ttmon dmon"),
+    ("power", "there is no power command; use ttmon -q -d POWER, or ttmon dmon"),
+    ("start", "there is no start command; use ttmon serve, or ttmon run -- CMD"),
+    ("attach", "a running process cannot be tracked from outside; start it with ttmon run -- CMD"),
+    ("replay", "there is no replay command; use ttmon top --replay FILE"),
+    ("web", "there is no web command; ttmon serve has the page at http://127.0.0.1:9477/"),
+    ("page", "there is no page command; ttmon serve has the page at http://127.0.0.1:9477/"),
+    ("dashboard", "there is no dashboard command; ttmon serve has the page at http://127.0.0.1:9477/"),
+    ("gui", "there is no gui command; use ttmon top, or the page of ttmon serve at http://127.0.0.1:9477/"),
+    ("htop", "there is no htop command; use ttmon top"),
     ("version", "there is no version command; use ttmon -V"),
 ];
 
-/// What to type instead, where an error comes from a word of another tool.
-pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString]) -> Option<String> {
+/// What to type instead, where an error comes from a word of another tool. `command` is the sub-command among the words.
+pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString], command: Option<&str>) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         _ => "",
@@ -176,18 +222,22 @@ pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString]) -> Option
     let unknown = match (error.kind(), text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) {
         (ErrorKind::UnknownArgument, word, _) => word,
         (ErrorKind::InvalidSubcommand, ..) => text(ContextKind::InvalidSubcommand),
-        // Taken for `-l s`.
-        (ErrorKind::ValueValidation, flag, "s") if flag.starts_with("--loop ") => "-ls",
+        // `-ls` and `-lgc` are parsed as `-l` with a value.
+        (ErrorKind::ValueValidation, flag, _) if flag.starts_with("--loop ") => "-l",
         _ => return None,
     };
+    let is_watch = |word: &OsString| word == "-w" || word == "--watch";
+    if error.kind() == ErrorKind::InvalidSubcommand && unknown.parse::<f64>().is_ok() && words.iter().any(is_watch) {
+        return Some(format!("-w takes no value; use -l {unknown} for a snapshot every {unknown} s, or -w -r MS to refresh in place"));
+    }
     // The parser takes `-pm` for `-p` and more: the word as typed comes first.
-    let typed = words.iter().filter_map(|word| word.to_str()).find(|word| word.starts_with(unknown) && is_elsewhere(word));
-    let word = typed.unwrap_or(unknown);
-    FLAGS_OF_OTHER_TOOLS.iter().find(|(known, _)| *known == word).map(|(_, answer)| (*answer).to_owned())
+    let typed = words.iter().filter_map(|word| word.to_str()).filter(|word| word.starts_with(unknown));
+    typed.chain([unknown]).find_map(|word| answer(word, command))
 }
 
-fn is_elsewhere(word: &str) -> bool {
-    FLAGS_OF_OTHER_TOOLS.iter().any(|(known, _)| *known == word)
+fn answer(word: &str, command: Option<&str>) -> Option<String> {
+    let find = |word: &str| FLAGS_OF_OTHER_TOOLS.iter().find(|(known, _)| *known == word).map(|(_, answer)| (*answer).to_owned());
+    command.and_then(|command| find(&format!("{command} {word}"))).or_else(|| find(word))
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.
