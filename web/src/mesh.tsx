@@ -127,7 +127,7 @@ function MeshGrid({ cells, columns, wires, share, text }: GridProps) {
   const height = rows * step.y - SIZE.gap + 2 * edge;
   const at = new Map(cells.map((cell) => [cell.device.id, cell]));
   return (
-    <svg class="mesh" viewBox={`0 0 ${width} ${height}`} style={{ maxWidth: `${columns * 200}px`, minWidth: `${columns * 74}px` }} role="group" aria-label={`${cells.length} chips`}>
+    <svg class="mesh" viewBox={`0 0 ${width} ${height}`} style={{ maxWidth: `${columns * 14}rem`, minWidth: `${columns * 74}px` }} role="group" aria-label={`${cells.length} chips`}>
       {trays.map((tray) => (
         <Tray key={tray} tray={tray} corners={cells.filter((cell) => cell.tray === tray).map(corner)} />
       ))}
