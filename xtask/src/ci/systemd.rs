@@ -73,27 +73,49 @@ fn verify(gate: &Gate) -> Result<(), String> {
     }
     let mut command = gate.project.command("systemd-analyze", &["verify", "--man=no"]);
     project::run(command.args(UNITS.map(|unit| folder.join(unit))))?;
-    verify_drop_in(gate, &folder)?;
+    verify_receivers(gate, &folder)?;
+    verify_metrics(gate, &folder)?;
     let mut command = gate.project.command("systemd-analyze", &["security", "--offline=true", "--no-pager"]);
     command.arg(format!("--threshold={EXPOSURE_MAX}")).arg(folder.join(UNITS[0]));
     project::run(command.stdout(Stdio::null()))
 }
 
-/// The drop-in of docs/alerts.md, which lets the service reach receivers of alerts: systemd must know every line.
-fn verify_drop_in(gate: &Gate, folder: &Path) -> Result<(), String> {
-    let page = gate.project.root.join("docs/alerts.md");
-    let text = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+/// The drop-in of docs/alerts.md, which lets the service reach receivers of alerts.
+fn verify_receivers(gate: &Gate, folder: &Path) -> Result<(), String> {
+    let text = read(&gate.project.root.join("docs/alerts.md"))?;
     let drop_in = text.split_once("```ini\n").and_then(|(_, rest)| rest.split_once("```")).map(|(block, _)| block);
-    let drop_in = drop_in.ok_or_else(|| format!("{}: it has no drop-in", page.display()))?;
+    verify_drop_in(gate, folder, "docs/alerts.md", drop_in.ok_or("docs/alerts.md has no drop-in")?)
+}
+
+/// The port for scrapers in deploy/systemd: a socket, and a drop-in of the service.
+fn verify_metrics(gate: &Gate, folder: &Path) -> Result<(), String> {
+    let deployed = gate.project.root.join("deploy/systemd");
+    let socket = folder.join("ttmon-metrics.socket");
+    fs::write(&socket, read(&deployed.join("ttmon-metrics.socket"))?).map_err(|error| format!("{}: {error}", socket.display()))?;
+    let drop_in = read(&deployed.join("metrics.conf"))?.replace(PROGRAM.0, PROGRAM.1);
+    let verified = verify_drop_in(gate, folder, "deploy/systemd/metrics.conf", &drop_in);
+    fs::remove_file(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    verified
+}
+
+/// systemd must accept every line of a drop-in, beside all units of the folder.
+fn verify_drop_in(gate: &Gate, folder: &Path, origin: &str, drop_in: &str) -> Result<(), String> {
     let place = folder.join("ttmon.service.d");
-    let written = fs::create_dir_all(&place).and_then(|()| fs::write(place.join("network.conf"), drop_in));
+    let written = fs::create_dir_all(&place).and_then(|()| fs::write(place.join("added.conf"), drop_in));
     written.map_err(|error| format!("{}: {error}", place.display()))?;
+    let units = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let units = units.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
     let mut command = gate.project.command("systemd-analyze", &["verify", "--man=no"]);
-    let output = command.args(UNITS.map(|unit| folder.join(unit))).output().map_err(|error| error.to_string())?;
+    let output = command.args(units).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     fs::remove_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    // A line that it does not know is a warning, not a failure.
-    if output.status.success() && !said.contains("network.conf") { Ok(()) } else { Err(format!("the drop-in of docs/alerts.md: {said}")) }
+    // An unknown line is a warning, not a failure.
+    let is_accepted = output.status.success() && !said.contains("added.conf") && !said.contains("ttmon-metrics.socket");
+    if is_accepted { Ok(()) } else { Err(format!("{origin}: {said}")) }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The names of a set of system calls, with those of the sets in it.
