@@ -56,7 +56,10 @@ fn what_is_written_is_read() {
         let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation, stack };
         writer.session().unwrap().insert(key(allocator, 0, 0x4000), &buffer).unwrap();
         report::allocate(&mut writer.session().unwrap(), key(allocator, 0, 0x4000), &buffer).unwrap();
-        thread::sleep(Duration::from_millis(20));
+        let written = now_ns();
+        while now_ns() < written + 20_000_000 {
+            thread::yield_now();
+        }
         let (read, after) = (reader(&writer), now_ns());
 
         let identity = read.identity();

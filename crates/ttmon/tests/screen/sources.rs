@@ -35,21 +35,26 @@ impl Server {
         // Whoever stops reading stops the one who writes.
         thread::spawn(move || lines.for_each(drop));
         let server = Self { child, port, api, _directory: directory };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !server.is_ready() {
-            assert!(Instant::now() < deadline, "it is never ready");
-            thread::sleep(Duration::from_millis(20));
-        }
+        server.until("ready", |server| server.get("/readyz").contains(" 200 "));
         server
     }
 
-    fn is_ready(&self) -> bool {
+    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "never {what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The whole answer; empty if there is none.
+    fn get(&self, path: &str) -> String {
         let mut answer = String::new();
         let asked = UnixStream::connect(&self.api).and_then(|mut stream| {
-            stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+            stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
             stream.read_to_string(&mut answer)
         });
-        asked.is_ok() && answer.contains(" 200 ")
+        asked.map_or_else(|_| String::new(), |_| answer)
     }
 
     fn signal(&self, name: &str) {
@@ -154,8 +159,15 @@ fn the_service_of_this_machine() {
 #[test]
 fn the_past_of_a_service() {
     let server = Server::start("n300", 0);
-    // It has to have one.
-    thread::sleep(Duration::from_secs(4));
+    let temperatures = |server: &Server| {
+        let answer = server.get("/api/v1/history?fields=temperature");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let history: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+        history["devices"][0]["fields"]["temperature"]
+            .as_array()
+            .map_or(0, |column| column.iter().filter(|value| value.is_number()).count())
+    };
+    server.until("a past", |server| temperatures(server) >= 7);
     let mut top = Terminal::top(120, 40, &format!("--connect {} -r 60000", server.url()));
     top.wait_for("R via 0");
     top.expect("2", "the last 60 seconds");
