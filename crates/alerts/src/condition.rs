@@ -22,6 +22,7 @@ use ttmon_model::{Device, DeviceId};
 use crate::window::Window;
 
 pub use parse::ConditionError;
+pub use promql::PromqlError;
 
 /// A condition over the fields of one device.
 #[derive(Clone)]
@@ -121,7 +122,7 @@ impl Condition {
     }
 
     /// The condition as PromQL over the service's metrics. An error names a field that has no metric.
-    pub fn promql(&self) -> Result<String, String> {
+    pub fn promql(&self) -> Result<String, PromqlError> {
         promql::condition(&self.any)
     }
 

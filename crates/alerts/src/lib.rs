@@ -22,7 +22,7 @@ mod silence;
 mod window;
 
 pub use builtin::builtin;
-pub use condition::{Condition, ConditionError};
+pub use condition::{Condition, ConditionError, PromqlError};
 pub use config::{Config, ConfigError, Delivery, Receiver, UrlFrom};
 pub use engine::{Alert, Change, Engine, Event, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};

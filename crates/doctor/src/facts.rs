@@ -1,5 +1,6 @@
 //! Input of the rules.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use ttmon_source::Root;
 const VENDOR: &str = "0x1e52";
 
 /// Input of the rules. `None` is an unknown fact: its rule prints nothing.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Facts {
     /// The devices and their processes, or the reason why there is no snapshot.
-    pub snapshot: Result<Snapshot, String>,
+    pub snapshot: Result<Snapshot, ttmon_source::Error>,
     /// Whether the driver's module is loaded.
     pub is_driver_loaded: bool,
     /// Tenstorrent's devices on the PCI bus.
@@ -35,9 +36,9 @@ pub struct Facts {
     /// Room in /dev/shm.
     pub shared_memory: Option<Space>,
     /// Whether anonymous shared memory can be created, and if not, why.
-    pub memfd: Option<Result<(), String>>,
+    pub memfd: Option<Result<(), rustix::io::Errno>>,
     /// The library that `ttmon run` preloads, or the reason why it is missing.
-    pub library: Option<Result<PathBuf, String>>,
+    pub library: Option<Result<PathBuf, LibraryError>>,
     /// The Python of this user.
     pub python: Option<Python>,
     /// The service of this host.
@@ -103,9 +104,21 @@ pub enum Service {
     },
 }
 
+/// Why there is no library to preload, with a remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryError(pub String);
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
 impl Facts {
     /// Reads files below `root`. Facts that only the running program can determine are left `None`.
-    pub fn read(root: &Root, snapshot: Result<Snapshot, String>, time: UnixTime) -> Self {
+    pub fn read(root: &Root, snapshot: Result<Snapshot, ttmon_source::Error>, time: UnixTime) -> Self {
         let number = |path: PathBuf| line(&path).and_then(|text| text.parse().ok());
         Self {
             snapshot,
@@ -130,7 +143,7 @@ impl Facts {
             .ok()
             .map(|found| Space { total: found.f_blocks * found.f_frsize, free: found.f_bavail * found.f_frsize });
         let created = rustix::fs::memfd_create("ttmon-doctor", rustix::fs::MemfdFlags::CLOEXEC);
-        self.memfd = Some(created.map(drop).map_err(|error| error.to_string()));
+        self.memfd = Some(created.map(drop));
         self
     }
 }

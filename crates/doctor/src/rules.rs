@@ -92,7 +92,7 @@ fn driver(facts: &Facts) -> Vec<Finding> {
         Err(reason) => {
             let unbound = facts.bus.iter().find(|device| device.driver.is_none());
             let remedy = unbound.map_or_else(|| "sudo dmesg | grep -i tenstorrent".to_owned(), |found| bind(found.bdf));
-            problem(TOPIC, reason.clone(), remedy)
+            problem(TOPIC, reason.to_string(), remedy)
         }
         Ok(snapshot) => version(snapshot),
     });
@@ -428,7 +428,7 @@ mod tests {
 
     fn facts() -> Facts {
         Facts {
-            snapshot: Err("no device".to_owned()),
+            snapshot: Err(ttmon_source::Error::NoDevice),
             is_driver_loaded: true,
             bus: Vec::new(),
             nodes: Vec::new(),
@@ -475,9 +475,9 @@ mod tests {
         let space = |free| Some(Space { total: 1 << 30, free });
         check(&Facts { shared_memory: space(1 << 20), ..facts() }, "shared memory", Warning, "1.0MB of 1.0GB");
         check(&Facts { shared_memory: space(1 << 29), ..facts() }, "shared memory", Fine, "512.0MB");
-        let refused = Some(Err("Operation not permitted".to_owned()));
+        let refused = Some(Err(rustix::io::Errno::PERM));
         check(&Facts { memfd: refused, ..facts() }, "shared memory", Problem, "memfd_create fails");
-        check(&Facts { library: Some(Err("not found".to_owned())), ..facts() }, "libraries", Problem, "not found");
+        check(&Facts { library: Some(Err(crate::LibraryError("not found".to_owned()))), ..facts() }, "libraries", Problem, "not found");
         check(&Facts { library: Some(Ok("/usr/lib/ttmon/libttmon_stub.so".into())), ..facts() }, "libraries", Fine, "/usr/lib/ttmon");
         let python = |ttnn: &str| Some(Python { version: "3.12.3".to_owned(), ttnn: Some(ttnn.to_owned()) });
         check(&Facts { python: python("0.81.1"), ..facts() }, "ttnn", Fine, "0.81.1");

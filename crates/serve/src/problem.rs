@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::access::AccessError;
 use crate::body::Body;
+use crate::service::StaleSample;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,12 @@ pub(crate) enum Problem {
     Busy,
     /// A defect of ours.
     Defect,
+}
+
+impl From<StaleSample> for Problem {
+    fn from(StaleSample(why): StaleSample) -> Self {
+        Self::Stale(why)
+    }
 }
 
 impl Problem {

@@ -25,6 +25,10 @@ use crate::newest::{Form, Published};
 use crate::recorder_slots::RecorderSlots;
 use crate::service_events::{EventKind, Journal, ServiceEvent};
 
+/// Why no sample is fresh enough to be shown as now.
+#[derive(Debug)]
+pub(crate) struct StaleSample(pub(crate) String);
+
 /// The service's memory. Locks are held for a moment and never two at once.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -152,11 +156,11 @@ impl Service {
     }
 
     /// The newest snapshot, unless it is too old to be shown as now.
-    pub(crate) fn fresh(&self) -> Result<Arc<Published>, String> {
-        let newest = self.newest().ok_or_else(|| self.why("there is no sample yet".to_owned()))?;
+    pub(crate) fn fresh(&self) -> Result<Arc<Published>, StaleSample> {
+        let newest = self.newest().ok_or_else(|| StaleSample(self.why("there is no sample yet".to_owned())))?;
         let age = newest.age();
         if age > self.stale_after() {
-            return Err(self.why(format!("the newest sample is {:.1} s old", age.as_secs_f64())));
+            return Err(StaleSample(self.why(format!("the newest sample is {:.1} s old", age.as_secs_f64()))));
         }
         Ok(newest)
     }
@@ -175,7 +179,7 @@ impl Service {
     /// Ready is one that has something fresh to show of every device that is there. One in a reset is shown as that.
     pub(crate) fn readiness(&self) -> Readiness {
         let newest = match self.fresh() {
-            Err(why) => return Readiness::Not(why),
+            Err(StaleSample(why)) => return Readiness::Not(why),
             Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last look failed".to_owned())),
             Ok(newest) => newest,
         };

@@ -42,10 +42,10 @@ pub struct TextAnswer {
     pub is_gzip: bool,
 }
 
-/// Answers requests on a port until the program ends. `None` is a path that does not exist, an error the reason why there is no answer now.
+/// Answers requests on a port until the program ends. `None` is a path that does not exist.
 pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
 where
-    F: Fn(TextRequest<'_>) -> Result<Option<TextAnswer>, String> + Send + Sync + 'static,
+    F: Fn(TextRequest<'_>) -> Option<TextAnswer> + Send + Sync + 'static,
 {
     listener.set_nonblocking(true)?;
     let answer = Arc::new(answer);
@@ -75,7 +75,7 @@ where
     })
 }
 
-fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Result<Option<TextAnswer>, String>) -> Response<Body> {
+fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Option<TextAnswer>) -> Response<Body> {
     let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Body::from(text));
@@ -88,9 +88,8 @@ fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Resu
     let asked =
         TextRequest { path: request.uri().path(), host: header(HOST), accept: header(ACCEPT), takes_gzip: takes_gzip(request.headers()) };
     match answer(asked) {
-        Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        Ok(None) => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
-        Ok(Some(TextAnswer { content_type, body, is_gzip })) => {
+        None => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
+        Some(TextAnswer { content_type, body, is_gzip }) => {
             let mut response = Response::new(Body::from(Bytes::from(body)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
             if is_gzip {

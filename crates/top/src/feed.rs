@@ -8,6 +8,7 @@ mod remote;
 mod replay;
 mod served;
 
+use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,8 +73,8 @@ pub(crate) enum News {
     Past(Grid),
     /// It is looked at in another way than before: a service is gone, or back.
     Source { is_back: bool, text: String },
-    /// Variables of a process, or why they cannot be told.
-    Environment(ProcessKey, Result<Vec<String>, String>),
+    /// Variables of a process, or why they are unknown.
+    Environment(ProcessKey, io::Result<Vec<String>>),
     /// What happened to buffers since the last look, oldest first.
     BufferEvents(Vec<BufferEvent>),
     /// Where a recording is.
@@ -124,7 +125,7 @@ impl Feed {
     }
 
     /// Starts it in its thread, as one of several by this number. It ends when nobody asks or listens any more.
-    pub(crate) fn start(self, host: usize, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> std::io::Result<()> {
+    pub(crate) fn start(self, host: usize, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> io::Result<()> {
         let builder = thread::Builder::new().name("feed".to_owned()).stack_size(512 * 1024);
         builder.spawn(move || {
             let _alarm = Alarm(events.clone());

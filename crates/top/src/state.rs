@@ -2,6 +2,7 @@
 //! and filtered lists are computed from them.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -196,7 +197,7 @@ pub(crate) struct Message {
 }
 
 /// Variables of a process, once its feed has told them.
-pub(crate) type Environment = (Owner, Result<Vec<String>, String>);
+pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
 /// Everything.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Conditions as PromQL over the metrics that the service serves.
 
+use std::fmt;
+
 use ttmon_model::duration;
 use ttmon_model::fields::DeviceField;
 
@@ -8,16 +10,39 @@ use super::{Comparison, Function, Measured, Op, Operand};
 /// What joins series of one device, whatever else labels them.
 const DEVICE: &str = "on (instance, device)";
 
-pub(super) fn condition(any: &[Vec<Comparison>]) -> Result<String, String> {
+/// Why a condition has no meaning in PromQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromqlError {
+    /// A text is compared with a number.
+    Text,
+    /// A field that is text and no metric.
+    TextField(String),
+    /// A field without a metric.
+    NoMetric(String),
+}
+
+impl fmt::Display for PromqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str("a text has no number"),
+            Self::TextField(name) => write!(f, "{name} is text, and no metric"),
+            Self::NoMetric(name) => write!(f, "{name} has no metric"),
+        }
+    }
+}
+
+impl std::error::Error for PromqlError {}
+
+pub(super) fn condition(any: &[Vec<Comparison>]) -> Result<String, PromqlError> {
     let all = |all: &Vec<Comparison>| {
-        let parts: Result<Vec<String>, String> = all.iter().map(comparison).collect();
+        let parts: Result<Vec<String>, PromqlError> = all.iter().map(comparison).collect();
         parts.map(|parts| parts.join(&format!(" and {DEVICE} ")))
     };
-    let parts: Result<Vec<String>, String> = any.iter().map(all).collect();
+    let parts: Result<Vec<String>, PromqlError> = any.iter().map(all).collect();
     parts.map(|parts| parts.join(" or "))
 }
 
-fn comparison(comparison: &Comparison) -> Result<String, String> {
+fn comparison(comparison: &Comparison) -> Result<String, PromqlError> {
     let Comparison { left: Measured { field, over }, op, right } = comparison;
     if let Operand::Text(text) = right {
         return words(field, *op, text);
@@ -41,24 +66,24 @@ fn comparison(comparison: &Comparison) -> Result<String, String> {
             let times = if times == 1.0 { String::new() } else { format!("{} * ", shown(times)) };
             format!("{joined}({times}{})", series(other)?)
         }
-        Operand::Text(_) => return Err("a text has no number".to_owned()),
+        Operand::Text(_) => return Err(PromqlError::Text),
     };
     Ok(format!("{left} {} {right}", op.name()))
 }
 
 /// States and healths are series of their own, 1 for the one that it is.
-fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, String> {
+fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, PromqlError> {
     let name = field.name();
     if name != "state" && name != "health" {
-        return Err(format!("{name} is text, and no metric"));
+        return Err(PromqlError::TextField(name));
     }
     // Lean metrics have the series of the state that holds, and no other.
     let is = if op == Op::Equal { "=" } else { "!=" };
     Ok(format!("ttmon_device_{name}{{{name}{is}\"{text}\"}} == 1"))
 }
 
-fn series(field: &DeviceField) -> Result<String, String> {
-    let metric = field.metric.ok_or_else(|| format!("{} has no metric", field.name()))?;
+fn series(field: &DeviceField) -> Result<String, PromqlError> {
+    let metric = field.metric.ok_or_else(|| PromqlError::NoMetric(field.name()))?;
     Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 /// The snapshot or a part of it.
 pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
-    let newest = service.fresh().map_err(Problem::Stale)?;
+    let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.version;
     let form = match what {
@@ -46,7 +46,7 @@ pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Re
 
 /// Alerts, rules, silences and receivers: nothing of a process.
 pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
-    let newest = service.fresh().map_err(Problem::Stale)?;
+    let newest = service.fresh()?;
     let snapshot = &newest.snapshot;
     let sender = Sender { version: service.version, host: &snapshot.host, origin: snapshot.origin.name(), is_test: false };
     Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
@@ -54,7 +54,7 @@ pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
 
 /// Where the chips are, and what joins them.
 pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
-    let newest = service.fresh().map_err(Problem::Stale)?;
+    let newest = service.fresh()?;
     let snapshot = &newest.snapshot;
     let mut document = mesh_parts(&ttmon_model::mesh::of(snapshot, service.cluster.as_ref()));
     document["schema"] = json!(SCHEMA);
@@ -96,7 +96,7 @@ pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) ->
 
 /// Buffers are read from the ledgers when somebody asks: the sampler reads totals alone.
 pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buffers) -> Result<Response<Body>, Problem> {
-    let newest = service.fresh().map_err(Problem::Stale)?;
+    let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.version;
     let text = service.turns.make(view, move || {
@@ -126,7 +126,7 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
         _ if has_parts => Detail::Buffers,
         _ => Detail::Totals,
     };
-    let newest = service.fresh().map_err(Problem::Stale)?;
+    let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let making = Arc::clone(service);
     let text = service.turns.make(view, move || {

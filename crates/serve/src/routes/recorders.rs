@@ -40,7 +40,7 @@ pub(super) async fn events(
     question: &Question<'_>,
     asked: ask::Recorders,
 ) -> Result<Response<Body>, Problem> {
-    service.fresh().map_err(Problem::Stale)?;
+    service.fresh()?;
     let mut follower = Follower { service: Arc::clone(service), view, asked, recorder: Recorder::default() };
     if wants_json(question) {
         return Ok(typed("application/json", service.turns.make(view, move || follower.document()).await?));

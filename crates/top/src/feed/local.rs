@@ -1,7 +1,7 @@
 //! The machine at hand, read again and again.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -138,14 +138,13 @@ impl Local {
 }
 
 /// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.
-fn environment(proc: &Path, process: ProcessKey) -> Result<Vec<String>, String> {
+fn environment(proc: &Path, process: ProcessKey) -> io::Result<Vec<String>> {
     let path = proc.join(process.pid.to_string()).join("environ");
     let mut bytes = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut bytes));
-    read.map_err(|error| error.to_string())?;
-    // What was read may be another one's that has the number by now.
+    File::open(&path)?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut bytes)?;
+    // Another process may have got this pid since.
     if start_ticks(proc, process.pid) != Some(process.start_ticks) {
-        return Err("it is not certain that those of this pid are its own".to_owned());
+        return Err(io::Error::other("it is not certain that those of this pid are its own"));
     }
     let text = String::from_utf8_lossy(&bytes);
     let is_ours = |line: &&str| ["TT", "LD_PRELOAD=", "ARCH_NAME="].iter().any(|start| line.starts_with(start));
@@ -170,8 +169,8 @@ mod tests {
             fs::write(proc.path().join("7/stat"), format!("7 (a) b) S {zeros}{ticks} 0 0\n")).unwrap();
             environment(proc.path(), process)
         };
-        assert_eq!(told_at(99), Ok(vec!["LD_PRELOAD=x.so".to_owned(), "TT_METAL_HOME=/opt".to_owned()]));
-        assert_eq!(told_at(100), Err("it is not certain that those of this pid are its own".to_owned()));
+        assert_eq!(told_at(99).unwrap(), ["LD_PRELOAD=x.so", "TT_METAL_HOME=/opt"]);
+        assert_eq!(told_at(100).unwrap_err().to_string(), "it is not certain that those of this pid are its own");
         assert!(environment(proc.path(), ProcessKey { pid: 8, ..process }).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! A service of another host, or of this one, asked again and again. One that does not answer is asked less and less often,
 //! and is back by itself.
 
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ impl Remote {
                         }
                     }
                     Ok(Request::Environment(process)) => {
-                        tell(News::Environment(process, Err("a service does not tell the variables of processes".to_owned())));
+                        tell(News::Environment(process, Err(io::Error::other("a service does not tell the variables of processes"))));
                     }
                     Ok(Request::Buffers(wanted)) => {
                         (with_memory, last) = (wanted, None);

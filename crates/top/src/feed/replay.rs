@@ -1,7 +1,7 @@
 //! A recording, played as it was, faster, slower, step by step.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Replay {
                         shown = position.at.checked_sub(1);
                     }
                     Ok(Some(Request::Environment(process))) => {
-                        tell(News::Environment(process, Err("variables of processes are not recorded".to_owned())));
+                        tell(News::Environment(process, Err(io::Error::other("variables of processes are not recorded"))));
                     }
                     Ok(Some(request)) => self.obey(&request, &mut position),
                     Err(()) => return,
@@ -311,7 +311,7 @@ mod tests {
         let process = crate::tests::machine::n300().processes[0].key;
         let heard = told(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
         assert!(
-            matches!(heard.last(), Some(News::Environment(of, Err(why))) if *of == process && why.contains("not recorded")),
+            matches!(heard.last(), Some(News::Environment(of, Err(why))) if *of == process && why.to_string().contains("not recorded")),
             "{heard:?}"
         );
         assert_eq!(heard.iter().filter(|news| matches!(news, News::Position(_))).count(), 1, "nothing has moved");

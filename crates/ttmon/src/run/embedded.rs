@@ -9,18 +9,21 @@ use std::path::{Path, PathBuf};
 use std::{env, process};
 
 use rustix::fs::StatVfsMountFlags;
+use ttmon_doctor::LibraryError;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// A folder with the libraries; `None` where the program has none inside.
-pub(super) fn folder() -> Result<Option<PathBuf>, String> {
+pub(super) fn folder() -> Result<Option<PathBuf>, LibraryError> {
     if LIBRARIES.is_empty() {
         return Ok(None);
     }
-    let cache = cache().ok_or("the libraries inside ttmon cannot be unpacked: neither XDG_CACHE_HOME nor HOME is set; set TTMON_LIB")?;
+    let homeless = "the libraries inside ttmon cannot be unpacked: neither XDG_CACHE_HOME nor HOME is set; set TTMON_LIB";
+    let cache = cache().ok_or_else(|| LibraryError(homeless.to_owned()))?;
     let folder = cache.join("ttmon").join(format!("lib-{}", env!("CARGO_PKG_VERSION")));
     unpack(&folder, LIBRARIES).map_err(|error| {
-        format!("the libraries inside ttmon cannot be unpacked to {}: {error}; name a folder that has them in TTMON_LIB", folder.display())
+        let remedy = "name a folder that has them in TTMON_LIB";
+        LibraryError(format!("the libraries inside ttmon cannot be unpacked to {}: {error}; {remedy}", folder.display()))
     })?;
     Ok(Some(folder))
 }

@@ -5,6 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use ttmon_doctor::LibraryError;
+
 use super::embedded;
 
 /// Records what the program does; the stub loads it with the first call of TT-Metal.
@@ -16,7 +18,7 @@ const STUB: &str = "libttmon_stub.so";
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
 /// What to preload: the library of the first place that has one, else the one inside this program.
-pub(crate) fn find() -> Result<PathBuf, String> {
+pub(crate) fn find() -> Result<PathBuf, LibraryError> {
     let mut places = places();
     if !places.iter().any(|place| place.join(HOOK).is_file()) {
         places.extend(embedded::folder()?);
@@ -49,13 +51,13 @@ pub(super) fn python_packages(prefix: &Path) -> Vec<PathBuf> {
 }
 
 /// The stub with the hook beside it, else the hook itself.
-fn find_in(places: &[PathBuf]) -> Result<PathBuf, String> {
+fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let Some(folder) = places.iter().find(|place| place.join(HOOK).is_file()) else {
         let searched: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        return Err(format!(
+        return Err(LibraryError(format!(
             "{HOOK} not found in {}; build it with `cargo xtask libs`, or name its folder in TTMON_LIB",
             searched.join(", ")
-        ));
+        )));
     };
     let stub = folder.join(STUB);
     let library = if stub.is_file() { stub } else { folder.join(HOOK) };
@@ -63,11 +65,11 @@ fn find_in(places: &[PathBuf]) -> Result<PathBuf, String> {
     let library = std::path::absolute(&library).unwrap_or(library);
     // The dynamic linker has no way to say that such a character is part of a name.
     match library.as_os_str().as_bytes().iter().find_map(|byte| Some(*byte).zip(meaning(*byte))) {
-        Some((byte, meaning)) => Err(format!(
+        Some((byte, meaning)) => Err(LibraryError(format!(
             "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; put the libraries elsewhere and name the folder in TTMON_LIB",
             library,
             char::from(byte)
-        )),
+        ))),
         None => Ok(library),
     }
 }
@@ -127,7 +129,7 @@ mod tests {
         fs::write(second.join(STUB), "").unwrap();
         assert_eq!(find_in(&places).unwrap(), second.join(STUB));
         let missing = find_in(std::slice::from_ref(&first)).unwrap_err();
-        assert!(missing.contains(&first.display().to_string()) && missing.contains("cargo xtask libs"), "{missing}");
+        assert!(missing.0.contains(&first.display().to_string()) && missing.0.contains("cargo xtask libs"), "{missing}");
     }
 
     #[test]
@@ -143,7 +145,7 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join(HOOK), "").unwrap();
             let refused = find_in(&[folder]).unwrap_err();
-            assert!(refused.contains(told) && refused.lines().count() == 1, "{refused}");
+            assert!(refused.0.contains(told) && refused.0.lines().count() == 1, "{refused}");
         }
     }
 
