@@ -12,8 +12,8 @@ mod length;
 mod manifests;
 mod names;
 mod phrases;
+mod program;
 mod promises;
-mod stderr;
 mod unsafe_home;
 mod words;
 
@@ -33,7 +33,8 @@ const RULES: &[fn(&File) -> Vec<Finding>] = &[
     leftovers::notes,
     leftovers::lost_tests,
     unsafe_home::unsafe_outside,
-    stderr::panicking_macros,
+    program::panicking_macros,
+    program::commands_reading_the_command_line,
     words::registry_hosts,
 ];
 

@@ -6,29 +6,24 @@ mod list;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ttmon_alerts::{Alert, Change, Delivery, Event, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, is_name, message_body};
+use ttmon_alerts::{Alert, Change, Delivery, Event, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
-use crate::cli::{AlertsCommand, SilenceArgs};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{AlertsRequest, Context, SilenceRequest};
 use crate::output::Output;
 use crate::serve::state_directory;
 use crate::show::VERSION;
 
 pub(crate) use configuration::read as configuration;
 
-/// Longest silence: one that is forgotten must end.
-const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
-
-/// Does what was asked for.
-pub(crate) fn run(context: &Context, devices: &[String], command: Option<&AlertsCommand>) -> Result<(), Failure> {
-    match command {
-        None => list::run(context, None),
-        Some(AlertsCommand::List { config }) => list::run(context, config.as_deref()),
-        Some(AlertsCommand::Test { rule, config }) => test(rule, config.as_deref()),
-        Some(AlertsCommand::Silence(args)) => silence(context, devices, args),
+/// Lists, tests or silences.
+pub(crate) fn run(context: &Context, request: &AlertsRequest) -> Result<(), Failure> {
+    match request {
+        AlertsRequest::List { format, config } => list::run(context, *format, config.as_deref()),
+        AlertsRequest::Test { rule, config } => test(rule, config.as_deref()),
+        AlertsRequest::Silence(request) => silence(request),
     }
 }
 
@@ -86,31 +81,14 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
     }
 }
 
-fn silence(context: &Context, devices: &[String], args: &SilenceArgs) -> Result<(), Failure> {
-    let rule = match args.rule.as_str() {
-        "all" => None,
-        name if is_name(name) => Some(name.to_owned()),
-        name => return Err(Failure::usage(format!("no rule {name:?}; see ttmon alerts list"))),
-    };
-    let time = ttmon_model::duration::parse(&args.time).filter(|time| !time.is_zero() && *time <= SILENCE_MAX);
-    let time = time.ok_or_else(|| Failure::usage("--for takes 1s to 30d, such as 30m, 2h or 1d"))?;
-    let device = |text: &String| {
-        text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")))
-    };
-    let devices: Vec<u32> = devices
-        .iter()
-        .flat_map(|list| list.split(',').map(str::to_owned).collect::<Vec<_>>())
-        .map(|text| device(&text))
-        .collect::<Result<_, _>>()?;
-    if let CliTarget::Simulated(..) = context.place {
-        return Err(Failure::usage("a simulated machine has no silences of its own; leave --sim out and name its --state-dir"));
-    }
-    let state = args.state_dir.clone().unwrap_or_else(state_directory);
-    let until = UnixTime(now().0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
-    let all = if devices.is_empty() { vec![None] } else { devices.into_iter().map(Some).collect() };
-    for device in all {
-        let silence = Silence { rule: rule.clone(), device, until, comment: args.comment.clone() };
-        write(&state, &silence, args.end)?;
+fn silence(request: &SilenceRequest) -> Result<(), Failure> {
+    let state = request.state_directory.clone().unwrap_or_else(state_directory);
+    let nanoseconds = request.time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let until = UnixTime(now().0.saturating_add(nanoseconds));
+    let devices = if request.devices.is_empty() { vec![None] } else { request.devices.iter().copied().map(Some).collect() };
+    for device in devices {
+        let silence = Silence { rule: request.rule.clone(), device, until, comment: request.comment.clone() };
+        write(&state, &silence, request.time.is_none())?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::cli::AliasArgs;
 use crate::failure::Failure;
+use crate::invocation::{AliasAction, AliasRequest};
 use crate::names::NAMES;
 
 /// What lies at the place of a link.
@@ -22,17 +22,20 @@ enum AtLink {
 }
 
 /// Makes or removes the links, and says what it did.
-pub(crate) fn run(args: &AliasArgs) -> Result<String, Failure> {
+pub(crate) fn run(request: &AliasRequest) -> Result<String, Failure> {
     let program = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find my own path: {error}; give --dir and run ttmon by its full path")))?;
-    let directory = match &args.dir {
+    let directory = match &request.directory {
         Some(directory) => directory.clone(),
         None => program.parent().map(Path::to_owned).unwrap_or_default(),
     };
     let mut said = String::new();
     for name in NAMES {
         let link = directory.join(name.name);
-        let verb = if args.remove { remove(&link, &program) } else { make(&link, &program, args.force) }?;
+        let verb = match request.action {
+            AliasAction::Make { force } => make(&link, &program, force),
+            AliasAction::Remove => remove(&link, &program),
+        }?;
         said.push_str(&format!("{verb} {}\n", link.display()));
     }
     Ok(said)

@@ -6,28 +6,29 @@ use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
 use ttmon_reads::Pace;
 
-use crate::cli::{CheckArgs, GlobalArgs};
 use crate::failure::Failure;
-use crate::invocation::Context;
+use crate::invocation::{CheckRequest, OutputFormat};
 use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
-use ttmon_account::Size;
 
 /// Findings named in the line; the rest is counted.
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure is "unknown".
-pub(crate) fn run(common: &GlobalArgs, args: &CheckArgs) -> Result<(), Failure> {
-    let checked = request(args).and_then(|request| Ok((snapshot(common, args)?, request)));
-    let (verdict, message, findings, data) = match &checked {
-        Ok((snapshot, request)) => {
-            let findings = check::judge(snapshot, request);
-            (check::overall(&findings), message(snapshot, &findings), findings, performance(snapshot, request))
-        }
-        Err(failure) => (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new()),
+pub(crate) fn run(asked: &CheckRequest) -> Result<(), Failure> {
+    let unknown = |failure: &Failure| (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new());
+    let (verdict, message, findings, data) = match &asked.checked {
+        Err(failure) => unknown(failure),
+        Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Pace::Once, true)).next() {
+            Err(failure) => unknown(&failure),
+            Ok(snapshot) => {
+                let findings = check::judge(&snapshot, request);
+                (check::overall(&findings), message(&snapshot, &findings), findings, performance(&snapshot, request))
+            }
+        },
     };
     let message = text::clean(&message, false);
-    let line = if common.json {
+    let line = if asked.format == OutputFormat::Json {
         let row = |finding: &Finding| {
             let Finding { check, device, verdict, reason } = finding;
             json!({ "check": check, "device": device.map(|id| id.0), "status": verdict.name(), "reason": reason })
@@ -43,27 +44,6 @@ pub(crate) fn run(common: &GlobalArgs, args: &CheckArgs) -> Result<(), Failure> 
         Verdict::Ok => Ok(()),
         verdict => Err(Failure { message: String::new(), code: verdict.exit_code() }),
     }
-}
-
-fn request(args: &CheckArgs) -> Result<Request, Failure> {
-    let free_dram_min = args.min_free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
-    if args.max_temp.is_some_and(|limit| !limit.is_finite()) {
-        return Err(Failure::usage("--max-temp takes degrees Celsius"));
-    }
-    let request = Request {
-        is_healthy: args.healthy,
-        is_idle: args.idle,
-        temperature_max: args.max_temp,
-        free_dram_min: free_dram_min.map(|size| size.0),
-        count_min: args.count,
-        has_no_stale: args.no_stale,
-    };
-    Ok(if request == Request::default() { Request { is_healthy: true, ..request } } else { request })
-}
-
-fn snapshot(common: &GlobalArgs, args: &CheckArgs) -> Result<Snapshot, Failure> {
-    let context = Context::new(common, &args.devices)?;
-    Snapshots::new(&context, SampleRequest::snapshot(Pace::Once, true)).next()
 }
 
 /// What is wrong, the worst first, or what was checked.

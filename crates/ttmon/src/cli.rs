@@ -18,14 +18,13 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::completion;
-use crate::mem::By;
 use crate::names::Name;
 pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs, TopArgs, TopoArgs, WaitArgs};
 
 pub(crate) use export::{ExportArgs, ExportFormat};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
-pub(crate) use fleet::{FindArgs, FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
+pub(crate) use fleet::{FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{LogFormat, MetricsDetail, ServeArgs};
 
@@ -394,6 +393,24 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Whether the flags that name a machine have a meaning.
+    pub(crate) fn reads_a_machine(&self) -> bool {
+        !matches!(
+            self,
+            Self::Env { .. }
+                | Self::Alias(_)
+                | Self::Report(_)
+                | Self::Sd(_)
+                | Self::Token { .. }
+                | Self::Completions { .. }
+                | Self::Man { .. }
+                | Self::Help { .. }
+                | Self::Markdown { .. }
+        )
+    }
+}
+
 /// Flags of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -511,6 +528,17 @@ pub(crate) struct MemArgs {
     /// Refresh of --watch in milliseconds, at least 50 [default: 500].
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
+}
+
+/// What buffers are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// By the Python line that asked for them.
+    Line,
+    /// By tag.
+    Tag,
+    /// By operation.
+    Op,
 }
 
 /// Order of buffers.

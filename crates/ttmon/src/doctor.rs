@@ -19,17 +19,14 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Machine, Reach};
 use ttmon_wire::{Layout, SnapshotJson};
 
-use crate::cli::{DoctorArgs, GlobalArgs};
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{BundleRequest, CliTarget, Context, OutputFormat};
 use crate::open::MachineConfig;
 use crate::output::Output;
 use crate::run::library;
 use crate::server;
 use crate::show::VERSION;
 
-/// Exit code of a usage error: 2 means "warnings only".
-const USAGE: u8 = 64;
 /// A Python that takes longer is not waited for.
 const CHILD_TIME: Duration = Duration::from_secs(3);
 /// More of a child's output is not read.
@@ -39,33 +36,28 @@ const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platfo
 /// Keys of the snapshot that a bundle never has.
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
-pub(crate) fn run(common: &GlobalArgs, args: &DoctorArgs) -> Result<(), Failure> {
-    let usage = |failure: Failure| Failure { code: if failure.code == 2 { USAGE } else { failure.code }, ..failure };
-    if args.full && args.bundle.is_none() {
-        return Err(usage(Failure::usage("--full says what --bundle packs; give --bundle FILE too")));
-    }
-    let context = Context::new(common, &[]).map_err(usage)?;
-    let placed = MachineConfig::new(&context, Pace::Once, true, Detail::Totals, Reach::Holders).map_err(usage)?;
+pub(crate) fn run(context: &Context, format: OutputFormat, bundle: Option<&BundleRequest>) -> Result<(), Failure> {
+    let placed = MachineConfig::new(context, Pace::Once, true, Detail::Totals, Reach::Holders)?;
     let (root, simulation) = (placed.root.clone(), placed.simulation);
     let snapshot = Machine::new(placed.root, placed.options).and_then(|mut machine| machine.sample());
-    let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None)).map_err(|error| error.to_string());
+    let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None));
     let mut facts = Facts::read(&root, snapshot, now());
     if matches!(context.place, CliTarget::Real) {
         facts = facts.with_kernel(&root);
         facts.library = Some(library::find());
         facts.python = python();
-        facts.service = Some(service(&context));
+        facts.service = Some(service(context));
     }
     let findings = examine(&facts);
-    let report = if context.json { document(&findings) } else { lines(&findings, context.terminal.colors) };
+    let report = if format == OutputFormat::Json { document(&findings) } else { lines(&findings, context.terminal.colors) };
     Output::Stdout.write(report.as_bytes())?;
-    if let Some(file) = &args.bundle {
+    if let Some(BundleRequest { file, is_full }) = bundle {
         let directory = match (&context.place, &simulation) {
             (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
             (_, Some(simulation)) => simulation.root().to_owned(),
             (_, None) => PathBuf::from("/"),
         };
-        let mut pseudonyms = (!args.full).then(Pseudonyms::default);
+        let mut pseudonyms = (!is_full).then(Pseudonyms::default);
         let tree = bundle::tree(&root, &directory, context.read_timeout, pseudonyms.as_mut());
         let tree = tree.map_err(|error| Failure::new(format!("cannot read the machine: {error}")))?;
         pack(file, tree, &facts, &lines(&findings, false), pseudonyms.as_ref())?;

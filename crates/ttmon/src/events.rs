@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
@@ -17,9 +17,8 @@ use ttmon_recorder::Recorder;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 
-use crate::cli::{EventsArgs, span};
 use crate::failure::{Failure, complain};
-use crate::invocation::Context;
+use crate::invocation::{Context, EventsRequest, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
 use crate::open::{OpenMachine, choose};
 use crate::output::Output;
@@ -32,16 +31,16 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints what the recorders have, and goes on if asked to.
-pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
-    let mut page = Page::new(context, args)?;
+pub(crate) fn run(context: &Context, request: &EventsRequest) -> Result<(), Failure> {
+    let mut page = Page::new(context, request);
     for service in &server::services(context) {
-        match ask(context, args, service, &mut page) {
+        match ask(context, request, service, &mut page) {
             Ok(()) => return Ok(()),
             Err(ServiceError::Without(why)) => server::report_fallback(service, &why),
             Err(ServiceError::Failed(failure)) => return Err(failure),
         }
     }
-    read_here(context, args, &mut page)
+    read_here(context, request, &mut page)
 }
 
 /// Why a service's answer was not the whole one.
@@ -65,30 +64,30 @@ impl From<Failure> for ServiceError {
 }
 
 /// As a service tells it. It looks for new processes at its own pace, and has those that ended a while ago.
-fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
+fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
     let mut question = "/api/v1/memory/events?".to_owned();
-    if let Some(pid) = args.pid {
+    if let Some(pid) = request.pid {
         question += &format!("pid={pid}&");
     }
     if !context.selection.is_empty() {
         let ids: Vec<String> = choose(&context.selection, snapshot)?.devices.iter().map(|device| device.id.to_string()).collect();
         question += &format!("device={}&", ids.join(","));
     }
-    let mut events = server::events(service, &format!("{question}follow={}", args.follow), args.follow)?;
+    let mut events = server::events(service, &format!("{question}follow={}", request.follow), request.follow)?;
     // How many recorders there are comes first: one that was made a moment ago is found here.
     let first = events.wait()?.1;
     let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
-    match args.pid {
+    match request.pid {
         _ if head["recorders"] != 0 => {}
         Some(pid) => return Err(ServiceError::Without(format!("does not know process {pid}"))),
-        None if args.follow => {}
+        None if request.follow => {}
         None => return Err(ServiceError::Without("knows no tracked process".to_owned())),
     }
     if io::stderr().is_terminal() {
         complain(&format!("told by the service at {}", service.place()));
     }
-    print_events(&mut events, page, args.follow)
+    print_events(&mut events, page, request.follow)
 }
 
 fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), ServiceError> {
@@ -114,22 +113,22 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
 }
 
 /// From the ledgers themselves.
-fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Result<(), Failure> {
-    let pace = if args.follow { Pace::Repeated } else { Pace::Once };
-    let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, args.pid.map_or(Reach::Everybody, Reach::Process))?;
+fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) -> Result<(), Failure> {
+    let pace = if request.follow { Pace::Repeated } else { Pace::Once };
+    let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, request.pid.map_or(Reach::Everybody, Reach::Process))?;
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
-        let news = opened.with_scene(&snapshot, args.pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
+        let news = opened.with_scene(&snapshot, request.pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
         let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
         // One that tracks nothing yet may begin to, while it is there.
-        let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
+        let may_begin = request.follow && request.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
             let why = |pid: Option<u32>, snapshot: &Snapshot| match pid {
                 Some(pid) => no_memory_of(snapshot, pid, opened.has_process(pid)),
                 None => nothing_found(snapshot),
             };
-            let failure = opened.with_scene(&snapshot, args.pid, |scene, _| why(scene.pid, scene.snapshot));
+            let failure = opened.with_scene(&snapshot, request.pid, |scene, _| why(scene.pid, scene.snapshot));
             return failure.filter(|_| !page.has_told).map_or(Ok(()), Err);
         }
         for event in news.events(&meant) {
@@ -138,7 +137,7 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
             }
         }
         page.flush()?;
-        if !args.follow || page.has_ended {
+        if !request.follow || page.has_ended {
             return Ok(());
         }
         thread::sleep(INTERVAL);
@@ -147,19 +146,15 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
 
 /// What is printed, in pieces, and what was printed already.
 struct Page<'a> {
-    context: &'a Context,
+    request: &'a EventsRequest,
     style: Style<'static>,
     text: String,
     /// Of each process the number of the last event that a service told: one that leaves in the middle is followed by what we read
     /// here.
     by_service: HashMap<u32, u64>,
     has_told: bool,
-    /// The one process that was asked for.
-    pid: Option<u32>,
-    /// It has exited: its number may be another's from now on.
+    /// The process that was asked for has exited: its number may be another's from now on.
     has_ended: bool,
-    /// Earlier events are left out.
-    since: Option<UnixTime>,
     /// How many of the first lines are printed: the last of them. None once they are printed.
     last: Option<usize>,
     /// Those lines, the oldest first.
@@ -168,13 +163,11 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(context: &'a Context, args: &EventsArgs) -> Result<Self, Failure> {
+    fn new(context: &Context, request: &'a EventsRequest) -> Self {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        let since = args.since.as_deref().map(parse_since).transpose()?;
-        let zone = if context.json { TimeZone::UTC } else { TimeZone::system() };
+        let zone = if request.format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() };
         let (text, by_service, kept) = (String::new(), HashMap::new(), VecDeque::new());
-        let pid = args.pid;
-        Ok(Self { context, style, text, by_service, has_told: false, pid, has_ended: false, since, last: args.lines, kept, zone })
+        Self { request, style, text, by_service, has_told: false, has_ended: false, last: request.last, kept, zone }
     }
 
     /// A service told this one.
@@ -197,11 +190,11 @@ impl<'a> Page<'a> {
             self.by_service.remove(&event.pid);
         }
         self.has_told = true;
-        self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.pid;
-        if matches!((self.since, event.time), (Some(since), Some(time)) if time < since) {
+        self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.request.pid;
+        if matches!((self.request.since, event.time), (Some(since), Some(time)) if time < since) {
             return Ok(());
         }
-        let line = if self.context.json { ttmon_wire::event_line(event) } else { self.line(event) };
+        let line = if self.request.format == OutputFormat::Json { ttmon_wire::event_line(event) } else { self.line(event) };
         if let Some(last) = self.last {
             self.kept.push_back(line);
             if self.kept.len() > last {
@@ -235,21 +228,13 @@ impl<'a> Page<'a> {
     }
 }
 
-/// `5m` is five minutes ago; anything else is a moment in RFC 3339.
-fn parse_since(text: &str) -> Result<UnixTime, Failure> {
-    let now = Timestamp::now();
-    let ago = span::seconds(text).ok().and_then(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok());
-    let moment = ago.or_else(|| text.parse::<Timestamp>().ok());
-    let nanos = moment.and_then(|moment| u64::try_from(moment.as_nanosecond()).ok());
-    nanos.map(UnixTime).ok_or_else(|| {
-        Failure::usage(format!("--since {text}: it takes a time ago, such as 5m, or a moment, such as 2026-11-15T08:12:45Z"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::GlobalArgs;
+
+    fn request(last: Option<usize>, since: Option<UnixTime>) -> EventsRequest {
+        EventsRequest { format: OutputFormat::Text, pid: None, follow: false, last, since }
+    }
 
     fn event(number: u64) -> BufferEvent {
         let line = format!(r#"{{"time": null, "pid": 7, "number": {number}, "op": "mark"}}"#);
@@ -259,8 +244,9 @@ mod tests {
     /// Numbers that go back are another recorder's, unless a service told them.
     #[test]
     fn only_what_a_service_told_is_passed_over() {
-        let context = Context::new(&GlobalArgs::default(), &[]).expect("no flags");
-        let mut page = Page::new(&context, &EventsArgs::default()).expect("no flags");
+        let context = Context::without_flags();
+        let all = request(None, None);
+        let mut page = Page::new(&context, &all);
         page.add(&event(5)).expect("only kept");
         assert!(!page.has(&event(3)));
         page.note(&event(5));
@@ -275,24 +261,14 @@ mod tests {
 
     #[test]
     fn the_last_lines_since_a_moment() {
-        let context = Context::new(&GlobalArgs::default(), &[]).expect("no flags");
-        let args = EventsArgs { lines: Some(2), since: Some("1970-01-01T00:00:02Z".to_owned()), ..EventsArgs::default() };
-        let mut page = Page::new(&context, &args).expect("good flags");
+        let context = Context::without_flags();
+        let recent = request(Some(2), Some(UnixTime(2_000_000_000)));
+        let mut page = Page::new(&context, &recent);
         for number in 1..=5 {
             page.add(&at(number, number)).expect("only kept");
         }
         assert_eq!(page.kept.len(), 2);
-        page.since = Some(UnixTime(u64::MAX));
-        page.add(&at(6, 6)).expect("only kept");
+        page.add(&at(6, 1)).expect("only kept");
         assert!(page.kept[1].contains(":05."), "{:?}", page.kept);
-    }
-
-    #[test]
-    fn moments_are_ago_or_absolute() {
-        assert_eq!(parse_since("1970-01-01T00:00:05Z").expect("a moment"), UnixTime(5_000_000_000));
-        assert!(parse_since("5m").expect("ago") < parse_since("1s").expect("ago"));
-        for wrong in ["", "yesterday", "-5m", "2026-11-15"] {
-            assert_eq!(parse_since(wrong).map_err(|failure| failure.code), Err(2), "{wrong}");
-        }
     }
 }

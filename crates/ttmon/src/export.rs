@@ -1,7 +1,7 @@
 //! `ttmon export`: the memory of a process, a run report or a recording, for the viewers of other projects.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use ttmon_export::document::{self, DocumentError};
@@ -13,46 +13,46 @@ use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_wire::recording::{Error, Reader};
 
-use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::failure::{Failure, complain};
-use crate::invocation::Context;
+use crate::invocation::{Context, ExportFormat, ExportInput, ExportRequest};
 use crate::mem::no_memory_of;
 use crate::open::OpenMachine;
 use crate::show::VERSION;
 
-pub(crate) fn run(common: &GlobalArgs, args: &ExportArgs) -> Result<(), Failure> {
-    if !common.device.is_empty() || !common.id.is_empty() || common.json {
-        return Err(Failure::usage("export writes all devices, in the format of --to; leave -d, -i and --json out"));
+pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
+    let title = match &request.input {
+        ExportInput::Process(_, pid) => pid.to_string(),
+        ExportInput::File(path) => path.display().to_string(),
+    };
+    let mut trace = empty(request.output.as_deref(), title);
+    match &request.input {
+        ExportInput::Process(context, pid) => {
+            add_process(&mut trace, context, *pid)?;
+            if let Some(since) = trace.complete_since() {
+                complain(&format!(
+                    "{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all",
+                    trace.lost(),
+                    UnixTime(since).rfc3339()
+                ));
+            }
+        }
+        ExportInput::File(path) => add_file(&mut trace, path)?,
     }
-    let is_stdout = args.output == Path::new("-");
-    if is_stdout && io::stdout().is_terminal() {
-        return Err(Failure::usage("-o - would write the file to the terminal; give a file, or a pipe"));
-    }
-    let pid = args.input.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).and_then(|text| text.parse::<u32>().ok());
-    let mut trace = empty(&args.output, args.input.to_string_lossy().into_owned());
-    match pid {
-        Some(pid) => add_process(&mut trace, &Context::new(common, &[])?, pid)?,
-        None => add_file(&mut trace, Path::new(&args.input)).map_err(|why| Failure::new(format!("{}: {why}", args.input.display())))?,
-    }
-    if let Some(since) = trace.complete_since().filter(|_| pid.is_some()) {
-        complain(&format!(
-            "{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all",
-            trace.lost(),
-            UnixTime(since).rfc3339()
-        ));
-    }
-    if is_stdout {
-        return crate::output::stream(|out| Ok(write(&trace, args.to, out)?));
-    }
-    write_file(&trace, args.to, &args.output)
-        .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", args.output.display())))
+    let Some(output) = &request.output else {
+        return crate::output::stream(|out| Ok(write(&trace, request.format, out)?));
+    };
+    write_file(&trace, request.format, output)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", output.display())))
 }
 
 /// An empty trace. What does not fit into memory goes to a file beside the output, or where temporary files are.
-pub(crate) fn empty(output: &Path, title: String) -> Trace {
-    let output: PathBuf = output.to_owned();
+pub(crate) fn empty(output: Option<&Path>, title: String) -> Trace {
+    let output: Option<PathBuf> = output.map(Path::to_owned);
     let temporary = || -> io::Result<File> { ttmon_files::scratch_beside(&std::env::temp_dir().join("scratch")) };
-    let create = move || ttmon_files::scratch_beside(&output).or_else(|_| temporary());
+    let create = move || match &output {
+        Some(output) => ttmon_files::scratch_beside(output).or_else(|_| temporary()),
+        None => temporary(),
+    };
     Trace::new(About { version: VERSION.to_owned(), title, note: None }, Spool::new(Box::new(create)))
 }
 
@@ -83,19 +83,20 @@ fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Fai
     Ok(())
 }
 
-fn add_file(trace: &mut Trace, path: &Path) -> Result<(), String> {
-    let file = ttmon_files::open(path).map_err(|error| error.to_string())?;
+fn add_file(trace: &mut Trace, path: &Path) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
+    let file = ttmon_files::open(path).map_err(|error| failed(&error))?;
     let added: Result<(), DocumentError> = match Reader::new(BufReader::new(file)) {
         Ok(mut reader) => {
             trace.set_note(document::OF_RECORDING);
             document::add_recording(trace, &mut reader)
         }
         Err(Error::NotOurs | Error::Empty) => {
-            let text = ttmon_files::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
+            let text = ttmon_files::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| failed(&error))?;
             trace.set_note(document::OF_REPORT);
             document::add_report(trace, &text)
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(failed(&error)),
     };
-    added.map_err(|error| error.to_string())
+    added.map_err(|error| failed(&error))
 }

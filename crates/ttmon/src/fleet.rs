@@ -1,20 +1,18 @@
 //! `ttmon fleet`: many hosts, as a store with Prometheus's HTTP API knows them, and those that are asked themselves.
 
-use std::env;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ttmon_account::Size;
-use ttmon_ask::{Credentials, Place as ServicePlace, Roots, Service};
-use ttmon_fleet::{FindRequest, HOSTS_SHOWN, HostRow, MatchingHost, Overview, Store};
+use ttmon_ask::{Credentials, Roots};
+use ttmon_fleet::{FindRequest, HostRow, MatchingHost, Overview, Store};
 use ttmon_model::units::{UnixTime, size};
 use ttmon_print::text;
 
-use crate::cli::{FindArgs, FleetArgs, FleetCommand, GlobalArgs, StoreArgs};
 use crate::failure::{Failure, complain};
+use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreRequest, StoreSecret};
 use crate::output::Output;
-use crate::serve::token;
+use crate::server::services_of;
 use crate::show::VERSION;
 
 /// How long a host that is asked itself may take.
@@ -24,60 +22,48 @@ const SECRET_BYTES_MAX: usize = 4096;
 /// Workloads and alerts of the table; the document has more.
 const LINES_MAX: usize = 20;
 
-/// Does what was asked for.
-pub(crate) fn run(common: &GlobalArgs, args: &FleetArgs) -> Result<(), Failure> {
-    if common.names_another_machine() {
-        return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
-    }
-    let store = store(args.store.as_deref(), &args.access)?;
-    match &args.command {
-        Some(FleetCommand::Find(find_args)) => find(common, store.as_ref(), args, find_args),
-        None => overview(common, store.as_ref(), args),
+/// Lists hosts, or those with idle chips.
+pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
+    let store = request.store.as_ref().map(store).transpose()?;
+    match &request.find {
+        FindHosts::Idle(wanted) => find(request, store.as_ref(), wanted),
+        FindHosts::All(limit) => overview(request, store.as_ref(), *limit),
     }
 }
 
-/// The store that the flags or the environment name.
-pub(crate) fn store(url: Option<&str>, access: &StoreArgs) -> Result<Option<Store>, Failure> {
-    let named = url.map(str::to_owned).or_else(|| env::var("TTMON_STORE").ok().filter(|url| !url.is_empty()));
-    let Some(url) = named else { return Ok(None) };
+/// Reads the secrets and certificates of a store.
+pub(crate) fn store(request: &StoreRequest) -> Result<Store, Failure> {
     let secret = |path: &Path| {
         let bytes =
             ttmon_files::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let text = std::str::from_utf8(bytes.trim_ascii()).ok().filter(|text| !text.is_empty() && !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| Failure::new(format!("{}: not one line of text", path.display())))
     };
-    let credentials = match (&access.store_token_file, &access.store_password_file) {
-        (Some(path), _) => Some(Credentials::Bearer(secret(path)?)),
-        (None, Some(path)) => Some(Credentials::Basic(secret(path)?)),
-        (None, None) => None,
+    let credentials = match &request.secret {
+        Some(StoreSecret::Token(path)) => Some(Credentials::Bearer(secret(path)?)),
+        Some(StoreSecret::Password(path)) => Some(Credentials::Basic(secret(path)?)),
+        None => None,
     };
+    let url = &request.url;
     let failed = |why: &dyn std::fmt::Display| Failure::usage(format!("store {url}: {why}"));
-    let roots = url.starts_with("https:").then(|| Roots::read(access.store_ca.as_deref())).transpose().map_err(|why| failed(&why))?;
-    Store::new(&url, roots, credentials).map(Some).map_err(|why| failed(&why))
+    let roots = url.starts_with("https:").then(|| Roots::read(request.ca.as_deref())).transpose().map_err(|why| failed(&why))?;
+    Store::new(url, roots, credentials).map_err(|why| failed(&why))
 }
 
-fn find(common: &GlobalArgs, store: Option<&Store>, fleet: &FleetArgs, args: &FindArgs) -> Result<(), Failure> {
-    if store.is_none() && fleet.connect.is_empty() {
-        return Err(Failure::usage("fleet find asks a store or services; name one with --store URL, TTMON_STORE or --connect URL"));
-    }
-    if args.chips == 0 {
-        return Err(Failure::usage("--chips takes 1 and more"));
-    }
-    let free_dram = args.free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?.map_or(0, |size| size.0);
-    let request = FindRequest { chips: args.chips, board: args.board.clone(), free_dram };
+fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> Result<(), Failure> {
     let answer = store.map(|store| store.query(&request.query()).map_err(|error| format!("the store at {} {error}", store.url())));
     let (answering, found) = match answer {
         Some(Ok(answer)) => (store.map(Store::url), request.found(&answer)),
-        Some(Err(why)) if fleet.connect.is_empty() => return Err(Failure::new(why)),
+        Some(Err(why)) if fleet.places.is_empty() => return Err(Failure::new(why)),
         failed => {
             if let Some(Err(why)) = failed {
                 complain(&format!("{why}; asking the hosts of --connect"));
             }
-            (None, found_by_asking(&request, fleet)?)
+            (None, found_by_asking(request, fleet)?)
         }
     };
     let mut out = String::new();
-    if common.json {
+    if fleet.format == OutputFormat::Json {
         let _ = writeln!(out, "{:#}", request.document(answering, &found));
     } else {
         for host in &found {
@@ -87,7 +73,7 @@ fn find(common: &GlobalArgs, store: Option<&Store>, fleet: &FleetArgs, args: &Fi
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     Output::Stdout.write(cleaned(&out).as_bytes())?;
     match found.is_empty() {
-        true => Err(Failure::new(format!("no host has {} idle chips that fit", args.chips))),
+        true => Err(Failure::new(format!("no host has {} idle chips that fit", request.chips))),
         false if is_terminal => {
             complain("nothing is reserved: another job may take these chips");
             Ok(())
@@ -97,12 +83,12 @@ fn find(common: &GlobalArgs, store: Option<&Store>, fleet: &FleetArgs, args: &Fi
 }
 
 /// The hosts of `--connect` that have the chips, those with most chips first. Hosts that do not answer are reported.
-fn found_by_asking(request: &FindRequest, args: &FleetArgs) -> Result<Vec<MatchingHost>, Failure> {
+fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<MatchingHost>, Failure> {
     let mut found = Vec::new();
-    for (place, service) in services(args)? {
+    for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, _)) => found.extend(request.found_on(&snapshot.host, &snapshot.devices)),
-            Err(trouble) => complain(&format!("the service at {place} {trouble}")),
+            Err(trouble) => complain(&format!("the service at {} {trouble}", service.place())),
         }
     }
     found.sort_by(|one, other| other.chips.cmp(&one.chips).then_with(|| one.host.cmp(&other.host)));
@@ -114,23 +100,19 @@ fn cleaned(lines: &str) -> String {
     lines.lines().map(|line| line.split('\t').map(|cell| text::clean(cell, false)).collect::<Vec<_>>().join("\t") + "\n").collect()
 }
 
-fn overview(common: &GlobalArgs, store: Option<&Store>, args: &FleetArgs) -> Result<(), Failure> {
-    if store.is_none() && args.connect.is_empty() {
-        return Err(Failure::usage("fleet asks a store or services; name one with --store URL, TTMON_STORE or --connect URL"));
-    }
+fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result<(), Failure> {
     let mut overview = store.map(Store::overview).unwrap_or_default();
     if let (Some(url), Some(error)) = (&overview.store.url, &overview.store.error) {
         complain(&format!("the store at {url} {error}; showing the hosts of --connect"));
     }
-    for (place, service) in services(args)? {
+    for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, age)) => overview.add(HostRow::of_snapshot(&snapshot, age.as_secs_f64())),
-            Err(trouble) => overview.problems.push(format!("the service at {place} {trouble}")),
+            Err(trouble) => overview.problems.push(format!("the service at {} {trouble}", service.place())),
         }
     }
     overview.problems.iter().for_each(|problem| complain(problem));
-    let limit = args.limit.unwrap_or(HOSTS_SHOWN);
-    let text = if common.json {
+    let text = if fleet.format == OutputFormat::Json {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)).rfc3339();
         format!("{:#}\n", overview.document(VERSION, &now, limit))
@@ -139,22 +121,6 @@ fn overview(common: &GlobalArgs, store: Option<&Store>, args: &FleetArgs) -> Res
     };
     Output::Stdout.write(text.as_bytes())?;
     if overview.hosts.is_empty() { Err(Failure::new("no host is known; see the messages above, and deploy/README.md")) } else { Ok(()) }
-}
-
-fn services(args: &FleetArgs) -> Result<Vec<(ServicePlace, Service)>, Failure> {
-    let token = token(args.token_file.as_deref())?;
-    let mut services = Vec::new();
-    for text in &args.connect {
-        let place: ServicePlace = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
-        if token.is_some() && !place.is_private() {
-            let why = "the token could be read on its way; use https://, or an SSH tunnel and http://localhost";
-            return Err(Failure::usage(format!("--connect {text}: {why}")));
-        }
-        let roots = text.starts_with("https:").then(|| Roots::read(args.access.store_ca.as_deref())).transpose();
-        let roots = roots.map_err(|why| Failure::new(format!("--connect {text}: {why}")))?;
-        services.push((place.clone(), Service::new(place, token.as_ref().map(|token| token.reveal().to_owned()), roots)));
-    }
-    Ok(services)
 }
 
 fn table(overview: &Overview, limit: usize) -> String {

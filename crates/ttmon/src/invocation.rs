@@ -1,22 +1,83 @@
-//! The command line as meant: complete, valid, and with nothing that contradicts anything else.
+//! The command line as meant: complete, valid, and without contradictions. Commands read nothing else of the command line.
+
+mod alerts;
+mod fleet;
+mod memory;
+mod monitors;
+mod run;
+mod serve;
+mod snapshot;
 
 use std::env;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ttmon_model::fields::{DeviceField, Samples, Section};
+use clap_complete::Shell;
+use ttmon_account::Size;
+use ttmon_model::check;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
-use ttmon_print::{AppField, CsvOptions, GpuField};
+use ttmon_print::DeviceColumns;
 use ttmon_sim::Spec;
 
-use crate::cli::{GlobalArgs, SnapshotArgs};
+use crate::cli::{self, AliasArgs, CheckArgs, Cli, Command, DoctorArgs, ExportArgs, GlobalArgs, Page, SnapshotArgs};
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::terminal::Terminal;
 
-pub(crate) const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
+pub(crate) use crate::cli::{ExportFormat, When};
+pub(crate) use alerts::{AlertsRequest, SilenceRequest};
+pub(crate) use fleet::{FindHosts, FleetRequest, HostFault, HostListSource, SdRequest, SimFleetRequest, StoreRequest, StoreSecret};
+pub(crate) use memory::{BufferListing, Grouping, MemoryListing, MemoryOutput, MemoryRequest};
+pub(crate) use monitors::{EventsRequest, LinesRequest, RecordRequest, TopRequest, TopSource};
+pub(crate) use run::RunRequest;
+pub(crate) use serve::{HttpAddress, ServeRequest};
+pub(crate) use snapshot::{Repeat, SnapshotFormat, SnapshotRequest};
+
+const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
 const READ_TIMEOUT_DEFAULT: Duration = Duration::from_millis(200);
+/// Exit code of a usage error of `doctor`, where 2 means "warnings only".
+const DOCTOR_USAGE: u8 = 64;
+
+/// A command with its arguments.
+pub(crate) enum Invocation {
+    Snapshot(Context, SnapshotRequest),
+    FieldList(Terminal, FieldList),
+    Who(Context, OutputFormat),
+    Topo(Context, OutputFormat),
+    Dmon(Context, LinesRequest, DeviceColumns),
+    Pmon(Context, LinesRequest),
+    /// Until the devices are idle, or the time is over.
+    Wait(Context, Option<Duration>),
+    Check(CheckRequest),
+    Doctor(Context, OutputFormat, Option<BundleRequest>),
+    Alerts(Context, AlertsRequest),
+    Memory(Context, MemoryRequest),
+    Oom(Context, OutputFormat, OomTarget),
+    Events(Context, EventsRequest),
+    Top(Context, TopRequest),
+    Run(Context, RunRequest),
+    Env {
+        ops: bool,
+        stacks: bool,
+    },
+    Serve(Context, ServeRequest),
+    Record(Context, RecordRequest),
+    Alias(AliasRequest),
+    Page(PageRequest),
+    Fleet(FleetRequest),
+    Sd(SdRequest),
+    SimFleet(SimFleetRequest),
+    /// Writes the input as a page.
+    Report {
+        input: PathBuf,
+        output: PathBuf,
+    },
+    Export(ExportRequest),
+    Token(Option<PathBuf>),
+}
 
 /// Which machine.
 #[derive(Debug)]
@@ -26,58 +87,179 @@ pub(crate) enum CliTarget {
     Simulated(Spec, u64),
 }
 
-/// What every command needs to know.
+/// Which machine a command reads, and how.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) place: CliTarget,
     pub(crate) selection: Selection,
     pub(crate) read_timeout: Duration,
     pub(crate) cluster: Option<PathBuf>,
-    pub(crate) json: bool,
     pub(crate) no_server: bool,
     pub(crate) terminal: Terminal,
     /// Whether the chips themselves are read.
     pub(crate) deep: bool,
 }
 
-/// How a snapshot looks.
-pub(crate) enum SnapshotFormat {
-    Table,
-    List,
-    Query(Vec<Section>),
-    Json,
-    Fields(Vec<DeviceField>, CsvOptions),
-    Gpu(Vec<GpuField>, CsvOptions),
-    Apps(Vec<AppField>, CsvOptions),
-}
-
-/// How often.
+/// The format of a command that prints one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    Once,
-    /// In place, on a terminal.
-    Watch(Duration),
-    /// One after the other.
-    Loop(Duration),
+pub(crate) enum OutputFormat {
+    Text,
+    Json,
 }
 
-/// A snapshot as asked for.
-pub(crate) struct Snapshot {
-    pub(crate) look: SnapshotFormat,
-    pub(crate) repeat: Repeat,
-    pub(crate) processes: bool,
-    pub(crate) output: Output,
-    /// What was asked for by name needs this many samples.
-    pub(crate) samples: Samples,
+/// A list of fields in the help.
+pub(crate) enum FieldList {
+    Device,
+    Gpu,
+    ComputeApps,
+}
+
+/// What `check` checks. A wrong command line is a result of the check too.
+pub(crate) struct CheckRequest {
+    pub(crate) format: OutputFormat,
+    pub(crate) checked: Result<(Context, check::Request), Failure>,
+}
+
+/// A bundle for a bug report.
+pub(crate) struct BundleRequest {
+    pub(crate) file: PathBuf,
+    /// Whether the host name and serial numbers stay.
+    pub(crate) is_full: bool,
+}
+
+/// The refusals that `oom` explains.
+pub(crate) enum OomTarget {
+    All,
+    Process(u32),
+    Report(PathBuf),
+}
+
+/// The links of `alias`.
+pub(crate) struct AliasRequest {
+    /// The folder of the program if none is named.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) action: AliasAction,
+}
+
+/// What `alias` does with each link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AliasAction {
+    Make {
+        /// Whether links to another ttmon are replaced.
+        force: bool,
+    },
+    Remove,
+}
+
+/// A page about the program itself.
+pub(crate) enum PageRequest {
+    Completions(Shell),
+    Help(Vec<String>),
+    /// The manual of the program or of a command.
+    Manual(Option<String>),
+    /// All manual pages, into this folder.
+    ManualFiles(PathBuf),
+    CliReference,
+    Metrics,
+    Openapi,
+    /// A file below deploy/.
+    Deploy(Option<String>),
+}
+
+/// What `export` writes, and where.
+pub(crate) struct ExportRequest {
+    pub(crate) format: ExportFormat,
+    pub(crate) input: ExportInput,
+    /// A file, or standard output.
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Where an exported trace comes from.
+pub(crate) enum ExportInput {
+    Process(Context, u32),
+    /// A run report or a recording.
+    File(PathBuf),
+}
+
+impl OutputFormat {
+    fn of(common: &GlobalArgs) -> Self {
+        if common.json { Self::Json } else { Self::Text }
+    }
+}
+
+/// Returns what a command line means, or why it means nothing.
+pub(crate) fn meant(cli: &Cli) -> Result<Invocation, Failure> {
+    let common = &cli.common;
+    let Some(command) = &cli.command else {
+        let list = |list| Ok(Invocation::FieldList(Terminal::of_stdout(common.color, common.ascii), list));
+        return match &cli.snapshot {
+            args if args.help_fields => list(FieldList::Device),
+            args if args.help_query_gpu => list(FieldList::Gpu),
+            args if args.help_query_compute_apps => list(FieldList::ComputeApps),
+            args => snapshot::snapshot(common, args).map(|(context, request)| Invocation::Snapshot(context, request)),
+        };
+    };
+    if cli.snapshot != SnapshotArgs::default() {
+        return Err(Failure::usage("flags of the snapshot (-w, -l, -L, -q, --fields, -f ...) do not go with a sub-command"));
+    }
+    if !command.reads_a_machine() && common.names_a_machine() {
+        return Err(Failure::usage("this command reads no machine; leave -d, -i, --json, --root, --sim, --seed and --cluster out"));
+    }
+    let format = OutputFormat::of(common);
+    let context = || Context::new(common, &[]);
+    Ok(match command {
+        Command::Who { devices } => Invocation::Who(Context::new(common, devices)?, format),
+        Command::Topo(_) => Invocation::Topo(context()?, format),
+        Command::Dmon(args) => monitors::dmon(common, args)?,
+        Command::Pmon(args) => monitors::pmon(common, args)?,
+        Command::Wait(args) => Invocation::Wait(monitors::wait(common, args)?, args.timeout),
+        Command::Check(args) => Invocation::Check(check(common, args)),
+        Command::Doctor(args) => {
+            let usage = |failure: Failure| if failure.code == 2 { Failure { code: DOCTOR_USAGE, ..failure } } else { failure };
+            let (context, bundle) = doctor(common, args).map_err(usage)?;
+            Invocation::Doctor(context, format, bundle)
+        }
+        Command::Alerts(args) => alerts::alerts(common, args)?,
+        Command::Mem(args) => Invocation::Memory(context()?, memory::memory(common, args)?),
+        Command::Oom { target } => Invocation::Oom(context()?, format, oom_target(target.as_deref())),
+        Command::Events(args) => Invocation::Events(context()?, monitors::events(common, args)?),
+        Command::Top(args) => monitors::top(common, args)?,
+        Command::Run(args) => run::run(common, args)?,
+        Command::Env { ops, no_stacks } => Invocation::Env { ops: *ops, stacks: !no_stacks },
+        Command::Serve(args) => serve::serve(common, args)?,
+        Command::Record(args) => monitors::record(common, args)?,
+        Command::Alias(args) => Invocation::Alias(alias(args)),
+        Command::Completions { shell } => Invocation::Page(PageRequest::Completions(*shell)),
+        Command::Help { command } => Invocation::Page(PageRequest::Help(command.clone())),
+        Command::Man { dir: Some(dir), .. } => Invocation::Page(PageRequest::ManualFiles(dir.clone())),
+        Command::Man { command, dir: None } => Invocation::Page(PageRequest::Manual(command.clone())),
+        Command::Markdown { page, file } => Invocation::Page(match page {
+            Page::Cli => PageRequest::CliReference,
+            Page::Metrics => PageRequest::Metrics,
+            Page::Openapi => PageRequest::Openapi,
+            Page::Deploy => PageRequest::Deploy(file.clone()),
+        }),
+        Command::Fleet(args) => Invocation::Fleet(fleet::fleet(common, args)?),
+        Command::Sd(args) => Invocation::Sd(fleet::sd(args)?),
+        Command::SimFleet(args) => Invocation::SimFleet(fleet::sim_fleet(common, args)?),
+        Command::Report(args) => Invocation::Report { input: args.input.clone(), output: args.output.clone() },
+        Command::Export(args) => Invocation::Export(export(common, args)?),
+        Command::Token { token_file } => Invocation::Token(token_file.clone()),
+    })
 }
 
 impl Context {
-    /// Of any command. `more` are devices named as arguments.
+    #[cfg(test)]
+    pub(crate) fn without_flags() -> Self {
+        Self::new(&GlobalArgs::default(), &[]).expect("no flags")
+    }
+
+    /// Reads the common flags. `more` are devices named as arguments.
     pub(crate) fn new(common: &GlobalArgs, more: &[String]) -> Result<Self, Failure> {
         Self::of_devices(common, common.device.iter().chain(&common.id).chain(more))
     }
 
-    /// Of a command in which `-d` may be something else: these lists name the devices.
+    /// Reads the common flags of a command in which `-d` may have another meaning: `lists` name the devices.
     pub(crate) fn of_devices<'a>(common: &GlobalArgs, lists: impl Iterator<Item = &'a String>) -> Result<Self, Failure> {
         let mut selection = Selection::default();
         for list in lists {
@@ -93,14 +275,13 @@ impl Context {
             selection,
             read_timeout,
             cluster: common.cluster.clone(),
-            json: common.json,
             no_server: common.no_server,
             terminal: Terminal::of_stdout(common.color, common.ascii),
             deep: false,
         })
     }
 
-    /// The same, with the chips themselves read if it is asked for.
+    /// Sets whether the chips themselves are read.
     pub(crate) fn with_deep(self, deep: bool) -> Self {
         Self { deep, ..self }
     }
@@ -133,149 +314,84 @@ fn place(common: &GlobalArgs) -> Result<CliTarget, Failure> {
     }
 }
 
-/// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
-pub(crate) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Context, Snapshot), Failure> {
-    let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
-    let context = Context::of_devices(common, lists.iter().chain(&common.id))?.with_deep(args.deep);
-    let look = look(common, args, sections.clone())?;
-    let repeat = repeat(args, &look, context.terminal)?;
-    let output = match &args.file {
-        Some(path) if path.as_os_str() != "-" => Output::File(path.clone()),
-        _ => Output::Stdout,
-    };
-    if matches!(output, Output::File(_)) && repeat != Repeat::Once {
-        return Err(Failure::usage(
-            "-f writes one snapshot, whole or not at all; with -w or -l send standard output to a file instead: > FILE",
-        ));
-    }
-    if args.no_processes && matches!(look, SnapshotFormat::Apps(..)) {
-        return Err(Failure::usage("--query-compute-apps lists processes, which --no-processes leaves out"));
-    }
-    let samples = match &look {
-        SnapshotFormat::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
-        SnapshotFormat::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
-        SnapshotFormat::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
-        _ => Samples::One,
-    };
-    // A list of devices says nothing of processes.
-    let processes = !args.no_processes && !matches!(look, SnapshotFormat::List);
-    Ok((context, Snapshot { look, repeat, processes, output, samples }))
-}
-
-fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {
-    ttmon_model::fields::DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples)
-}
-
-/// The most samples that any of them needs.
-pub(crate) fn most(samples: impl Iterator<Item = Samples>) -> Samples {
-    samples.fold(Samples::One, |most, samples| match (most, samples) {
-        (Samples::TwoSlow, _) | (_, Samples::TwoSlow) => Samples::TwoSlow,
-        (Samples::Two, _) | (_, Samples::Two) => Samples::Two,
-        _ => Samples::One,
-    })
-}
-
-/// Sections among the words of `-d`, and the rest, which are devices.
-fn sections_of(lists: &[String]) -> Result<(Vec<Section>, Vec<String>), Failure> {
-    let mut sections = Vec::new();
-    let mut devices = Vec::new();
-    for word in lists.iter().flat_map(|list| list.split(',')) {
-        match Section::ALL.into_iter().find(|section| section.name().eq_ignore_ascii_case(word)) {
-            Some(section) => sections.push(section),
-            None if Selection::parse(word).is_err() => {
-                let names = Section::ALL.map(Section::name).join(", ");
-                return Err(Failure::usage(format!("-q -d {word}: neither a device nor a section; sections are {names}")));
-            }
-            None => devices.push(word.to_owned()),
+fn check(common: &GlobalArgs, args: &CheckArgs) -> CheckRequest {
+    let request = || -> Result<check::Request, Failure> {
+        let free_dram_min = args.min_free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
+        if args.max_temp.is_some_and(|limit| !limit.is_finite()) {
+            return Err(Failure::usage("--max-temp takes degrees Celsius"));
         }
-    }
-    Ok((sections, devices))
-}
-
-fn look(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> Result<SnapshotFormat, Failure> {
-    let chosen = [
-        ("--json", common.json),
-        ("-L", args.list),
-        ("-q", args.query),
-        ("--fields", args.fields.is_some()),
-        ("--query-gpu", args.query_gpu.is_some()),
-        ("--query-compute-apps", args.query_compute_apps.is_some()),
-    ];
-    let mut given = chosen.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag);
-    if let (Some(first), Some(second)) = (given.next(), given.next()) {
-        return Err(Failure::usage(format!("{first} and {second} are two forms of output; give one of them")));
-    }
-    let options = csv_options(args.format.as_deref())?;
-    let words = |list: &str| -> Vec<String> { list.split(',').map(|word| word.trim().to_owned()).collect() };
-    if let Some(list) = &args.fields {
-        let find = |name: &String| {
-            DeviceField::find(name).ok_or_else(|| Failure::usage(format!("--fields: no field {name:?}; see --help-fields")))
+        let request = check::Request {
+            is_healthy: args.healthy,
+            is_idle: args.idle,
+            temperature_max: args.max_temp,
+            free_dram_min: free_dram_min.map(|size| size.0),
+            count_min: args.count,
+            has_no_stale: args.no_stale,
         };
-        return Ok(SnapshotFormat::Fields(words(list).iter().map(find).collect::<Result<_, _>>()?, options));
-    }
-    if let Some(list) = &args.query_gpu {
-        let parse = |name: &String| GpuField::parse(name).map_err(|error| Failure::usage(format!("--query-gpu: {error}")));
-        return Ok(SnapshotFormat::Gpu(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
-    }
-    if let Some(list) = &args.query_compute_apps {
-        let parse = |name: &String| AppField::parse(name).map_err(|error| Failure::usage(format!("--query-compute-apps: {error}")));
-        return Ok(SnapshotFormat::Apps(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
-    }
-    if args.format.is_some() {
-        return Err(Failure::usage("--format is the form of --fields, --query-gpu or --query-compute-apps; give one of them too"));
-    }
-    Ok(match () {
-        () if common.json => SnapshotFormat::Json,
-        () if args.list => SnapshotFormat::List,
-        () if args.query => SnapshotFormat::Query(sections),
-        () => SnapshotFormat::Table,
-    })
-}
-
-fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {
-    let mut options = CsvOptions { header: true, units: true };
-    let mut words = format.unwrap_or("csv").split(',').map(str::trim);
-    if words.next() != Some("csv") {
-        return Err(Failure::usage("--format begins with csv: csv[,noheader][,nounits]; for JSON use --json"));
-    }
-    for word in words {
-        match word {
-            "noheader" => options.header = false,
-            "nounits" => options.units = false,
-            other => return Err(Failure::usage(format!("--format: unknown word {other:?}; it is csv[,noheader][,nounits]"))),
-        }
-    }
-    Ok(options)
-}
-
-fn repeat(args: &SnapshotArgs, look: &SnapshotFormat, terminal: Terminal) -> Result<Repeat, Failure> {
-    let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
-    if args.watch && (args.loop_interval.is_some() || args.loop_ms.is_some()) {
-        return Err(Failure::usage("-w and -l both repeat; give one of them"));
-    }
-    if args.watch {
-        let interval = refresh.unwrap_or(REFRESH_DEFAULT);
-        // What a program reads is printed one after the other.
-        let is_for_people = matches!(look, SnapshotFormat::Table | SnapshotFormat::List | SnapshotFormat::Query(_));
-        return Ok(if is_for_people && terminal.is_terminal { Repeat::Watch(interval) } else { Repeat::Loop(interval) });
-    }
-    if refresh.is_some() {
-        return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
-    }
-    let interval = match (args.loop_interval, args.loop_ms) {
-        (Some(_), Some(_)) => return Err(Failure::usage("-l and -lms both name an interval; give one of them")),
-        (Some(interval), None) => interval,
-        (None, Some(millis)) => Duration::from_millis(millis),
-        (None, None) => return Ok(Repeat::Once),
+        Ok(if request == check::Request::default() { check::Request { is_healthy: true, ..request } } else { request })
     };
-    match interval {
-        interval if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(Repeat::Loop(interval)),
-        _ => Err(Failure::usage("-l takes seconds and -lms milliseconds, at least 50 ms and at most a day")),
+    let checked = request().and_then(|request| Ok((Context::new(common, &args.devices)?, request)));
+    CheckRequest { format: OutputFormat::of(common), checked }
+}
+
+fn doctor(common: &GlobalArgs, args: &DoctorArgs) -> Result<(Context, Option<BundleRequest>), Failure> {
+    if args.full && args.bundle.is_none() {
+        return Err(Failure::usage("--full says what --bundle packs; give --bundle FILE too"));
+    }
+    let bundle = args.bundle.clone().map(|file| BundleRequest { file, is_full: args.full });
+    Ok((Context::new(common, &[])?, bundle))
+}
+
+/// A number is a process, unless there is a file of that name.
+fn oom_target(target: Option<&str>) -> OomTarget {
+    match target.map(|target| (target, target.parse::<u32>())) {
+        None => OomTarget::All,
+        Some((target, Ok(pid))) if !Path::new(target).exists() => OomTarget::Process(pid),
+        Some((target, _)) => OomTarget::Report(PathBuf::from(target)),
     }
 }
 
-/// tt-smi's `-r` resets boards, so anything that looks like it is refused in clear words.
-pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
+fn alias(args: &AliasArgs) -> AliasRequest {
+    let action = if args.remove { AliasAction::Remove } else { AliasAction::Make { force: args.force } };
+    AliasRequest { directory: args.dir.clone(), action }
+}
+
+fn export(common: &GlobalArgs, args: &ExportArgs) -> Result<ExportRequest, Failure> {
+    if !common.device.is_empty() || !common.id.is_empty() || common.json {
+        return Err(Failure::usage("export writes all devices, in the format of --to; leave -d, -i and --json out"));
+    }
+    let output = Some(args.output.clone()).filter(|path| path != Path::new("-"));
+    if output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage("-o - would write the file to the terminal; give a file, or a pipe"));
+    }
+    let pid = args.input.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).and_then(|text| text.parse::<u32>().ok());
+    let input = match pid {
+        Some(pid) => ExportInput::Process(Context::new(common, &[])?, pid),
+        None => ExportInput::File(PathBuf::from(&args.input)),
+    };
+    Ok(ExportRequest { format: args.to, input, output })
+}
+
+/// Parses the address of a server, such as `localhost:80`.
+fn address(flag: &str, text: &str, example: &str) -> Result<SocketAddr, Failure> {
+    let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    address.parse().map_err(|_| Failure::usage(format!("{flag} {text}: give ADDR:PORT, such as {example}")))
+}
+
+/// A variable of the environment that is set and not empty.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn metrics_detail(typed: cli::MetricsDetail) -> ttmon_serve::MetricsDetail {
+    match typed {
+        cli::MetricsDetail::Full => ttmon_serve::MetricsDetail::Full,
+        cli::MetricsDetail::Lean => ttmon_serve::MetricsDetail::Lean,
+    }
+}
+
+/// Parses `-r`. tt-smi's `-r` resets boards, so the message says that ttmon does not.
+fn refresh(text: &str) -> Result<Duration, Failure> {
     let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| ttmon_model::duration::parse(text));
     match interval {
         Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),

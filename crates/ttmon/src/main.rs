@@ -1,4 +1,4 @@
-//! `ttmon`: the doorman. Parses, calls, prints the error, chooses the exit code.
+//! `ttmon`: parses the command line, runs the command, prints its error, and chooses the exit code.
 
 mod alerts;
 mod alias;
@@ -38,15 +38,10 @@ mod who;
 
 use std::process::ExitCode;
 
-use ttmon_print::Style;
-
-use cli::{Cli, Command, Page, SnapshotArgs};
 use failure::{Failure, complain};
-use invocation::Context;
+use invocation::Invocation;
 use names::Name;
 use output::Output;
-use show::VERSION;
-use terminal::Terminal;
 
 /// A sample is thousands of small allocations. musl's own allocator makes the service take half as much time again.
 #[cfg(target_env = "musl")]
@@ -87,7 +82,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    match dispatch(&cli) {
+    match invocation::meant(&cli).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -98,76 +93,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    if cli.command.is_some() && cli.snapshot != SnapshotArgs::default() {
-        return Err(Failure::usage("flags of the snapshot (-w, -l, -L, -q, --fields, -f ...) do not go with a sub-command"));
+fn run(invocation: Invocation) -> Result<(), Failure> {
+    let print = |text: &[u8]| Output::Stdout.write(text);
+    match invocation {
+        Invocation::Snapshot(context, request) => show::run(&context, &request),
+        Invocation::FieldList(terminal, list) => print(&pages::field_list(terminal, &list)?),
+        Invocation::Who(context, format) => who::run(&context, format),
+        Invocation::Topo(context, format) => topo::run(&context, format),
+        Invocation::Dmon(context, request, columns) => monitor::devices(&context, &request, &columns),
+        Invocation::Pmon(context, request) => monitor::processes(&context, &request),
+        Invocation::Wait(context, timeout) => wait::run(&context, timeout),
+        Invocation::Check(request) => check::run(&request),
+        Invocation::Doctor(context, format, bundle) => doctor::run(&context, format, bundle.as_ref()),
+        Invocation::Alerts(context, request) => alerts::run(&context, &request),
+        Invocation::Memory(context, request) => mem::run(&context, &request),
+        Invocation::Oom(context, format, target) => oom::run(&context, format, &target),
+        Invocation::Events(context, request) => events::run(&context, &request),
+        Invocation::Top(context, request) => top::run(&context, &request),
+        Invocation::Run(context, request) => run::run(&context, &request),
+        Invocation::Env { ops, stacks } => print(env::run(ops, stacks)?.as_bytes()),
+        Invocation::Serve(context, request) => serve::run(&context, &request),
+        Invocation::Record(context, request) => record::run(&context, &request),
+        Invocation::Alias(request) => print(alias::run(&request)?.as_bytes()),
+        Invocation::Page(request) => pages::run(&request),
+        Invocation::Fleet(request) => fleet::run(&request),
+        Invocation::Sd(request) => sd::run(request),
+        Invocation::SimFleet(request) => sim_fleet::run(&request),
+        Invocation::Report { input, output } => report::run(&input, &output),
+        Invocation::Export(request) => export::run(&request),
+        Invocation::Token(file) => print(serve::print_token(file.as_deref())?.as_bytes()),
     }
-    if matches!(
-        cli.command,
-        Some(
-            Command::Env { .. }
-                | Command::Alias(_)
-                | Command::Report(_)
-                | Command::Sd(_)
-                | Command::Token { .. }
-                | Command::Completions { .. }
-                | Command::Man { .. }
-                | Command::Help { .. }
-                | Command::Markdown { .. }
-        )
-    ) && cli.common.names_a_machine()
-    {
-        return Err(Failure::usage("this command looks at no machine; leave -d, -i, --json, --root, --sim, --seed and --cluster out"));
-    }
-    match &cli.command {
-        None if cli.snapshot.help_fields => list(cli, ttmon_print::help_fields),
-        None if cli.snapshot.help_query_gpu => list(cli, ttmon_print::help_query_gpu),
-        None if cli.snapshot.help_query_compute_apps => list(cli, ttmon_print::help_query_compute_apps),
-        None => {
-            let (context, asked) = invocation::snapshot(&cli.common, &cli.snapshot)?;
-            show::run(&context, &asked)
-        }
-        Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
-        Some(Command::Dmon(args)) => monitor::devices(&cli.common, args),
-        Some(Command::Pmon(args)) => monitor::processes(&cli.common, args),
-        Some(Command::Topo(_)) => topo::run(&Context::new(&cli.common, &[])?),
-        Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
-        Some(Command::Check(args)) => check::run(&cli.common, args),
-        Some(Command::Doctor(args)) => doctor::run(&cli.common, args),
-        Some(Command::Alerts(args)) => {
-            let devices: Vec<String> = cli.common.device.iter().chain(&cli.common.id).cloned().collect();
-            alerts::run(&Context::new(&cli.common, &[])?, &devices, args.command.as_ref())
-        }
-        Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
-        Some(Command::Oom { target }) => oom::run(&Context::new(&cli.common, &[])?, target.as_deref()),
-        Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
-        Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
-        Some(Command::Run(args)) => run::run(&cli.common, args),
-        Some(Command::Env { ops, no_stacks }) => Output::Stdout.write(env::run(*ops, !no_stacks)?.as_bytes()),
-        Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
-        Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
-        Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
-        Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)?),
-        Some(Command::Help { command }) => Output::Stdout.write(pages::help(command)?.as_bytes()),
-        Some(Command::Man { dir: Some(dir), .. }) => pages::write_manual(dir),
-        Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
-        Some(Command::Markdown { page: Page::Cli, .. }) => Output::Stdout.write(pages::markdown().as_bytes()),
-        Some(Command::Markdown { page: Page::Metrics, .. }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
-        Some(Command::Markdown { page: Page::Openapi, .. }) => Output::Stdout.write(ttmon_serve::openapi().as_bytes()),
-        Some(Command::Markdown { page: Page::Deploy, file }) => Output::Stdout.write(pages::deploy(file.as_deref())?.as_bytes()),
-        Some(Command::Fleet(args)) => fleet::run(&cli.common, args),
-        Some(Command::Sd(args)) => sd::run(args),
-        Some(Command::SimFleet(args)) => sim_fleet::run(&cli.common, args),
-        Some(Command::Report(args)) => report::run(args),
-        Some(Command::Export(args)) => export::run(&cli.common, args),
-        Some(Command::Token { token_file }) => Output::Stdout.write(serve::print_token(token_file.as_deref())?.as_bytes()),
-    }
-}
-
-/// Prints a list of fields.
-fn list(cli: &Cli, print: fn(&Style<'_>, &mut dyn std::io::Write) -> std::io::Result<()>) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    let terminal = Terminal::of_stdout(cli.common.color, cli.common.ascii);
-    print(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
-    Output::Stdout.write(&text)
 }

@@ -1,6 +1,5 @@
 //! `ttmon mem`: the memory of tracked processes.
 
-mod by;
 mod reports;
 
 use std::io::Write;
@@ -16,11 +15,10 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Reach, Root};
 use ttmon_wire::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 
-use crate::cli::{MemArgs, Order};
 use crate::diff;
 use crate::earlier::EarlierListing;
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, REFRESH_DEFAULT, parse_refresh};
+use crate::invocation::{BufferListing, CliTarget, Context, Grouping, MemoryListing, MemoryOutput, MemoryRequest, OutputFormat};
 use crate::open;
 use crate::output;
 use crate::server::{SampleRequest, Snapshots};
@@ -28,128 +26,129 @@ use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
-pub(crate) use by::By;
-
-/// Shows it once, or again and again.
-pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
-    let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
-    check(context, args, refresh)?;
-    let earlier = args.diff.as_deref().map(diff::read).transpose()?;
-    let detail = match args.top {
-        _ if args.banks || args.blocks || args.csv.is_some() => Detail::Blocks,
-        Some(most) if args.buffers && args.by.is_none() => Detail::First(order(args), most),
-        _ if args.buffers || args.by.is_some() || earlier.is_some() => Detail::Buffers,
-        _ => Detail::Totals,
+/// Prints or writes the memory, once or again and again.
+pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Failure> {
+    let mut source = MemorySource::new(context, request);
+    let listing = match &request.output {
+        MemoryOutput::Files(directory) => {
+            return match request.watch {
+                Some(interval) => reports::follow(directory, interval, request.pid, || source.next()),
+                None => reports::write(&source.next()?, directory),
+            };
+        }
+        MemoryOutput::Diff(path) => {
+            let earlier = diff::read(path)?;
+            return source.print(true, |source, terminal, out| {
+                let snapshot = source.next()?;
+                render_changes(context, &snapshot, &earlier, request.pid, terminal, out)
+            });
+        }
+        MemoryOutput::Listing(listing) => listing,
     };
-    let pace = if args.watch { Pace::Repeated } else { Pace::Once };
-    let reach = args.pid.map_or(Reach::Everybody, Reach::Process);
-    let asked = SampleRequest { pace, processes: true, detail, reach, path: path(args) };
-    let interval = refresh.unwrap_or(REFRESH_DEFAULT);
-    let mut snapshots = if args.watch && (interval < show::SERVER_INTERVAL_MIN || args.csv.is_some()) {
-        Snapshots::read_here(context, asked)
-    } else {
-        Snapshots::new(context, asked)
-    };
-    let is_screen = args.watch && context.terminal.is_terminal && !context.json && args.csv.is_none();
-    if is_screen {
-        snapshots.open()?;
-    }
-    let mut look = || -> Result<(Snapshot, usize), Failure> {
-        let mut snapshot = snapshots.whole()?;
-        if let Some(pid) = args.pid {
-            keep_process(&mut snapshot, pid);
-            let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
-            // A process that is watched may begin to track.
-            let may_begin = args.watch && !snapshot.processes.is_empty();
-            if !is_known && !may_begin {
-                return Err(no_memory_of(&snapshot, pid, snapshots.has_process(pid)));
+    source.print(listing.format == OutputFormat::Text, |source, terminal, out| {
+        let mut snapshot = source.next()?;
+        let left_out = choose(&mut snapshot, listing.buffers);
+        match listing.format {
+            OutputFormat::Json => {
+                let layout = if request.watch.is_some() { Layout::Line } else { Layout::Pretty };
+                write_json(&snapshot, listing, left_out, layout, out)
             }
-            snapshot = open::choose(&context.selection, snapshot)?;
-            if snapshot.processes.is_empty() && !args.watch {
-                return Err(elsewhere(&snapshot, pid));
-            }
-            let left_out = choose(&mut snapshot, args);
-            return Ok((snapshot, left_out));
+            OutputFormat::Text => render(&snapshot, listing, left_out, &style(&snapshot, terminal), out),
         }
-        snapshot = open::choose(&context.selection, snapshot)?;
-        if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
-            return Err(nothing_found(&snapshot));
-        }
-        let left_out = choose(&mut snapshot, args);
-        Ok((snapshot, left_out))
-    };
-    if let Some(directory) = &args.csv {
-        if args.watch {
-            return reports::follow(directory, interval, args.pid, || Ok(look()?.0));
-        }
-        return reports::write(&look()?.0, directory);
-    }
-    let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
-        let (snapshot, left_out) = look()?;
-        match &earlier {
-            Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal, out),
-            None => render(&snapshot, args, left_out, context.json, terminal, out),
-        }
-    };
-    if !args.watch {
-        return output::stream(|out| frame(context.terminal, out));
-    }
-    if is_screen {
-        return Screen::enter()?.watch(interval, || {
-            let terminal = context.terminal.measured();
-            let mut text = Vec::new();
-            frame(terminal, &mut text)?;
-            Ok((text, terminal))
-        });
-    }
-    watch::again(interval, || output::stream(|out| frame(context.terminal, out)))
+    })
 }
 
-/// What a service is asked for. Tables of blocks are made of banks.
-fn path(args: &MemArgs) -> String {
-    let has_blocks = args.blocks || args.csv.is_some();
+/// Where the snapshots of `mem` come from.
+struct MemorySource<'a> {
+    context: &'a Context,
+    request: &'a MemoryRequest,
+    snapshots: Snapshots<'a>,
+}
+
+impl<'a> MemorySource<'a> {
+    fn new(context: &'a Context, request: &'a MemoryRequest) -> Self {
+        let pace = if request.watch.is_some() { Pace::Repeated } else { Pace::Once };
+        let reach = request.pid.map_or(Reach::Everybody, Reach::Process);
+        let asked = SampleRequest { pace, processes: true, detail: detail(&request.output), reach, path: path(request) };
+        let is_file = matches!(request.output, MemoryOutput::Files(_));
+        let reads_here = request.watch.is_some_and(|interval| interval < show::SERVER_INTERVAL_MIN || is_file);
+        let snapshots = if reads_here { Snapshots::read_here(context, asked) } else { Snapshots::new(context, asked) };
+        Self { context, request, snapshots }
+    }
+
+    /// The memory of the devices and the process that were asked for.
+    fn next(&mut self) -> Result<Snapshot, Failure> {
+        let mut snapshot = self.snapshots.whole()?;
+        let is_watched = self.request.watch.is_some();
+        let Some(pid) = self.request.pid else {
+            snapshot = open::choose(&self.context.selection, snapshot)?;
+            let is_empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
+            return if is_empty { Err(nothing_found(&snapshot)) } else { Ok(snapshot) };
+        };
+        keep_process(&mut snapshot, pid);
+        let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
+        // A process that is watched may begin to track.
+        let may_begin = is_watched && !snapshot.processes.is_empty();
+        if !is_known && !may_begin {
+            return Err(no_memory_of(&snapshot, pid, self.snapshots.has_process(pid)));
+        }
+        snapshot = open::choose(&self.context.selection, snapshot)?;
+        if snapshot.processes.is_empty() && !is_watched { Err(elsewhere(&snapshot, pid)) } else { Ok(snapshot) }
+    }
+
+    /// Prints once or again and again, on a terminal in place if that is possible.
+    fn print(
+        &mut self,
+        is_for_screens: bool,
+        mut frame: impl FnMut(&mut Self, Terminal, &mut dyn Write) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let terminal = self.context.terminal;
+        let Some(interval) = self.request.watch else {
+            return output::stream(|out| frame(self, terminal, out));
+        };
+        if !(is_for_screens && terminal.is_terminal) {
+            return watch::again(interval, || output::stream(|out| frame(self, terminal, out)));
+        }
+        self.snapshots.open()?;
+        Screen::enter()?.watch(interval, || {
+            let terminal = terminal.measured();
+            let mut text = Vec::new();
+            frame(self, terminal, &mut text)?;
+            Ok((text, terminal))
+        })
+    }
+}
+
+fn detail(output: &MemoryOutput) -> Detail {
+    match output {
+        MemoryOutput::Files(_) => Detail::Blocks,
+        MemoryOutput::Diff(_) => Detail::Buffers,
+        MemoryOutput::Listing(listing) => match listing {
+            MemoryListing { banks: true, .. } | MemoryListing { blocks: true, .. } => Detail::Blocks,
+            MemoryListing { groups: Some(_), .. } => Detail::Buffers,
+            MemoryListing { buffers: Some(BufferListing { order, most: Some(most) }), .. } => Detail::First(*order, *most),
+            MemoryListing { buffers: Some(_), .. } => Detail::Buffers,
+            _ => Detail::Totals,
+        },
+    }
+}
+
+/// The request to a service. Tables of blocks are made from banks.
+fn path(request: &MemoryRequest) -> String {
+    let (has_buffers, has_banks, has_blocks) = match &request.output {
+        MemoryOutput::Files(_) => (false, true, true),
+        MemoryOutput::Diff(_) => (true, false, false),
+        MemoryOutput::Listing(listing) => {
+            (listing.buffers.is_some() || listing.groups.is_some(), listing.banks || listing.blocks, listing.blocks)
+        }
+    };
     let parts = [
-        args.pid.map(|pid| format!("pid={pid}")),
-        (args.buffers || args.by.is_some() || args.diff.is_some()).then(|| "buffers=true".to_owned()),
-        (args.banks || has_blocks).then(|| "banks=true".to_owned()),
+        request.pid.map(|pid| format!("pid={pid}")),
+        has_buffers.then(|| "buffers=true".to_owned()),
+        has_banks.then(|| "banks=true".to_owned()),
         has_blocks.then(|| "blocks=true".to_owned()),
     ];
     format!("/api/v1/memory?{}", parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
-}
-
-fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {
-    if refresh.is_some() && !args.watch {
-        return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
-    }
-    let has_parts = args.buffers || args.banks || args.blocks;
-    if args.csv.is_some() && (context.json || args.diff.is_some() || has_parts) {
-        return Err(Failure::usage("--csv writes files and prints nothing; ask for what is to be printed without it"));
-    }
-    if args.diff.is_some() && (args.banks || args.blocks) {
-        return Err(Failure::usage("--diff compares buffers; --banks and --blocks are for one moment"));
-    }
-    if args.diff.is_some() && context.json {
-        return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
-    }
-    if args.diff.is_some() && args.top.is_some() {
-        return Err(Failure::usage("--top shortens the list of --buffers; a comparison is told whole"));
-    }
-    if args.sort.is_some() && !args.buffers {
-        return Err(Failure::usage("--sort orders the list of --buffers; give --buffers too"));
-    }
-    if args.since.is_some() && args.by.is_none() {
-        return Err(Failure::usage("--since counts new buffers of groups; give --by too"));
-    }
-    if args.since.is_some_and(|seconds| !seconds.is_finite() || seconds < 0.0) {
-        return Err(Failure::usage("--since takes seconds, 0 or more"));
-    }
-    if args.by.is_some() && (args.diff.is_some() || args.csv.is_some()) {
-        return Err(Failure::usage("--by groups what is live now; --diff and --csv have no groups"));
-    }
-    if args.top.is_some() && !args.buffers && args.by.is_none() {
-        return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));
-    }
-    Ok(())
 }
 
 /// Why there is nothing to show: nothing is there, or this user may not read it.
@@ -193,78 +192,63 @@ fn keep_process(snapshot: &mut Snapshot, pid: u32) {
     snapshot.buffers.retain(|buffer| buffer.process().pid == pid);
 }
 
-/// Sorts and shortens the list of buffers as asked for. Returns how many buffers `--top` leaves out.
-fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> usize {
+/// Sorts and shortens the list of buffers. Returns how many are left out.
+fn choose(snapshot: &mut Snapshot, listing: Option<BufferListing>) -> usize {
     let read = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum::<u64>();
-    // Of groups --top leaves groups out, and not buffers.
-    let most = args.top.filter(|_| args.by.is_none()).unwrap_or(usize::MAX);
-    let left_out = order(args).keep_first(&mut snapshot.buffers, most);
+    let BufferListing { order, most } = listing.unwrap_or(BufferListing { order: BufferOrder::Size, most: None });
+    let left_out = order.keep_first(&mut snapshot.buffers, most.unwrap_or(usize::MAX));
     left_out + usize::try_from(read).unwrap_or(usize::MAX)
 }
 
-/// The groups that are asked for, and how many `--top` leaves out.
-fn grouped(snapshot: &Snapshot, by: By, args: &MemArgs) -> (Vec<BufferGroup>, usize) {
+/// Returns the groups, and how many `--top` leaves out.
+fn grouped(snapshot: &Snapshot, grouping: Grouping) -> (Vec<BufferGroup>, usize) {
     let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
     let age = |seconds| Duration::try_from_secs_f64(seconds).map_or(u64::MAX, nanoseconds);
-    let since = args.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
-    let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), by.meant(), since);
-    let left_out = groups.len().saturating_sub(args.top.unwrap_or(usize::MAX));
-    groups.truncate(args.top.unwrap_or(usize::MAX));
+    let since = grouping.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
+    let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), grouping.by, since);
+    let most = grouping.most.unwrap_or(usize::MAX);
+    let left_out = groups.len().saturating_sub(most);
+    groups.truncate(most);
     (groups, left_out)
 }
 
-fn order(args: &MemArgs) -> BufferOrder {
-    match args.sort.unwrap_or_default() {
-        Order::Size => BufferOrder::Size,
-        Order::Age => BufferOrder::Age,
-        Order::Address => BufferOrder::Address,
-        Order::Tag => BufferOrder::Tag,
+fn write_json(snapshot: &Snapshot, listing: &MemoryListing, left_out: usize, layout: Layout, out: &mut dyn Write) -> Result<(), Failure> {
+    let MemoryListing { banks, blocks, .. } = *listing;
+    let parts = MemoryParts { buffers: listing.buffers.is_some(), buffers_left_out: left_out, banks, blocks };
+    let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
+    match listing.groups.map(|grouping| grouped(snapshot, grouping)) {
+        Some((groups, left_out)) => ttmon_wire::write(&GroupedMemoryJson { memory, groups: &groups, left_out }, layout, out)?,
+        None => ttmon_wire::write(&memory, layout, out)?,
     }
+    Ok(())
 }
 
-fn render(
-    snapshot: &Snapshot,
-    args: &MemArgs,
-    left_out: usize,
-    json: bool,
-    terminal: Terminal,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let groups = args.by.map(|by| grouped(snapshot, by, args));
-    if json {
-        let layout = if args.watch { Layout::Line } else { Layout::Pretty };
-        let parts = MemoryParts { buffers: args.buffers, buffers_left_out: left_out, banks: args.banks, blocks: args.blocks };
-        let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
-        match &groups {
-            Some((groups, left_out)) => ttmon_wire::write(&GroupedMemoryJson { memory, groups, left_out: *left_out }, layout, out)?,
-            None => ttmon_wire::write(&memory, layout, out)?,
-        }
-        return Ok(());
+fn render(snapshot: &Snapshot, listing: &MemoryListing, left_out: usize, style: &Style<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let MemoryListing { banks, blocks, all, .. } = *listing;
+    if banks {
+        ttmon_print::banks(snapshot, style, out)?;
     }
-    let style = style(snapshot, terminal);
-    if args.banks {
-        ttmon_print::banks(snapshot, &style, out)?;
+    if blocks {
+        ttmon_print::blocks(snapshot, style, out)?;
     }
-    if args.blocks {
-        ttmon_print::blocks(snapshot, &style, out)?;
+    if listing.buffers.is_some() {
+        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, style, out)?;
     }
-    if args.buffers {
-        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, &style, out)?;
+    if let Some(grouping) = listing.groups {
+        let (groups, left_out) = grouped(snapshot, grouping);
+        ttmon_print::groups(snapshot, &groups, (grouping.by, grouping.since), left_out, style, out)?;
     }
-    if let (Some(by), Some((groups, left_out))) = (args.by, &groups) {
-        ttmon_print::groups(snapshot, groups, (by.meant(), args.since), *left_out, &style, out)?;
+    if !banks && !blocks && listing.buffers.is_none() && listing.groups.is_none() {
+        ttmon_print::memory(snapshot, all, style, out)?;
     }
-    if !args.banks && !args.blocks && !args.buffers && args.by.is_none() {
-        ttmon_print::memory(snapshot, args.all, &style, out)?;
-    }
-    Ok(ttmon_print::memory_end(snapshot, &style, out)?)
+    Ok(ttmon_print::memory_end(snapshot, style, out)?)
 }
 
 fn render_changes(
     context: &Context,
     snapshot: &Snapshot,
     look: &EarlierListing,
-    args: &MemArgs,
+    only: Option<u32>,
     terminal: Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -274,7 +258,7 @@ fn render_changes(
         .buffers
         .iter()
         .flatten()
-        .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
+        .filter(|earlier| only.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
     let is_there = |pid: u32| matches!(context.place, CliTarget::Real) && Root::real().proc.join(pid.to_string()).exists();
     let changes = diff::compare(look, earlier, snapshot, is_there);

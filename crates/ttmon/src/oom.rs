@@ -17,7 +17,7 @@ use ttmon_source::ledgers::Detail;
 use ttmon_wire::{Document, Layout, ReadError};
 
 use crate::failure::Failure;
-use crate::invocation::Context;
+use crate::invocation::{Context, OomTarget, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
 use crate::open::OpenMachine;
 use crate::output::Output;
@@ -32,15 +32,13 @@ const REFUSALS_MAX: usize = 65_536;
 const LINES: usize = 8;
 
 /// Prints the refusals of a process, of a report, or of all live processes.
-pub(crate) fn run(context: &Context, target: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, format: OutputFormat, target: &OomTarget) -> Result<(), Failure> {
     let refusals = match target {
-        None => of_all(context)?,
-        Some(target) => match target.parse::<u32>() {
-            Ok(pid) if !Path::new(target).exists() => of_process(context, pid)?,
-            _ => of_report(Path::new(target))?,
-        },
+        OomTarget::All => of_all(context)?,
+        OomTarget::Process(pid) => of_process(context, *pid)?,
+        OomTarget::Report(path) => of_report(path)?,
     };
-    if context.json {
+    if format == OutputFormat::Json {
         let text = ttmon_wire::to_string(&Value::from(refusals), Layout::Pretty);
         return Output::Stdout.write(format!("{text}\n").as_bytes());
     }

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,53 +16,39 @@ use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_wire::recording::Writer;
 
-use crate::cli::RecordArgs;
 use crate::failure::{Failure, complain};
-use crate::invocation::{self, Context};
+use crate::invocation::{Context, RecordRequest};
 use crate::open::OpenMachine;
 use crate::show::VERSION;
 
-const REFRESH_DEFAULT: Duration = Duration::from_secs(1);
-
 /// Records until a signal, the time asked for, or an error ends it. What was seen by then is in the file.
-pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
-    if context.json {
-        return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
-    }
-    if args.file.as_os_str() == "-" {
-        return Err(Failure::usage("record writes a file that can be read at any place: name one (./- if it is to be called so)"));
-    }
-    if args.file.is_dir() {
-        return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
-    }
-    let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), invocation::parse_refresh)?;
-    let duration = args.duration;
-    let detail = if args.no_buffers { Detail::Totals } else { Detail::Blocks };
+pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Failure> {
+    let RecordRequest { file: path, interval, duration, has_buffers, force } = request;
+    let detail = if *has_buffers { Detail::Blocks } else { Detail::Totals };
     let mut opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
     let mut recorder = Recorder::default();
     let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
         opened.with_scene(snapshot, None, |scene, devices| recorder.newest(scene, devices)).unwrap_or_default()
     };
     let mut snapshot = opened.snapshot()?;
-    let failed =
-        |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", args.file.display()));
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    let file = ttmon_files::create(&args.file, existing).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists and was left alone; replace it with --force", args.file.display())),
+    let failed = |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", path.display()));
+    let existing = if *force { Existing::Replace } else { Existing::Keep };
+    let file = ttmon_files::create(path, existing).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists and was left alone; replace it with --force", path.display())),
         _ => failed(error),
     })?;
     let mut writer = Writer::new(BufWriter::new(file), VERSION, snapshot.time).map_err(failed)?;
     if io::stderr().is_terminal() {
-        complain(&format!("recording to {}; Ctrl-C ends it", args.file.display()));
+        complain(&format!("recording to {}; Ctrl-C ends it", path.display()));
     }
     let stop = listen()?;
     let started = Instant::now();
     let mut next = started;
     loop {
-        let events = if args.no_buffers { Vec::new() } else { newest(&opened, &snapshot) };
+        let events = if *has_buffers { newest(&opened, &snapshot) } else { Vec::new() };
         let time = snapshot.time;
         writer.push(&ttmon_top::line_of(snapshot, VERSION, &events), time).map_err(failed)?;
-        next = (next + interval).max(Instant::now());
+        next = (next + *interval).max(Instant::now());
         let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
         if is_over || stop.wait_until(next) {
             return writer.flush().map_err(failed);

@@ -11,7 +11,6 @@ use ttmon_model::units::UnixTime;
 use ttmon_wire::Document;
 use ttmon_wire::recording::{Error, Reader};
 
-use crate::cli::ReportArgs;
 use crate::failure::Failure;
 
 /// What is marked when it changes.
@@ -19,11 +18,11 @@ const WORDS: [&str; 2] = ["state", "health"];
 /// Points of a chart: more than a screen is wide are not seen.
 const POINTS_MAX: usize = 600;
 
-pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
-    let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", args.input.display()));
-    let data = data(&args.input).map_err(|why| failed(&why))?;
+pub(crate) fn run(input: &Path, output: &Path) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", input.display()));
+    let data = data(input).map_err(|why| failed(&why))?;
     let page = ttmon_serve::report_page(&data);
-    ttmon_files::write(&args.output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", args.output.display())))
+    ttmon_files::write(output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", output.display())))
 }
 
 /// The data of the page, as JSON text.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
-use ttmon_account::{Account, Checks, CommandEnd, Limit, Size};
+use ttmon_account::{Account, CommandEnd};
 use ttmon_export::Trace;
 use ttmon_files::Existing;
 use ttmon_model::Sample;
@@ -35,9 +35,8 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 
-use crate::cli::{ExportFormat, GlobalArgs, RunArgs};
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{Context, ExportFormat, RunRequest};
 use crate::open::OpenMachine;
 use crate::output::Output;
 use crate::show::VERSION;
@@ -61,31 +60,26 @@ const NOT_FOUND: u8 = 127;
 const NOT_HELD: u8 = 123;
 
 /// Runs the command. Does not return when it died of a signal.
-pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
-    check(common, args)?;
-    let checks = args.checks()?;
-    let context = Context::new(common, &[])?;
+pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure> {
     if let Some(path) = &context.cluster {
         // Read again at the end; that it cannot be is better known before.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
     }
-    if !matches!(context.place, CliTarget::Real) {
-        return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
-    }
-    let program = args.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
+    let program = &request.program;
     let path = tool_environment::search_path();
     let linkage = program::linkage(program, path.as_deref());
-    let library = library::find().map_err(failed)?;
-    let output = args.report.as_deref().map(prepare).transpose()?;
-    args.snapshot.as_deref().map(prepare).transpose()?;
+    let library = library::find().map_err(|error| failed(error.to_string()))?;
+    let output = request.report.as_deref().map(prepare).transpose()?;
+    request.snapshot.as_ref().map(|(path, _)| prepare(path)).transpose()?;
     // Before there is something to be left behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
-    if let Some(snapshot) = &args.snapshot {
-        collector.trace_into(crate::export::empty(snapshot, args.title()));
+    let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some((snapshot, _)) = &request.snapshot {
+        collector.trace_into(crate::export::empty(Some(snapshot), words.join(" ")));
     }
-    let command = command(args, path.as_deref(), linkage, &library, collector.path());
+    let command = command(request, path.as_deref(), linkage, &library, collector.path());
     let began = now();
     let child = match Child::start(&command, &signals) {
         Ok(child) => child,
@@ -97,11 +91,10 @@ pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
     let Collected { digests, unread, trace } = collector.finish();
     // What is left is ours alone, and may wait for a pipe or a slow disk: whoever wants to end it can.
     signals.let_go();
-    let machine = if digests.is_empty() { None } else { machine(&context) };
-    let told = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut account = Account::new(told, end, span, digests, machine.as_ref());
+    let machine = if digests.is_empty() { None } else { machine(context) };
+    let mut account = Account::new(words, end, span, digests, machine.as_ref());
     (account.unread, account.untracked) = (unread, linkage.reason());
-    report_run(&context, args, &checks, &account, Written { output, trace })
+    report_run(context, request, &account, Written { output, trace })
 }
 
 /// What is written at the end.
@@ -109,71 +102,6 @@ struct Written {
     /// Where the report goes.
     output: Option<Output>,
     trace: Option<io::Result<Trace>>,
-}
-
-/// Flags of other commands that would be without meaning here.
-fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
-    if common.sim.is_some() {
-        return Err(Failure::usage(
-            "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
-        ));
-    }
-    if common.root.is_some() {
-        return Err(Failure::usage("--root shows a machine below a directory; run starts a program on this one"));
-    }
-    if common.seed.is_some() {
-        return Err(Failure::usage("--seed is of a simulated machine; run starts a program on this one"));
-    }
-    if common.json {
-        return Err(Failure::usage("--json is for commands that print; the report of run is JSON: --report FILE"));
-    }
-    if !common.device.is_empty() || !common.id.is_empty() {
-        return Err(Failure::usage(
-            "-d chooses what is shown; run tracks whatever devices the program uses (TT_VISIBLE_DEVICES limits those)",
-        ));
-    }
-    if args.snapshot.as_deref() == Some(Path::new("-")) {
-        return Err(Failure::usage("--snapshot - would mix with the program's own output; give a file"));
-    }
-    if args.snapshot.is_some() && args.snapshot == args.report {
-        return Err(Failure::usage("--snapshot and --report name the same file"));
-    }
-    if args.report.as_deref() == Some(Path::new("-")) {
-        return Err(Failure::usage("--report - would mix with the program's own output; give a file, or /dev/stderr"));
-    }
-    Ok(())
-}
-
-impl RunArgs {
-    /// The command in one line.
-    fn title(&self) -> String {
-        self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-    }
-
-    fn checks(&self) -> Result<Checks, Failure> {
-        let size = |flag: &str, text: &Option<String>| match text {
-            Some(text) => text.parse::<Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
-            None => Ok(None),
-        };
-        let limit = |flag: &str, text: &Option<String>| {
-            let parsed = text.as_deref().map(str::parse::<Limit>).transpose();
-            parsed.map_err(|why| Failure::usage(format!("{flag}: {why}")))
-        };
-        let checks = Checks {
-            leak: size("--fail-on-leak", &self.fail_on_leak)?,
-            growth: size("--fail-on-growth", &self.fail_on_growth)?,
-            max_dram: limit("--max-dram", &self.max_dram)?,
-            max_l1: limit("--max-l1", &self.max_l1)?,
-            min_largest_free: size("--min-largest-free", &self.min_largest_free)?,
-            allow_untracked: self.allow_untracked,
-        };
-        if checks.allow_untracked && checks.is_empty() {
-            return Err(Failure::usage(
-                "--allow-untracked says what a check makes of what it cannot judge; give a check: --fail-on-growth, --max-dram ...",
-            ));
-        }
-        Ok(checks)
-    }
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -201,23 +129,19 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn command(args: &RunArgs, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
-    let mut command = Command::new(&args.command, path);
+fn command(request: &RunRequest, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
+    let mut command = Command::new(&request.words(), path);
     command.set("TTMON_TRACKING", "1");
     command.set(collect::HANDOVER, handover);
     if let Some(outer) = collect::outer(env::var_os(collect::HANDOVER), env::var_os(collect::OUTER)) {
         command.set(collect::OUTER, outer);
     }
-    if args.ops {
+    if request.ops {
         command.set("TTMON_OPS", "1");
     }
-    let stacks = match (args.stacks, args.no_stacks) {
-        (true, _) => Some("1"),
-        (_, true) => Some("0"),
-        _ => env::var_os("TTMON_STACKS").is_none().then_some("1"),
-    };
-    if let Some(stacks) = stacks {
-        command.set("TTMON_STACKS", stacks);
+    let unset = || env::var_os("TTMON_STACKS").is_none().then_some(true);
+    if let Some(stacks) = request.stacks.or_else(unset) {
+        command.set("TTMON_STACKS", if stacks { "1" } else { "0" });
     }
     if linkage.takes_preload() {
         command.set(library::PRELOAD, library::preload(env::var_os(library::PRELOAD).as_deref(), library));
@@ -287,14 +211,16 @@ fn machine(context: &Context) -> Option<Sample> {
 }
 
 /// Epilogue, report, checks; then the end that the command had.
-fn report_run(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, files: Written) -> Result<(), Failure> {
-    if !args.quiet {
+fn report_run(context: &Context, request: &RunRequest, account: &Account, files: Written) -> Result<(), Failure> {
+    let checks = &request.checks;
+    if !request.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let lines = epilogue::lines(account, &style, columns_of_stderr());
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
     let report = files.output.is_none_or(|output| write_report(&output, account));
-    let snapshot = files.trace.zip(args.snapshot.as_deref()).is_none_or(|(trace, path)| write_snapshot(trace, path, args.quiet));
+    let snapshot = files.trace.zip(request.snapshot.as_ref());
+    let snapshot = snapshot.is_none_or(|(trace, (path, format))| write_snapshot(trace, path, *format, request.quiet));
     let written = report && snapshot;
     let not_held = checks.failures(account);
     let allowed = checks.not_judged(account).filter(|_| checks.allow_untracked);
@@ -311,9 +237,7 @@ fn report_run(context: &Context, args: &RunArgs, checks: &Checks, account: &Acco
 }
 
 /// Whether there is a snapshot now.
-fn write_snapshot(trace: io::Result<Trace>, path: &Path, is_quiet: bool) -> bool {
-    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    let format = if is_json { ExportFormat::Chrome } else { ExportFormat::MemoryViz };
+fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, is_quiet: bool) -> bool {
     let written = trace.and_then(|trace| crate::export::write_file(&trace, format, path).map(|()| trace.complete_since()));
     match written {
         Ok(None) => {}

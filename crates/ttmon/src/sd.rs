@@ -1,35 +1,33 @@
 //! `ttmon sd`: lists of hosts for `file_sd` and `http_sd` of Prometheus.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use ttmon_fleet::{Target, sd_document};
+use ttmon_fleet::sd_document;
 use ttmon_serve::{TextAnswer, serve_texts};
 
-use crate::cli::{SdArgs, SdFrom};
 use crate::failure::{Failure, complain};
+use crate::invocation::{HostListSource, SdRequest};
 use crate::output::Output;
 
 /// Longest list that is read: 100,000 hosts with labels.
 const LIST_BYTES_MAX: usize = 64 << 20;
 
 /// Prints or serves the list.
-pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
-    let list = |args: &SdArgs| -> Result<String, Failure> { Ok(format!("{:#}\n", sd_document(&targets(args)?))) };
-    let Some(address) = &args.listen else {
-        return Output::Stdout.write(list(args)?.as_bytes());
+pub(crate) fn run(request: SdRequest) -> Result<(), Failure> {
+    let Some(address) = request.listen else {
+        return Output::Stdout.write(list(&request)?.as_bytes());
     };
-    let listener = listener(address)?;
-    let at = listener.local_addr().map_err(|error| Failure::new(format!("--listen {address}: {error}")))?;
-    let args = SdArgs { input: args.input.clone(), listen: None, ..*args };
+    let (listener, at) = listener(address)?;
     // A list that cannot be read now must not end every target: the last good one stays.
-    let last = Mutex::new(list(&args)?);
+    let last = Mutex::new(list(&request)?);
     complain(&format!("serving the list of hosts at http://{at}/sd"));
     let answer = move |path: &str| match path {
         "/sd" => {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            match list(&args) {
+            match list(&request) {
                 Ok(fresh) => *last = fresh,
                 Err(failure) => complain(&format!("{}; the list stays as it was", failure.message)),
             }
@@ -37,34 +35,30 @@ pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
         }
         _ => None,
     };
-    serve_texts(listener, move |asked| Ok(answer(asked.path))).map_err(|error| Failure::new(format!("cannot serve: {error}")))
+    serve_texts(listener, move |asked| answer(asked.path)).map_err(|error| Failure::new(format!("cannot serve: {error}")))
 }
 
-/// Listens on an address.
-pub(crate) fn listener(text: &str) -> Result<TcpListener, Failure> {
-    let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    let address: SocketAddr =
-        address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as 127.0.0.1:9479")))?;
-    TcpListener::bind(address)
-        .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
+/// Listens on an address. Returns the address with its port.
+pub(crate) fn listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bound = TcpListener::bind(address).and_then(|listener| listener.local_addr().map(|at| (listener, at)));
+    bound.map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
 }
 
-fn targets(args: &SdArgs) -> Result<Vec<Target>, Failure> {
-    let (text, from) = match (&args.input, args.from) {
-        (Some(path), _) => {
-            let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
-            (ttmon_files::read_text(path, LIST_BYTES_MAX).map_err(failed)?, path.display().to_string())
-        }
-        (None, SdFrom::Hosts) => return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE")),
-        (None, SdFrom::Slurm) => (output("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?, "sinfo".to_owned()),
-        (None, SdFrom::K8s) => (output("kubectl", &["get", "nodes", "-o", "json"])?, "kubectl".to_owned()),
+fn list(request: &SdRequest) -> Result<String, Failure> {
+    let run = |program: &str, arguments: &[&str]| output(program, arguments).map(|text| (text, program.to_owned()));
+    let read = |path: &Path| match ttmon_files::read_text(path, LIST_BYTES_MAX) {
+        Ok(text) => Ok((text, path.display().to_string())),
+        Err(error) => Err(Failure::new(format!("{}: {error}", path.display()))),
     };
-    let parsed = match args.from {
-        SdFrom::Hosts => ttmon_fleet::hosts(&text, args.port),
-        SdFrom::Slurm => ttmon_fleet::slurm(&text, args.port),
-        SdFrom::K8s => ttmon_fleet::kubernetes(&text, args.port),
+    let ((text, from), parse): (_, fn(&str, u16) -> _) = match &request.source {
+        HostListSource::Hosts(path) => (read(path)?, ttmon_fleet::hosts),
+        HostListSource::Slurm(Some(path)) => (read(path)?, ttmon_fleet::slurm),
+        HostListSource::Slurm(None) => (run("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?, ttmon_fleet::slurm),
+        HostListSource::Kubernetes(Some(path)) => (read(path)?, ttmon_fleet::kubernetes),
+        HostListSource::Kubernetes(None) => (run("kubectl", &["get", "nodes", "-o", "json"])?, ttmon_fleet::kubernetes),
     };
-    parsed.map_err(|error| Failure::new(format!("{from}: {error}")))
+    let targets = parse(&text, request.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
+    Ok(format!("{:#}\n", sd_document(&targets)))
 }
 
 fn output(program: &str, arguments: &[&str]) -> Result<String, Failure> {

@@ -21,9 +21,8 @@ use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 
-use crate::cli::ServeArgs;
 use crate::failure::{Failure, complain};
-use crate::invocation::Context;
+use crate::invocation::{Context, ServeRequest};
 use crate::open::MachineConfig;
 
 pub(crate) use host::token;
@@ -31,24 +30,21 @@ pub(crate) use places::{api_places, served, state as state_directory};
 pub(crate) use secret::print as print_token;
 
 /// Serves until it is told to stop.
-pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
-    if context.json || !context.selection.is_empty() {
-        return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
-    }
+pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failure> {
     let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
     // What its own socket hears is in its own figures, wherever that is kept.
-    placed.root.served.extend(args.state_dir.clone());
+    placed.root.served.extend(request.state_directory.clone());
     // Whoever finds its sockets may send it signals.
     let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
-    let reading = intake::read(context, args, &placed)?;
-    let state = reading.is_some().then(|| intake::state(context, args, &placed));
+    let reading = intake::read(context, request, &placed)?;
+    let state = reading.is_some().then(|| intake::state(context, request, &placed));
     let mut opened = systemd::opened()?;
-    let (host, announcement) = host::prepare(context, args, &placed, state, &mut opened)?;
-    let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading, opened)).transpose()?;
+    let (host, announcement) = host::prepare(context, request, &placed, state, &mut opened)?;
+    let intake = reading.map(|reading| intake::prepare(context, request, &placed, reading, opened)).transpose()?;
     let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));
     let intake = intake.map(|intake| intake.start(stopper()?)).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?, stopper()?])?;
-    if !args.quiet {
+    if !request.quiet {
         complain(&announcement);
     }
     systemd::notify("READY=1");

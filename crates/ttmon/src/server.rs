@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
@@ -177,6 +177,28 @@ pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
     }
     let here = |path| Service::new(ServicePlace::Unix(path), None, None);
     named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
+}
+
+/// The services of `--connect`, each with the token, which is sent over private connections alone.
+pub(crate) fn services_of(
+    places: &[(String, ServicePlace)],
+    token_file: Option<&Path>,
+    ca: Option<&Path>,
+) -> Result<Vec<Service>, Failure> {
+    let token = token(token_file)?;
+    let mut roots = None;
+    let mut services = Vec::new();
+    for (text, place) in places {
+        if token.is_some() && !place.is_private() {
+            let why = "the token could be read on its way; use https://, or an SSH tunnel and http://localhost";
+            return Err(Failure::usage(format!("--connect {text}: {why}")));
+        }
+        if text.starts_with("https:") && roots.is_none() {
+            roots = Some(Roots::read(ca).map_err(|why| Failure::new(format!("--connect {text}: {why}")))?);
+        }
+        services.push(Service::new(place.clone(), token.as_ref().map(|token| token.reveal().to_owned()), roots.clone()));
+    }
+    Ok(services)
 }
 
 /// What the environment names.

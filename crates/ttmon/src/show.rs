@@ -14,7 +14,7 @@ use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{self, CliTarget, Context, Repeat, SnapshotFormat};
+use crate::invocation::{CliTarget, Context, Repeat, SnapshotFormat, SnapshotRequest};
 use crate::server::{SampleRequest, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
@@ -36,7 +36,7 @@ const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Shows what was asked for.
-pub(crate) fn run(context: &Context, asked: &invocation::Snapshot) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
@@ -46,7 +46,7 @@ pub(crate) fn run(context: &Context, asked: &invocation::Snapshot) -> Result<(),
         _ => Snapshots::new(context, SampleRequest::snapshot(pace, asked.processes)),
     };
     if matches!(
-        (&context.place, &asked.look),
+        (&context.place, &asked.format),
         (CliTarget::Simulated(..), SnapshotFormat::Fields(..) | SnapshotFormat::Gpu(..) | SnapshotFormat::Apps(..))
     ) {
         complain("these are figures of a simulated machine");
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context, asked: &invocation::Snapshot) -> Result<(),
     }
 }
 
-fn run_loop(context: &Context, asked: &invocation::Snapshot, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
+fn run_loop(context: &Context, asked: &SnapshotRequest, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
     watch::again(interval, || {
         let snapshot = if turn == Turn::First { sampled(context, snapshots, asked.samples)? } else { snapshots.next()? };
@@ -120,13 +120,13 @@ enum Turn {
     InPlace,
 }
 
-fn render(terminal: Terminal, asked: &invocation::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
+fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     // Made only where it is needed: local time means reading the time zone.
     let rows = (turn == Turn::InPlace).then_some(terminal.rows);
     let style = || Style { rows, ..style(terminal, snapshot.time, asked.processes) };
     let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
-    match &asked.look {
+    match &asked.format {
         SnapshotFormat::Table => {
             if turn == Turn::Later {
                 text.push(b'\n');

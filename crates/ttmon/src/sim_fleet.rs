@@ -16,13 +16,11 @@ use ttmon_serve::{MetricsDetail, SimulatedHost, TextAnswer, serve_texts};
 use ttmon_sim::{Machine, Spec};
 use ttmon_source::{Isolation, Options, Root};
 
-use crate::cli::{GlobalArgs, MetricsDetail as TypedDetail, SimFleetArgs};
 use crate::failure::{Failure, complain};
+use crate::invocation::{HostFault, SimFleetRequest};
 use crate::sd::listener;
 use crate::show::VERSION;
 
-/// Most hosts: each has some kilobytes.
-const HOSTS_MAX: u32 = 100_000;
 /// Machines that are simulated; the last of them is idle, so that a quarter of the fleet is free.
 const VARIANTS: u64 = 4;
 /// Times at which each is read, and what is between them.
@@ -33,16 +31,6 @@ const TICK: Duration = Duration::from_millis(250);
 const RACK_HOSTS: u64 = 8;
 const PARTITIONS: [&str; 3] = ["batch", "debug", "serving"];
 
-/// A fault of one host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Fault {
-    host: u64,
-    /// As a spec has it.
-    text: String,
-    from: u64,
-    until: u64,
-}
-
 /// What a machine looks like, frame by frame.
 type Frames = Vec<Snapshot>;
 
@@ -50,40 +38,29 @@ type Frames = Vec<Snapshot>;
 struct Fleet {
     hosts: u64,
     variants: Vec<Frames>,
-    faults: Vec<(Fault, Frames)>,
+    faults: Vec<(HostFault, Frames)>,
     memory: Vec<Mutex<SimulatedHost>>,
     detail: MetricsDetail,
     started: Instant,
 }
 
 /// Serves until a signal ends it.
-pub(crate) fn run(common: &GlobalArgs, args: &SimFleetArgs) -> Result<(), Failure> {
-    if common.names_another_machine_but_seed() {
-        return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
-    }
-    if !(1..=HOSTS_MAX).contains(&args.hosts) {
-        return Err(Failure::usage(format!("--hosts takes 1 to {HOSTS_MAX}")));
-    }
+pub(crate) fn run(request: &SimFleetRequest) -> Result<(), Failure> {
     descriptors::allow(u64::MAX);
-    let (hosts, seed) = (u64::from(args.hosts), common.seed.unwrap_or_default());
-    let faults = args.fault.iter().map(|text| fault(text, hosts)).collect::<Result<Vec<_>, _>>()?;
-    let listener = listener(&args.listen)?;
-    let at = listener.local_addr().map_err(|error| Failure::new(format!("--listen {}: {error}", args.listen)))?;
-    let variants = (0..VARIANTS).map(|variant| frames(&spec_of(&args.spec, variant), seed + variant, variant)).collect::<Result<_, _>>()?;
-    let with_frames = |fault: Fault| {
+    let (hosts, seed, spec) = (u64::from(request.hosts), request.seed, &request.spec);
+    let (listener, at) = listener(request.listen)?;
+    let variants = (0..VARIANTS).map(|variant| frames(&spec_of(spec, variant), seed + variant, variant)).collect::<Result<_, _>>()?;
+    let with_frames = |fault: &HostFault| {
         let variant = fault.host % VARIANTS;
-        let frames = frames(&format!("{},{}", spec_of(&args.spec, variant), fault.text), seed + variant, variant)?;
-        Ok((fault, frames))
+        let frames = frames(&format!("{},{}", spec_of(spec, variant), fault.text), seed + variant, variant)?;
+        Ok((fault.clone(), frames))
     };
     let fleet = Fleet {
         hosts,
         variants,
-        faults: faults.into_iter().map(with_frames).collect::<Result<_, Failure>>()?,
+        faults: request.faults.iter().map(with_frames).collect::<Result<_, Failure>>()?,
         memory: (0..hosts).map(|_| Mutex::default()).collect(),
-        detail: match args.metrics {
-            TypedDetail::Full => MetricsDetail::Full,
-            TypedDetail::Lean => MetricsDetail::Lean,
-        },
+        detail: request.detail,
         started: Instant::now(),
     };
     complain(&format!("serving {hosts} simulated hosts at http://{at}/sd"));
@@ -91,10 +68,10 @@ pub(crate) fn run(common: &GlobalArgs, args: &SimFleetArgs) -> Result<(), Failur
         if asked.path == "/sd" {
             let host = if asked.host.is_empty() { at.to_string() } else { asked.host.to_owned() };
             let body = fleet.list(&host).into_bytes();
-            return Ok(Some(TextAnswer { content_type: "application/json", body, is_gzip: false }));
+            return Some(TextAnswer { content_type: "application/json", body, is_gzip: false });
         }
         let number = asked.path.strip_prefix("/hosts/host-").and_then(|rest| rest.strip_suffix("/metrics")?.parse::<u64>().ok());
-        Ok(number.filter(|number| *number < fleet.hosts).map(|number| fleet.scrape(number, asked)))
+        number.filter(|number| *number < fleet.hosts).map(|number| fleet.scrape(number, asked))
     };
     serve_texts(listener, answer).map_err(|error| Failure::new(format!("cannot serve: {error}")))
 }
@@ -103,22 +80,6 @@ pub(crate) fn run(common: &GlobalArgs, args: &SimFleetArgs) -> Result<(), Failur
 fn spec_of(spec: &str, variant: u64) -> String {
     let has_processes = spec.split(',').any(|item| item == "idle" || item.starts_with("procs="));
     if variant == VARIANTS - 1 && !has_processes { format!("{spec},idle") } else { spec.to_owned() }
-}
-
-/// `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`
-fn fault(text: &str, hosts: u64) -> Result<Fault, Failure> {
-    let bad = |why: &str| Failure::usage(format!("--fault {text}: {why}; it is HOST:KIND:DEVICE[@SECONDS[-SECONDS]]"));
-    let (host, rest) = text.split_once(':').ok_or_else(|| bad("no host"))?;
-    let host = host.parse::<u64>().ok().filter(|host| *host < hosts).ok_or_else(|| bad("no such host"))?;
-    let (what, span) = rest.split_once('@').unwrap_or((rest, "0"));
-    let (from, until) = span.split_once('-').map_or((span, None), |(from, until)| (from, Some(until)));
-    let number = |text: &str| text.parse::<u64>().map_err(|_| bad("not seconds"));
-    let (from, until) = (number(from)?, until.map_or(Ok(u64::MAX), number)?);
-    if until <= from {
-        return Err(bad("it ends before it begins"));
-    }
-    // It is read without the fault once, so that a device that vanishes was there.
-    Ok(Fault { host, text: format!("fault={what}@1"), from, until })
 }
 
 /// A machine at several times, read as a real one.
@@ -230,16 +191,6 @@ fn own_workload(process: &mut Process, host: u64) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn faults_are_read() {
-        let good = Fault { host: 3, text: "fault=hot:0@1".to_owned(), from: 60, until: 120 };
-        assert_eq!(fault("3:hot:0@60-120", 10).unwrap(), good);
-        for text in ["", "hot:0", "10:hot:0", "x:hot:0", "1:hot:0@a", "1:hot:0@5-5"] {
-            assert_eq!(fault(text, 10).unwrap_err().code, 2, "{text}");
-        }
-        assert!(frames("n150,fault=nonsense:0@1", 1, 0).is_err());
-    }
-
     /// The same flags give the same hosts; a fault shows; memory and workloads are known.
     #[test]
     fn hosts_are_deterministic_and_known() {
@@ -256,6 +207,7 @@ mod tests {
             "{:?}",
             hot[0].devices[0].health
         );
+        assert!(frames("n150,fault=nonsense:0@1", 1, 0).is_err());
         let gone = of("n300x2,fault=gone:0@1");
         assert!(gone.iter().all(|frame| frame.devices[0].state == ttmon_model::snapshot::State::Gone), "{:?}", gone[0].devices[0].state);
     }

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
-use crate::cli::When;
+use crate::invocation::When;
 
 /// Width of a paste into an issue, and of everything that is not a terminal.
 const COLUMNS_DEFAULT: usize = 80;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use ttmon_model::{Missing, Snapshot};
 use ttmon_reads::Pace;
 
-use crate::cli::WaitArgs;
 use crate::failure::{Failure, complain};
 use crate::invocation::Context;
 use crate::server::{SampleRequest, Snapshots};
@@ -15,11 +14,7 @@ use crate::server::{SampleRequest, Snapshots};
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<(), Failure> {
-    if context.json {
-        return Err(Failure::usage("wait prints nothing; its exit code is the answer"));
-    }
-    let timeout = args.timeout;
+pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Failure> {
     let started = Instant::now();
     let mut snapshots = Snapshots::new(context, SampleRequest::snapshot(Pace::Repeated, true));
     let mut is_said = !io::stderr().is_terminal();

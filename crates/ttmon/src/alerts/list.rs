@@ -9,7 +9,7 @@ use ttmon_print::text;
 
 use super::{configuration, now};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{CliTarget, Context, OutputFormat};
 use crate::output::Output;
 use crate::server::services;
 use crate::show::VERSION;
@@ -17,7 +17,7 @@ use crate::show::VERSION;
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prints what the service knows, else the rules that it would have.
-pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn run(context: &Context, format: OutputFormat, config: Option<&Path>) -> Result<(), Failure> {
     let served = if config.is_none() { ask(context) } else { None };
     let document = match &served {
         Some(document) => document.clone(),
@@ -28,7 +28,7 @@ pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failur
             listing_document(sender, now(), config.rules.iter(), &Listing::default(), &[])
         }
     };
-    if context.json {
+    if format == OutputFormat::Json {
         return Output::Stdout.write(format!("{document:#}\n").as_bytes());
     }
     let mut page = table(&document, context.terminal.ascii);

@@ -17,9 +17,8 @@ use ttmon_source::{Departed, Error, Machine, Reach};
 
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
-use crate::cli::{LogFormat, ServeArgs};
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{CliTarget, Context, ServeRequest};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
@@ -52,8 +51,8 @@ pub(super) struct Reading {
 }
 
 /// A machine below a directory has an allocation socket only if one is named.
-pub(super) fn read(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> Result<Option<Reading>, Failure> {
-    if matches!(context.place, CliTarget::Below(_)) && args.socket.is_none() {
+pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> Result<Option<Reading>, Failure> {
+    if matches!(context.place, CliTarget::Below(_)) && request.socket.is_none() {
         return Ok(None);
     }
     let mut root = placed.root.clone();
@@ -78,14 +77,14 @@ pub(super) fn read(context: &Context, args: &ServeArgs, placed: &MachineConfig) 
 /// Everything that may be refused.
 pub(super) fn prepare(
     context: &Context,
-    args: &ServeArgs,
+    request: &ServeRequest,
     placed: &MachineConfig,
     reading: Reading,
     opened: InheritedSockets,
 ) -> Result<Prepared, Failure> {
     let Reading { machine, snapshot } = reading;
     let own = own_directory(context, placed);
-    let state = state(context, args, placed);
+    let state = state(context, request, placed);
     make_parent(&state)?;
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
@@ -95,18 +94,14 @@ pub(super) fn prepare(
             state.display()
         ));
     }
-    let Sockets { listeners, unbound } = sockets(context, args, own.as_deref(), opened.streams)?;
+    let Sockets { listeners, unbound } = sockets(context, request, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
-        None => handover(args, own.as_deref(), matches!(context.place, CliTarget::Real))?,
+        None => handover(request, own.as_deref(), matches!(context.place, CliTarget::Real))?,
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
-    let format = match args.log {
-        LogFormat::Text => Format::Text,
-        LogFormat::Json => Format::Json,
-    };
-    Ok(Prepared { machine, listeners, unbound, store, handover, format, is_quiet: args.quiet, banner })
+    Ok(Prepared { machine, listeners, unbound, store, handover, format: request.log, is_quiet: request.quiet, banner })
 }
 
 impl Prepared {
@@ -195,9 +190,9 @@ impl Running {
 }
 
 /// Where the entries of its peers are kept.
-pub(super) fn state(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> PathBuf {
+pub(super) fn state(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
-    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
+    let named = request.state_directory.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
     named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
@@ -216,16 +211,15 @@ struct Sockets {
     unbound: Vec<(PathBuf, u32)>,
 }
 
-fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Sockets, Failure> {
-    let mode = parse_mode(args.socket_mode.as_deref())?;
-    if !given.is_empty() && args.socket.is_some() {
+fn sockets(context: &Context, request: &ServeRequest, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Sockets, Failure> {
+    let mode = request.socket_mode;
+    if !given.is_empty() && request.socket.is_some() {
         return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
     }
     let is_real = matches!(context.place, CliTarget::Real);
     let inherited = |listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error));
     let listeners: Vec<Listener> = given.into_iter().map(inherited).collect::<Result<_, _>>()?;
-    let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let asked = args.socket.clone().or(variable.filter(|_| own.is_none()));
+    let asked = request.socket.clone().or_else(|| request.socket_of_environment.clone().filter(|_| own.is_none()));
     let named = match (asked, own) {
         _ if !listeners.is_empty() => None,
         (Some(path), _) if !is_real && path == Path::new(places::SOCKET) => {
@@ -267,15 +261,15 @@ impl Sockets {
     }
 }
 
-fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
+fn handover(request: &ServeRequest, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
     let usual = if is_real { places::runtime() } else { own.map(Path::to_owned) }.map(|directory| directory.join("handover.sock"));
-    let Some(path) = args.handover.clone().or(usual) else { return Ok(None) };
+    let Some(path) = request.handover.clone().or(usual) else { return Ok(None) };
     make_parent(&path)?;
     match Receiver::bind(&path, 0o666) {
         Ok(receiver) => Ok(Some(receiver)),
         Err(error) => {
             let message = format!("--handover {}: {error}; ledgers of short-lived programs are not kept", path.display());
-            if args.handover.is_some() {
+            if request.handover.is_some() {
                 return Err(Failure::new(message));
             }
             complain(&message);
@@ -288,26 +282,4 @@ fn make_parent(path: &Path) -> Result<(), Failure> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
     make_directory(parent)
         .map_err(|error| Failure::new(format!("cannot make {}: {error}; make it, or name another place", parent.display())))
-}
-
-/// `0666`, as chmod takes it.
-fn parse_mode(text: Option<&str>) -> Result<u32, Failure> {
-    let text = text.unwrap_or("0666");
-    u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| Failure::usage(format!("--socket-mode {text}: give octal digits, such as 0666 or 0660")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes() {
-        assert_eq!((parse_mode(None).ok(), parse_mode(Some("660")).ok()), (Some(0o666), Some(0o660)));
-        for wrong in ["", "9", "1777", "rw"] {
-            assert_eq!(parse_mode(Some(wrong)).map_err(|failure| failure.code), Err(2), "{wrong}");
-        }
-    }
 }

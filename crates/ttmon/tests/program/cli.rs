@@ -38,8 +38,8 @@ fn flags_that_contradict() {
     refuses("wait --idle --json --sim n150", "exit code");
     refuses("wait", "--idle");
     refuses("-w who", "do not go with a sub-command");
-    refuses("man --json", "looks at no machine");
-    refuses("alias --sim t3k", "looks at no machine");
+    refuses("man --json", "reads no machine");
+    refuses("alias --sim t3k", "reads no machine");
     refuses("--nonsense", "--nonsense");
 }
 

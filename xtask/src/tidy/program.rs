@@ -1,4 +1,4 @@
-//! ttmon speaks to stderr in one place.
+//! What the program does in one place: write to stderr, and read the command line as typed.
 
 use super::code::words;
 use super::{File, Finding};
@@ -17,10 +17,35 @@ pub(super) fn panicking_macros(file: &File) -> Vec<Finding> {
     calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! panics without a stderr: use failure::complain"))).collect()
 }
 
+/// Where the command line as typed is read: its meaning, and pages made from its definition.
+const READERS_OF_CLI: &[&str] = &["cli", "invocation", "main.rs", "pages.rs", "completion.rs"];
+
+/// A command gets what was meant, from `invocation`.
+pub(super) fn commands_reading_the_command_line(file: &File) -> Vec<Finding> {
+    let Some(path) = file.path.strip_prefix(PROGRAM) else { return Vec::new() };
+    let is_reader = |name: &str| path == name || path == format!("{name}.rs") || path.starts_with(&format!("{name}/"));
+    if READERS_OF_CLI.iter().any(|name| is_reader(name)) {
+        return Vec::new();
+    }
+    let found = file.code.match_indices("crate::cli");
+    found.map(|(at, _)| file.finding(file.line_of(at), "a command reads what was typed: give it a request of crate::invocation")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::said;
     use super::*;
+
+    #[test]
+    fn commands_get_what_was_meant() {
+        let text = "// crate::cli\nuse crate::cli::MemArgs;\n";
+        let found = said(&commands_reading_the_command_line(&File::new("crates/ttmon/src/mem/by.rs", text)));
+        assert_eq!(found, ["crates/ttmon/src/mem/by.rs:2: a command reads what was typed: give it a request of crate::invocation"]);
+        for path in ["invocation/memory.rs", "invocation.rs", "cli/span.rs", "main.rs"] {
+            let path = format!("crates/ttmon/src/{path}");
+            assert_eq!(commands_reading_the_command_line(&File::new(&path, text)), [], "{path}");
+        }
+    }
 
     const TEXT: &str = "// eprintln!()\nfn a() { eprintln!(\"eprint!\"); }\nfn eprint() { eprint!(\"b\") }\n";
 

@@ -1,0 +1,74 @@
+//! `ttmon alerts` as meant.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ttmon_alerts::is_name;
+
+use super::{CliTarget, Context, Invocation, OutputFormat};
+use crate::cli::{AlertsArgs, AlertsCommand, GlobalArgs, SilenceArgs};
+use crate::failure::Failure;
+
+/// Longest silence: one that is forgotten must end.
+const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// What `alerts` does.
+pub(crate) enum AlertsRequest {
+    List {
+        format: OutputFormat,
+        /// Instead of the usual configuration files and the service.
+        config: Option<PathBuf>,
+    },
+    Test {
+        rule: String,
+        config: Option<PathBuf>,
+    },
+    Silence(SilenceRequest),
+}
+
+/// A silence to begin or to end.
+pub(crate) struct SilenceRequest {
+    /// All rules if `None`.
+    pub(crate) rule: Option<String>,
+    /// All devices if empty.
+    pub(crate) devices: Vec<u32>,
+    /// Ends the silence if `None`.
+    pub(crate) time: Option<Duration>,
+    pub(crate) comment: String,
+    pub(crate) state_directory: Option<PathBuf>,
+}
+
+pub(super) fn alerts(common: &GlobalArgs, args: &AlertsArgs) -> Result<Invocation, Failure> {
+    let context = Context::new(common, &[])?;
+    let format = OutputFormat::of(common);
+    let request = match &args.command {
+        None => AlertsRequest::List { format, config: None },
+        Some(AlertsCommand::List { config }) => AlertsRequest::List { format, config: config.clone() },
+        Some(AlertsCommand::Test { rule, config }) => AlertsRequest::Test { rule: rule.clone(), config: config.clone() },
+        Some(AlertsCommand::Silence(args)) => AlertsRequest::Silence(silence(common, &context, args)?),
+    };
+    Ok(Invocation::Alerts(context, request))
+}
+
+fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs) -> Result<SilenceRequest, Failure> {
+    let rule = match args.rule.as_str() {
+        "all" => None,
+        name if is_name(name) => Some(name.to_owned()),
+        name => return Err(Failure::usage(format!("no rule {name:?}; see ttmon alerts list"))),
+    };
+    let time = ttmon_model::duration::parse(&args.time).filter(|time| !time.is_zero() && *time <= SILENCE_MAX);
+    let time = time.ok_or_else(|| Failure::usage("--for takes 1s to 30d, such as 30m, 2h or 1d"))?;
+    let device =
+        |text: &str| text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")));
+    let devices = common.device.iter().chain(&common.id).flat_map(|list| list.split(',')).map(device).collect::<Result<_, _>>()?;
+    if let CliTarget::Simulated(..) = context.place {
+        return Err(Failure::usage("a simulated machine has no silences of its own; leave --sim out and name its --state-dir"));
+    }
+    Ok(SilenceRequest {
+        rule,
+        devices,
+        time: (!args.end).then_some(time),
+        comment: args.comment.clone(),
+        state_directory: args.state_dir.clone(),
+    })
+}

@@ -1,0 +1,193 @@
+//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet` as meant.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ttmon_account::Size;
+use ttmon_ask::Place as ServicePlace;
+use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
+use ttmon_serve::MetricsDetail;
+
+use super::{OutputFormat, address, metrics_detail};
+use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
+use crate::failure::Failure;
+
+/// Most hosts of a simulated fleet: each takes some kilobytes.
+const HOSTS_MAX: u32 = 100_000;
+const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
+
+/// Hosts of a fleet: which store and services to ask, and for what.
+pub(crate) struct FleetRequest {
+    pub(crate) format: OutputFormat,
+    pub(crate) store: Option<StoreRequest>,
+    /// Services to ask too: at least one if there is no store.
+    pub(crate) places: Vec<(String, ServicePlace)>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) find: FindHosts,
+}
+
+/// Which hosts are listed.
+pub(crate) enum FindHosts {
+    /// The first of all, the worst first.
+    All(usize),
+    /// Those with idle chips.
+    Idle(FindRequest),
+}
+
+/// A store with Prometheus's HTTP API.
+pub(crate) struct StoreRequest {
+    pub(crate) url: String,
+    pub(crate) secret: Option<StoreSecret>,
+    /// Certificates to trust.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+/// A file with what a store wants to see.
+pub(crate) enum StoreSecret {
+    Token(PathBuf),
+    Password(PathBuf),
+}
+
+/// A list of hosts for Prometheus.
+pub(crate) struct SdRequest {
+    pub(crate) source: HostListSource,
+    /// Port of hosts that name none.
+    pub(crate) port: u16,
+    /// Serve the list here instead of printing it.
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// Where a list of hosts comes from.
+pub(crate) enum HostListSource {
+    Hosts(PathBuf),
+    /// The output of sinfo, from a file or by running it.
+    Slurm(Option<PathBuf>),
+    /// The output of kubectl, from a file or by running it.
+    Kubernetes(Option<PathBuf>),
+}
+
+/// A simulated fleet.
+pub(crate) struct SimFleetRequest {
+    pub(crate) hosts: u32,
+    pub(crate) seed: u64,
+    pub(crate) spec: String,
+    pub(crate) faults: Vec<HostFault>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) detail: MetricsDetail,
+}
+
+/// A fault of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostFault {
+    pub(crate) host: u64,
+    /// As a spec has it.
+    pub(crate) text: String,
+    /// Seconds after the start.
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+impl StoreRequest {
+    pub(super) fn new(url: String, args: &StoreArgs) -> Self {
+        let token = args.store_token_file.clone().map(StoreSecret::Token);
+        let secret = token.or_else(|| args.store_password_file.clone().map(StoreSecret::Password));
+        Self { url, secret, ca: args.store_ca.clone() }
+    }
+}
+
+pub(super) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetRequest, Failure> {
+    if common.names_another_machine() {
+        return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
+    }
+    let url = args.store.clone().or_else(|| std::env::var("TTMON_STORE").ok().filter(|url| !url.is_empty()));
+    let name = if args.command.is_some() { "fleet find" } else { "fleet" };
+    if url.is_none() && args.connect.is_empty() {
+        let remedy = "name one with --store URL, TTMON_STORE or --connect URL";
+        return Err(Failure::usage(format!("{name} asks a store or services; {remedy}")));
+    }
+    let find = match &args.command {
+        None => FindHosts::All(args.limit.unwrap_or(HOSTS_SHOWN)),
+        Some(FleetCommand::Find(find)) if find.chips == 0 => return Err(Failure::usage("--chips takes 1 and more")),
+        Some(FleetCommand::Find(find)) => {
+            let free_dram = find.free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
+            let free_dram = free_dram.map_or(0, |size| size.0);
+            FindHosts::Idle(FindRequest { chips: find.chips, board: find.board.clone(), free_dram })
+        }
+    };
+    Ok(FleetRequest {
+        format: OutputFormat::of(common),
+        store: url.map(|url| StoreRequest::new(url, &args.access)),
+        places: places(&args.connect)?,
+        token_file: args.token_file.clone(),
+        ca: args.access.store_ca.clone(),
+        find,
+    })
+}
+
+/// The services of `--connect`, each with its text.
+pub(super) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, Failure> {
+    let parse = |text: &String| {
+        let place = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
+        Ok((text.clone(), place))
+    };
+    connect.iter().map(parse).collect()
+}
+
+pub(super) fn sd(args: &SdArgs) -> Result<SdRequest, Failure> {
+    let source = match (args.from, args.input.clone()) {
+        (SdFrom::Hosts, None) => return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE")),
+        (SdFrom::Hosts, Some(path)) => HostListSource::Hosts(path),
+        (SdFrom::Slurm, path) => HostListSource::Slurm(path),
+        (SdFrom::K8s, path) => HostListSource::Kubernetes(path),
+    };
+    let listen = args.listen.as_deref().map(|text| address("--listen", text, SD_LISTEN_EXAMPLE)).transpose()?;
+    Ok(SdRequest { source, port: args.port, listen })
+}
+
+pub(super) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimFleetRequest, Failure> {
+    if common.names_another_machine_but_seed() {
+        return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
+    }
+    if !(1..=HOSTS_MAX).contains(&args.hosts) {
+        return Err(Failure::usage(format!("--hosts takes 1 to {HOSTS_MAX}")));
+    }
+    Ok(SimFleetRequest {
+        hosts: args.hosts,
+        seed: common.seed.unwrap_or_default(),
+        spec: args.spec.clone(),
+        faults: args.fault.iter().map(|text| fault(text, u64::from(args.hosts))).collect::<Result<_, _>>()?,
+        listen: address("--listen", &args.listen, SD_LISTEN_EXAMPLE)?,
+        detail: metrics_detail(args.metrics),
+    })
+}
+
+/// `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`
+fn fault(text: &str, hosts: u64) -> Result<HostFault, Failure> {
+    let bad = |why: &str| Failure::usage(format!("--fault {text}: {why}; it is HOST:KIND:DEVICE[@SECONDS[-SECONDS]]"));
+    let (host, rest) = text.split_once(':').ok_or_else(|| bad("no host"))?;
+    let host = host.parse::<u64>().ok().filter(|host| *host < hosts).ok_or_else(|| bad("no such host"))?;
+    let (what, span) = rest.split_once('@').unwrap_or((rest, "0"));
+    let (from, until) = span.split_once('-').map_or((span, None), |(from, until)| (from, Some(until)));
+    let number = |text: &str| text.parse::<u64>().map_err(|_| bad("not seconds"));
+    let (from, until) = (number(from)?, until.map_or(Ok(u64::MAX), number)?);
+    if until <= from {
+        return Err(bad("it ends before it begins"));
+    }
+    // The machine is read without the fault once, so that a device that vanishes was there.
+    Ok(HostFault { host, text: format!("fault={what}@1"), from, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read() {
+        let good = HostFault { host: 3, text: "fault=hot:0@1".to_owned(), from: 60, until: 120 };
+        assert_eq!(fault("3:hot:0@60-120", 10).unwrap(), good);
+        for text in ["", "hot:0", "10:hot:0", "x:hot:0", "1:hot:0@a", "1:hot:0@5-5"] {
+            assert_eq!(fault(text, 10).unwrap_err().code, 2, "{text}");
+        }
+    }
+}

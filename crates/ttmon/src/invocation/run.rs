@@ -1,0 +1,117 @@
+//! `ttmon run` as meant.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ttmon_account::{Checks, Limit, Size};
+
+use super::{CliTarget, Context, ExportFormat, Invocation};
+use crate::cli::{GlobalArgs, RunArgs};
+use crate::failure::Failure;
+
+/// A command to run, and what is written about it.
+pub(crate) struct RunRequest {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) snapshot: Option<(PathBuf, ExportFormat)>,
+    pub(crate) quiet: bool,
+    pub(crate) ops: bool,
+    /// Whether Python lines are noted; as the environment has it if `None`.
+    pub(crate) stacks: Option<bool>,
+    pub(crate) checks: Checks,
+}
+
+impl RunRequest {
+    /// The program and its arguments.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        std::iter::once(&self.program).chain(&self.arguments).cloned().collect()
+    }
+}
+
+pub(super) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<Invocation, Failure> {
+    check(common, args)?;
+    let checks = checks(args)?;
+    let context = Context::new(common, &[])?;
+    if !matches!(context.place, CliTarget::Real) {
+        return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
+    }
+    let (program, arguments) = args.command.split_first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
+    let format = |path: &Path| match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("json") => ExportFormat::Chrome,
+        _ => ExportFormat::MemoryViz,
+    };
+    let request = RunRequest {
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+        report: args.report.clone(),
+        snapshot: args.snapshot.clone().map(|path| (path.clone(), format(&path))),
+        quiet: args.quiet,
+        ops: args.ops,
+        stacks: match (args.stacks, args.no_stacks) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        checks,
+    };
+    Ok(Invocation::Run(context, request))
+}
+
+/// Refuses flags that have no meaning here.
+fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
+    if common.sim.is_some() {
+        return Err(Failure::usage(
+            "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
+        ));
+    }
+    if common.root.is_some() {
+        return Err(Failure::usage("--root shows a machine below a directory; run starts a program on this one"));
+    }
+    if common.seed.is_some() {
+        return Err(Failure::usage("--seed is of a simulated machine; run starts a program on this one"));
+    }
+    if common.json {
+        return Err(Failure::usage("--json is for commands that print; the report of run is JSON: --report FILE"));
+    }
+    if !common.device.is_empty() || !common.id.is_empty() {
+        return Err(Failure::usage(
+            "-d chooses what is shown; run tracks whatever devices the program uses (TT_VISIBLE_DEVICES limits those)",
+        ));
+    }
+    if args.snapshot.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage("--snapshot - would mix with the program's own output; give a file"));
+    }
+    if args.snapshot.is_some() && args.snapshot == args.report {
+        return Err(Failure::usage("--snapshot and --report name the same file"));
+    }
+    if args.report.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage("--report - would mix with the program's own output; give a file, or /dev/stderr"));
+    }
+    Ok(())
+}
+
+fn checks(args: &RunArgs) -> Result<Checks, Failure> {
+    let size = |flag: &str, text: &Option<String>| match text {
+        Some(text) => text.parse::<Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
+        None => Ok(None),
+    };
+    let limit = |flag: &str, text: &Option<String>| {
+        let parsed = text.as_deref().map(str::parse::<Limit>).transpose();
+        parsed.map_err(|why| Failure::usage(format!("{flag}: {why}")))
+    };
+    let checks = Checks {
+        leak: size("--fail-on-leak", &args.fail_on_leak)?,
+        growth: size("--fail-on-growth", &args.fail_on_growth)?,
+        max_dram: limit("--max-dram", &args.max_dram)?,
+        max_l1: limit("--max-l1", &args.max_l1)?,
+        min_largest_free: size("--min-largest-free", &args.min_largest_free)?,
+        allow_untracked: args.allow_untracked,
+    };
+    if checks.allow_untracked && checks.is_empty() {
+        return Err(Failure::usage(
+            "--allow-untracked says what a check makes of what it cannot judge; give a check: --fail-on-growth, --max-dram ...",
+        ));
+    }
+    Ok(checks)
+}

@@ -1,0 +1,186 @@
+//! The snapshot as meant.
+
+use std::time::Duration;
+
+use ttmon_model::fields::{DeviceField, Samples, Section};
+use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
+use ttmon_model::select::Selection;
+use ttmon_print::{AppField, CsvOptions, GpuField};
+
+use super::{Context, REFRESH_DEFAULT};
+use crate::cli::{GlobalArgs, SnapshotArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::terminal::Terminal;
+
+/// The format of a snapshot.
+pub(crate) enum SnapshotFormat {
+    Table,
+    List,
+    Query(Vec<Section>),
+    Json,
+    Fields(Vec<DeviceField>, CsvOptions),
+    Gpu(Vec<GpuField>, CsvOptions),
+    Apps(Vec<AppField>, CsvOptions),
+}
+
+/// How often a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Once,
+    /// In place, on a terminal.
+    Watch(Duration),
+    /// One below the other.
+    Loop(Duration),
+}
+
+/// What the snapshot command prints.
+pub(crate) struct SnapshotRequest {
+    pub(crate) format: SnapshotFormat,
+    pub(crate) repeat: Repeat,
+    pub(crate) processes: bool,
+    pub(crate) output: Output,
+    /// How many samples the fields need.
+    pub(crate) samples: Samples,
+}
+
+/// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
+pub(super) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Context, SnapshotRequest), Failure> {
+    let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
+    let context = Context::of_devices(common, lists.iter().chain(&common.id))?.with_deep(args.deep);
+    let format = format(common, args, sections.clone())?;
+    let repeat = repeat(args, &format, context.terminal)?;
+    let output = match &args.file {
+        Some(path) if path.as_os_str() != "-" => Output::File(path.clone()),
+        _ => Output::Stdout,
+    };
+    if matches!(output, Output::File(_)) && repeat != Repeat::Once {
+        return Err(Failure::usage(
+            "-f writes one snapshot, whole or not at all; with -w or -l send standard output to a file instead: > FILE",
+        ));
+    }
+    if args.no_processes && matches!(format, SnapshotFormat::Apps(..)) {
+        return Err(Failure::usage("--query-compute-apps lists processes, which --no-processes leaves out"));
+    }
+    let samples = match &format {
+        SnapshotFormat::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
+        SnapshotFormat::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
+        SnapshotFormat::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
+        _ => Samples::One,
+    };
+    // A list of devices says nothing of processes.
+    let processes = !args.no_processes && !matches!(format, SnapshotFormat::List);
+    Ok((context, SnapshotRequest { format, repeat, processes, output, samples }))
+}
+
+fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {
+    ttmon_model::fields::DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples)
+}
+
+/// The most samples that any of them needs.
+fn most(samples: impl Iterator<Item = Samples>) -> Samples {
+    samples.fold(Samples::One, |most, samples| match (most, samples) {
+        (Samples::TwoSlow, _) | (_, Samples::TwoSlow) => Samples::TwoSlow,
+        (Samples::Two, _) | (_, Samples::Two) => Samples::Two,
+        _ => Samples::One,
+    })
+}
+
+/// Sections among the words of `-d`, and the rest, which are devices.
+fn sections_of(lists: &[String]) -> Result<(Vec<Section>, Vec<String>), Failure> {
+    let mut sections = Vec::new();
+    let mut devices = Vec::new();
+    for word in lists.iter().flat_map(|list| list.split(',')) {
+        match Section::ALL.into_iter().find(|section| section.name().eq_ignore_ascii_case(word)) {
+            Some(section) => sections.push(section),
+            None if Selection::parse(word).is_err() => {
+                let names = Section::ALL.map(Section::name).join(", ");
+                return Err(Failure::usage(format!("-q -d {word}: neither a device nor a section; sections are {names}")));
+            }
+            None => devices.push(word.to_owned()),
+        }
+    }
+    Ok((sections, devices))
+}
+
+fn format(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> Result<SnapshotFormat, Failure> {
+    let chosen = [
+        ("--json", common.json),
+        ("-L", args.list),
+        ("-q", args.query),
+        ("--fields", args.fields.is_some()),
+        ("--query-gpu", args.query_gpu.is_some()),
+        ("--query-compute-apps", args.query_compute_apps.is_some()),
+    ];
+    let mut given = chosen.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag);
+    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+        return Err(Failure::usage(format!("{first} and {second} are two forms of output; give one of them")));
+    }
+    let options = csv_options(args.format.as_deref())?;
+    let words = |list: &str| -> Vec<String> { list.split(',').map(|word| word.trim().to_owned()).collect() };
+    if let Some(list) = &args.fields {
+        let find = |name: &String| {
+            DeviceField::find(name).ok_or_else(|| Failure::usage(format!("--fields: no field {name:?}; see --help-fields")))
+        };
+        return Ok(SnapshotFormat::Fields(words(list).iter().map(find).collect::<Result<_, _>>()?, options));
+    }
+    if let Some(list) = &args.query_gpu {
+        let parse = |name: &String| GpuField::parse(name).map_err(|error| Failure::usage(format!("--query-gpu: {error}")));
+        return Ok(SnapshotFormat::Gpu(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+    }
+    if let Some(list) = &args.query_compute_apps {
+        let parse = |name: &String| AppField::parse(name).map_err(|error| Failure::usage(format!("--query-compute-apps: {error}")));
+        return Ok(SnapshotFormat::Apps(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+    }
+    if args.format.is_some() {
+        return Err(Failure::usage("--format is the form of --fields, --query-gpu or --query-compute-apps; give one of them too"));
+    }
+    Ok(match () {
+        () if common.json => SnapshotFormat::Json,
+        () if args.list => SnapshotFormat::List,
+        () if args.query => SnapshotFormat::Query(sections),
+        () => SnapshotFormat::Table,
+    })
+}
+
+fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {
+    let mut options = CsvOptions { header: true, units: true };
+    let mut words = format.unwrap_or("csv").split(',').map(str::trim);
+    if words.next() != Some("csv") {
+        return Err(Failure::usage("--format begins with csv: csv[,noheader][,nounits]; for JSON use --json"));
+    }
+    for word in words {
+        match word {
+            "noheader" => options.header = false,
+            "nounits" => options.units = false,
+            other => return Err(Failure::usage(format!("--format: unknown word {other:?}; it is csv[,noheader][,nounits]"))),
+        }
+    }
+    Ok(options)
+}
+
+fn repeat(args: &SnapshotArgs, format: &SnapshotFormat, terminal: Terminal) -> Result<Repeat, Failure> {
+    let refresh = args.refresh.as_deref().map(super::refresh).transpose()?;
+    if args.watch && (args.loop_interval.is_some() || args.loop_ms.is_some()) {
+        return Err(Failure::usage("-w and -l both repeat; give one of them"));
+    }
+    if args.watch {
+        let interval = refresh.unwrap_or(REFRESH_DEFAULT);
+        // Output for programs is not refreshed in place.
+        let is_for_users = matches!(format, SnapshotFormat::Table | SnapshotFormat::List | SnapshotFormat::Query(_));
+        return Ok(if is_for_users && terminal.is_terminal { Repeat::Watch(interval) } else { Repeat::Loop(interval) });
+    }
+    if refresh.is_some() {
+        return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
+    }
+    let interval = match (args.loop_interval, args.loop_ms) {
+        (Some(_), Some(_)) => return Err(Failure::usage("-l and -lms both name an interval; give one of them")),
+        (Some(interval), None) => interval,
+        (None, Some(millis)) => Duration::from_millis(millis),
+        (None, None) => return Ok(Repeat::Once),
+    };
+    match interval {
+        interval if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(Repeat::Loop(interval)),
+        _ => Err(Failure::usage("-l takes seconds and -lms milliseconds, at least 50 ms and at most a day")),
+    }
+}
