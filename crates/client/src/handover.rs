@@ -13,6 +13,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use crate::switch;
+
 /// The first 8 of the 16 bytes; the pid follows as a little-endian u64.
 pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
 
@@ -98,18 +100,12 @@ fn addresses(lines: &[u8]) -> [Option<Address>; OUTER_MAX] {
     [(); OUTER_MAX].map(|()| Address::new(lines.next()?, b""))
 }
 
-/// What the value of a variable of the environment means; of none, nothing. In a program with more rights than its caller has
-/// (set-user-id, capabilities) none counts: the caller could have what it may not read sent to itself.
-fn variable<T>(name: &CStr, meaning: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
-    // SAFETY: the name ends with NUL. The value is null or a string of the environment, which `meaning` cannot keep; a
-    // program that changes its environment in another thread at this moment breaks C's own rule.
-    unsafe {
-        if libc::getauxval(libc::AT_SECURE) != 0 {
-            return None;
-        }
-        let value = libc::getenv(name.as_ptr());
-        if value.is_null() { None } else { meaning(CStr::from_ptr(value).to_bytes()) }
-    }
+/// Parses a variable of the environment. In a program with more rights than its caller (set-user-id, capabilities) none counts: the
+/// caller could have memory that it may not read sent to itself.
+fn variable<T>(name: &CStr, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    // SAFETY: reads a number that the kernel passed to this process.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if has_more_rights { None } else { switch::variable(name, parse) }
 }
 
 fn payload() -> [u8; 16] {

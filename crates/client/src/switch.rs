@@ -138,11 +138,16 @@ fn is_asked_for() -> bool {
 }
 
 /// Whether a variable of the environment begins with `1`.
-pub(crate) fn is_set(variable: &CStr) -> bool {
-    // SAFETY: the name ends with NUL. The result is null or a string of the environment, of which the first byte is
-    // always there; a program that changes its environment in another thread at this moment breaks C's own rule.
+pub(crate) fn is_set(name: &CStr) -> bool {
+    variable(name, |value| (value.first() == Some(&b'1')).then_some(())).is_some()
+}
+
+/// Parses a variable of the environment; `None` if it is not set.
+pub(crate) fn variable<T>(name: &CStr, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    // SAFETY: the name ends with NUL. The value is null or a string of the environment, which `parse` cannot keep. A program that
+    // changes its environment in another thread meanwhile breaks C's own rule.
     unsafe {
-        let value = libc::getenv(variable.as_ptr());
-        !value.is_null() && value.cast::<u8>().read() == b'1'
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() { None } else { parse(CStr::from_ptr(value).to_bytes()) }
     }
 }
