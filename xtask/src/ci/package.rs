@@ -71,11 +71,13 @@ fn prepare(gate: &Gate) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Builds the program with the libraries embedded, as `cargo install` does, and returns its path. Without link-time optimization,
-/// which takes minutes: the released program has it, and other stages run that one.
+/// Builds the program with the libraries embedded, as `cargo install` does, and returns its path. It is hardly optimized, which would
+/// take minutes: the released program is, and other stages run that one.
 pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
     let mut build = project.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]);
-    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    build.envs(
+        [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")].map(|(name, value)| (format!("CARGO_PROFILE_RELEASE_{name}"), value)),
+    );
     println!("$ {}", called(&build));
     project::run(&mut build)?;
     Ok(project.metadata()?.target.join("release/ttmon"))
