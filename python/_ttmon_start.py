@@ -1,6 +1,6 @@
 """Loads the tracking library before anything of TT-Metal is loaded; ttmon.pth imports this where tracking is asked for.
 
-It stands outside the package, so that the client library is not loaded before the hook. A guest: whatever goes wrong, the
+It stands outside the package, so that the client library is not loaded before the hook. On any failure, the
 program runs on untracked, and nothing is printed. `ttmon mem` then shows the process as not tracked.
 """
 
@@ -24,7 +24,7 @@ def load():
     preloaded = os.environ.get("LD_PRELOAD", "")
     if any(name in preloaded for name in LIBRARIES):
         return False
-    # ctypes itself costs ten times as much to import as the part of it that is needed.
+    # Importing ctypes itself takes ten times as long as importing the needed part.
     import _ctypes
 
     for place in places():

@@ -1,6 +1,6 @@
 """What a Python program reads of a machine. Wants TTMON_LIB: where libttmon_monitor.so is.
 
-crates/monitor/tests also makes a full machine and says what is to be seen of it: TTMON_TEST_TREE, TTMON_TEST_EXPECTED,
+crates/monitor/tests also makes a full machine and describes the expected values: TTMON_TEST_TREE, TTMON_TEST_EXPECTED,
 TTMON_TEST_PIDS. Elsewhere the machine is an empty directory.
 """
 
@@ -96,8 +96,8 @@ class Monitor(unittest.TestCase):
         self.assertRaises(ValueError, machine.device_count)
         machine.close()
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can become somebody else")
-    def test_a_process_of_somebody_else_is_not_called_missing(self):
+    @unittest.skipUnless(os.geteuid() == 0, "only root can change the user")
+    def test_a_process_of_another_user_is_not_called_missing(self):
         ours, pid = os.getpid(), os.fork()
         if pid == 0:
             try:

@@ -1,4 +1,4 @@
-"""Tell ttmon of your program's device memory, and put names on it.
+"""Report your program's device memory to ttmon, with names.
 
     with ttmon.tag("layer 7"):
         ...
@@ -107,7 +107,7 @@ device_close = report_device_close
 
 
 def mark():
-    """The moment that `ttmon run --fail-on-growth` compares the end of the program with."""
+    """Set the mark that `ttmon run --fail-on-growth` compares the end of the program with."""
     return _call("ttmon_mark")
 
 
@@ -188,7 +188,7 @@ def _chip(device):
 
 
 def _kind(kind):
-    """The number of a buffer type, by its name, ttnn's value of it, or as it is."""
+    """The number of a buffer type, from its name, ttnn's enum value, or a number."""
     try:
         number = operator.index(kind)
     except TypeError:
@@ -205,7 +205,7 @@ def _type(number):
 
 
 def _numbers(name, device, *numbers):
-    """ctypes would cut what does not fit, and report another buffer. Told of no device, the library says what is wrong."""
+    """ctypes would cut what does not fit, and report another buffer. Without a device, the library reports the error."""
     device, *numbers = map(operator.index, (device, *numbers))
     if not 0 <= device < 2**31 or any(not 0 <= number < 2**64 for number in numbers):
         device, numbers = -1, [0] * len(numbers)

@@ -172,7 +172,7 @@ class SystemMemoryMonitor:
     A sample answers all calls for max_age_ms after it was taken."""
 
     def __init__(self, root=None, max_age_ms=100):
-        # First, so that __del__ finds it whatever happens.
+        # First, so that __del__ finds it in every case.
         self._handle = None
         path = None if root is None else os.fsencode(root)
         if path is not None and b"\0" in path:

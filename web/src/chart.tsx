@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { clock, number, quantity, short, size } from "./format";
 import { theme } from "./theme";
 import { describe } from "./parts";
-import type { Happening } from "./types";
+import type { ServiceEvent } from "./types";
 
 export interface Series {
   label: string;
@@ -18,7 +18,7 @@ interface Props {
   times: number[];
   series: Series[];
   limit?: number | null;
-  marks?: Happening[];
+  marks?: ServiceEvent[];
   /** Seconds that the time axis covers at most; without it, all points. */
   span?: number | null;
 }

@@ -8,7 +8,7 @@ import { Chart } from "./chart";
 import { usePolled } from "./poll";
 import { ProcessTable } from "./processes";
 import { reportHistory } from "./history";
-import type { ChartRow, Device as Chip, FieldRow, Happening, HistoryDocument } from "./types";
+import type { ChartRow, Device as Chip, FieldRow, ServiceEvent, HistoryDocument } from "./types";
 
 const SPANS = [
   { name: "1m", seconds: 60, step: 1, every: 1 },
@@ -117,7 +117,7 @@ function FieldChart({ chart, device, past, span }: { chart: ChartRow; device: Ch
   const start = past ? Date.parse(past.start) / 1000 : 0;
   const times = column.map((_, index) => start + index * (past?.step_s ?? 1));
   const limit = chart.limit ? (lookup(device, chart.limit) as number | null) : null;
-  const marks = (past?.marks ?? []).filter((mark: Happening) => mark.device === device.id || mark.event === "started");
+  const marks = (past?.marks ?? []).filter((mark: ServiceEvent) => mark.device === device.id || mark.event === "started");
   return <Chart title={chart.title} unit={chart.unit} times={times} span={span} series={[{ label: chart.title, values: column }]} limit={limit} marks={marks} />;
 }
 

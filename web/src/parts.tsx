@@ -1,7 +1,7 @@
 // Small pieces that several views are made of.
 import type { ComponentChildren } from "preact";
 import { percent, reason, size } from "./format";
-import type { Device, Happening } from "./types";
+import type { Device, ServiceEvent } from "./types";
 
 /** 0 worst. Sorts devices, and orders the words. */
 const RANK: Record<string, number> = { critical: 0, gone: 0, unreadable: 1, warning: 2, stale: 2, resetting: 3, starting: 4, unknown: 5, ok: 6 };
@@ -83,7 +83,7 @@ export function Panel({ title, extra, children, id }: { title: string; extra?: C
 }
 
 /** A sentence for each event. */
-export function describe(event: Happening): string {
+export function describe(event: ServiceEvent): string {
   switch (event.event) {
     case "started":
       return "The service started";
@@ -110,7 +110,7 @@ export function describe(event: Happening): string {
   }
 }
 
-export function eventLevel(event: Happening): string {
+export function eventLevel(event: ServiceEvent): string {
   if (event.event === "state" || event.event === "health") return level(event.to ?? "ok");
   if (event.event === "alert") return event.state === "firing" ? (event.severity === "critical" ? "bad" : "warn") : "good";
   return event.event === "left" || event.event === "unreadable" ? "bad" : event.event === "gap" || event.event === "clock" ? "warn" : "none";

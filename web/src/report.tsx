@@ -4,7 +4,7 @@ import { clock, duration, number, percent, ranges, size } from "./format";
 import { keepHistory } from "./history";
 import { keepMesh } from "./mesh";
 import { Bar, Panel } from "./parts";
-import type { Buffer, Fields, Happening, HistoryDocument, MeshDocument, Snapshot } from "./types";
+import type { Buffer, Fields, ServiceEvent, HistoryDocument, MeshDocument, Snapshot } from "./types";
 
 interface RunKind {
   peak: number | null;
@@ -72,7 +72,7 @@ interface RunDocument {
 
 type Stored =
   | { kind: "run"; document: RunDocument }
-  | { kind: "recording"; snapshot: Snapshot; fields: Fields; history: HistoryDocument; mesh: MeshDocument; marks: Happening[]; frames: number; is_cut: boolean };
+  | { kind: "recording"; snapshot: Snapshot; fields: Fields; history: HistoryDocument; mesh: MeshDocument; marks: ServiceEvent[]; frames: number; is_cut: boolean };
 
 /** Reads the data of this file into the state of the page. */
 export function loadReport(): Stored {

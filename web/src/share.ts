@@ -10,7 +10,7 @@ export interface Feed {
   whole(): unknown;
 }
 
-/** Runs until the signal. `name` tells apart tabs that may not see the same. */
+/** Runs until the signal. `name` separates tabs with different permissions. */
 export function share(name: string, feed: Feed, signal: AbortSignal): void {
   if (!("locks" in navigator) || !("BroadcastChannel" in globalThis)) {
     void feed.lead(signal, () => {});

@@ -4,7 +4,7 @@ import { apply } from "./delta";
 import { share } from "./share";
 import { follow, get, HttpError } from "./stream";
 import { Past } from "./past";
-import type { Alert, Fields, Happening, HistoryDocument, Snapshot } from "./types";
+import type { Alert, Fields, ServiceEvent, HistoryDocument, Snapshot } from "./types";
 
 const TOKEN_KEY = "ttmon-token";
 const EVENTS_MAX = 500;
@@ -20,7 +20,7 @@ export type Link = { state: "connecting" | "live" | "waiting" | "refused"; reaso
 
 export const snapshot = signal<Snapshot | null>(null);
 export const fields = signal<Fields | null>(null);
-export const events = signal<Happening[]>([]);
+export const events = signal<ServiceEvent[]>([]);
 /** None where the service has no alerts. */
 export const alerts = signal<Alert[] | null>(null);
 export const link = signal<Link>({ state: "connecting" });
@@ -62,13 +62,13 @@ export async function api<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-type Passed = { snapshot?: Snapshot; delta?: unknown; number: number; happening?: Happening; link?: Link };
+type Passed = { snapshot?: Snapshot; delta?: unknown; number: number; event?: ServiceEvent; link?: Link };
 let number = 0;
 
 function take(message: Passed, isOwn: boolean) {
   if (message.link) link.value = message.link;
-  if (message.happening) addEvents([message.happening]);
-  if (message.happening?.event === "alert") void loadAlerts();
+  if (message.event) addEvents([message.event]);
+  if (message.event?.event === "alert") void loadAlerts();
   if (message.snapshot) show(message.snapshot, message.number);
   else if (message.delta && snapshot.value && (isOwn || message.number === number + 1)) {
     show(apply(snapshot.value as never, message.delta as never) as unknown as Snapshot, message.number);
@@ -91,7 +91,7 @@ function show(next: Snapshot, at: number) {
   if (!past.isFilled) void fillPast();
 }
 
-export function addEvents(more: Happening[]) {
+export function addEvents(more: ServiceEvent[]) {
   const known = new Set(events.value.map((event) => event.id));
   const fresh = more.filter((event) => !known.has(event.id));
   if (fresh.length) events.value = [...events.value, ...fresh].sort((a, b) => a.id - b.id).slice(-EVENTS_MAX);
@@ -107,10 +107,10 @@ async function fillPast() {
   }
 }
 
-/** Reads the stream, again and again, until the signal. */
+/** Reads the stream repeatedly until the signal. */
 async function lead(signal: AbortSignal, pass: (message: unknown) => void) {
   let failures = 0;
-  const tell = (message: Passed) => {
+  const post = (message: Passed) => {
     take(message, true);
     pass(message);
   };
@@ -119,16 +119,16 @@ async function lead(signal: AbortSignal, pass: (message: unknown) => void) {
       await follow("/api/v1/events?deltas=true", token.value, signal, SILENCE_MS, ({ event, data }) => {
         failures = 0;
         const value = JSON.parse(data);
-        if (event === "snapshot") tell({ snapshot: value, number: number + 1 });
-        else if (event === "delta") tell({ delta: value, number: number + 1 });
-        else tell({ happening: value, number });
+        if (event === "snapshot") post({ snapshot: value, number: number + 1 });
+        else if (event === "delta") post({ delta: value, number: number + 1 });
+        else post({ event: value, number });
       });
-      tell({ link: { state: "waiting", reason: "the service closed the connection" }, number });
+      post({ link: { state: "waiting", reason: "the service closed the connection" }, number });
     } catch (error) {
       if (signal.aborted) return;
       const isRefused = error instanceof HttpError && (error.status === 401 || error.status === 403);
       const reason = error instanceof HttpError ? error.message : "the service does not answer";
-      tell({ link: { state: isRefused ? "refused" : "waiting", reason }, number });
+      post({ link: { state: isRefused ? "refused" : "waiting", reason }, number });
       if (isRefused) return await new Promise<void>((end) => signal.addEventListener("abort", () => end()));
     }
     const pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]!;
@@ -142,7 +142,7 @@ async function lead(signal: AbortSignal, pass: (message: unknown) => void) {
 async function loadOnce() {
   const [table, journal] = await Promise.allSettled([
     fields.value ? fields.value : api<Fields>("/api/v1/fields"),
-    api<{ events: Happening[] }>("/api/v1/events"),
+    api<{ events: ServiceEvent[] }>("/api/v1/events"),
   ]);
   if (table.status === "fulfilled") fields.value = table.value;
   if (journal.status === "fulfilled") addEvents(journal.value.events);

@@ -116,7 +116,7 @@ export interface MemoryDocument extends Snapshot {
   blocks: Block[];
 }
 
-export interface Happening {
+export interface ServiceEvent {
   id: number;
   time: string;
   event: string;
@@ -157,7 +157,7 @@ export interface HistoryDocument {
   points: number;
   fields: string[];
   devices: { id: number; fields: Record<string, (number | null)[]> }[];
-  marks: Happening[];
+  marks: ServiceEvent[];
 }
 
 export type Alert = Alerts["alerts"][number];

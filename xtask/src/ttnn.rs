@@ -19,9 +19,9 @@ mod fresh;
 mod lines;
 mod machine;
 mod outside;
-mod patience;
 mod region;
 mod report;
+mod timeout;
 mod tree;
 mod versions;
 

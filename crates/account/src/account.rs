@@ -18,8 +18,8 @@ use crate::checks::thousands;
 use crate::digest::{Digest, DigestFailure, DigestRow, Group, Left};
 use crate::names::{self, Names};
 
-/// A chip: on a row of this machine, or by what tells it apart from others, its unique id where that is known. Programs have a
-/// shorter name for it, by which it is [told](Account::given).
+/// A chip: on a row of this machine, or by its identity, which is its unique id if known. Programs have a shorter name for it, by
+/// which it is [shown](Account::given).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChipPlace {
     /// A device of this machine.
@@ -240,7 +240,7 @@ impl Account {
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
-    /// What recording took, of all processes; `None` where too few calls were measured to tell.
+    /// Time that recording took, over all processes; `None` if too few calls were measured.
     pub fn overhead(&self) -> Option<Overhead> {
         let (measured, nanoseconds) = self
             .digests

@@ -30,8 +30,8 @@ impl Checks {
         self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none() && self.min_largest_free.is_none()
     }
 
-    /// That not everything could be looked at, if so: no call of TT-Metal, or tracking did not work (which of them cannot be told), or
-    /// some of what was tracked is not known.
+    /// A message if not everything could be checked: there was no call of TT-Metal, or tracking did not work (these cannot be
+    /// distinguished), or some tracked values are unknown.
     pub fn not_judged(&self, account: &Account) -> Option<String> {
         let what = match account.why_inexact() {
             _ if self.is_empty() => return None,
@@ -105,23 +105,23 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
         .filter_map(|(place, of_kind)| {
             // Where the banks are not known, what was asked for is the least that was taken.
             let peak = of_kind.peak_allocated.unwrap_or(of_kind.peak);
-            let (most, told) = match (limit, of_kind.limit()) {
+            let (most, limit_text) = match (limit, of_kind.limit()) {
                 (Limit::Bytes(most), _) => (most as f64, size(most)),
                 (Limit::Share(share), Some(capacity)) => (share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity))),
                 (Limit::Share(_), None) => {
                     return Some(format!(
-                        "{flag}: how much {} has is not known, so a share of it cannot be judged; give a size",
+                        "{flag}: the size of {} is unknown, so a share cannot be checked; give a size",
                         account.name(place)
                     ));
                 }
             };
             if peak as f64 > most {
-                return Some(format!("{flag}: the peak on {} was {}, {told} allowed", account.name(place), size(peak)));
+                return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", account.name(place), size(peak)));
             }
             // Several allocators at once: how much they had together at most is not known, so the limit is not known to hold.
             (of_kind.is_at_least && of_kind.peak_at_most as f64 > most).then(|| {
                 format!(
-                    "{flag}: several allocators held {} at once, together between {} and {}, {told} allowed: it cannot be judged",
+                    "{flag}: several allocators held {} at once, together between {} and {}, {limit_text} allowed: cannot be checked",
                     account.name(place),
                     size(peak),
                     size(of_kind.peak_at_most)

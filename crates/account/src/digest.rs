@@ -53,7 +53,7 @@ pub struct Digest {
     pub host_rss: Option<HostMemory>,
 }
 
-/// An allocator of it.
+/// One of its allocators.
 #[derive(Debug)]
 pub struct DigestAllocator {
     /// Its place in the ledger.
@@ -73,7 +73,7 @@ pub struct DigestRow {
     pub kind: BufferKind,
     /// Its figures.
     pub row: Row,
-    /// Live bytes at the end: of an allocator that was torn down, at that moment.
+    /// Live bytes at the end, or when the allocator was torn down.
     pub at_end: u64,
     /// Buffers of the program cache that nobody freed: count and bytes.
     pub cached: (u64, u64),
@@ -249,8 +249,7 @@ impl<'a> Leftovers<'a> {
         Self { listing, lines, sums }
     }
 
-    /// The program cache's, and the rest. What is in no list, because there was too much of it, is not the cache's as far as
-    /// anybody knows.
+    /// The program cache's buffers, and the others. Buffers that exceed the list do not count as the cache's.
     fn of_row(&self, slot: u16, row: &Row) -> (Sum, Sum) {
         let (cached, others) = self.sums.get(&(slot, row.kind)).copied().unwrap_or_default();
         let all = (row.count.saturating_add(row.left.0), row.used.saturating_add(row.left.1));

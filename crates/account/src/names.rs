@@ -1,7 +1,7 @@
 //! Chips, and what they are called.
 //!
-//! What one process numbers 0 another may number 1, so chips are told apart by their unique ids where those are known. A reader knows
-//! TT-Metal's numbers, which programs use: those are what is told.
+//! Processes may number the same chip differently, so chips are identified by their unique ids if known. Users know TT-Metal's
+//! numbers, which programs use: those are shown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +17,7 @@ use crate::digest::Digest;
 /// The names of chips that are on no row, of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By what tells them apart.
+    /// By identity.
     chips: BTreeMap<u64, Name>,
 }
 
@@ -53,7 +53,7 @@ impl Names {
         Self { chips: mock.into_iter().map(name).collect() }
     }
 
-    /// What the programs call a chip, by what tells it apart.
+    /// The programs' name of a chip, by its identity.
     pub(crate) fn given(&self, id: u64) -> u64 {
         self.chips.get(&id).map_or(id, |name| name.given)
     }
@@ -63,7 +63,7 @@ impl Names {
     }
 }
 
-/// What tells the chips of a process apart.
+/// The identities of a process's chips.
 struct Identities {
     /// Unique ids by TT-Metal's numbers.
     unique_ids: HashMap<u32, u64>,

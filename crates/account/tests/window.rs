@@ -52,7 +52,7 @@ fn digest(writer: &Writer) -> Digest {
     Digest::read(&Region::open(file).expect("a ledger"), None, false, 10).expect("read")
 }
 
-/// The live set is that of the refusal, whatever was freed, closed or allocated afterwards.
+/// The live set is that of the refusal, independent of later frees, closes and allocations.
 #[test]
 fn the_cheapest_window_is_that_of_the_refusal() {
     for is_closed in [false, true] {
@@ -81,7 +81,7 @@ fn the_cheapest_window_is_that_of_the_refusal() {
 }
 
 #[test]
-fn what_does_not_add_up_is_not_told() {
+fn inconsistent_figures_are_not_reported() {
     let (writer, id) = writer();
     let mut session = writer.session().expect("session");
     put(&mut session, id, 0, 200, 5);

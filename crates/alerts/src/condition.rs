@@ -156,7 +156,7 @@ impl Condition {
         for all in &self.any {
             let mut holds = Some(true);
             for comparison in all {
-                // Windows take in every value, whatever the other comparisons say.
+                // Windows take every value, independent of the other comparisons.
                 holds = and(holds, comparison.judge(at, device, &mut windows));
             }
             result = or(result, holds);

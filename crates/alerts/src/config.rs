@@ -32,22 +32,22 @@ use crate::rule::{Rule, Severity, is_name};
 pub struct Config {
     /// Built-in rules and those of files.
     pub rules: Vec<Rule>,
-    /// Who is told.
+    /// The receivers.
     pub receivers: Vec<Receiver>,
 }
 
-/// Somebody who is told.
+/// A receiver of alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
     /// Its name in metrics and messages.
     pub name: String,
-    /// It is told of alerts that are at least so bad.
+    /// Least severity of its alerts.
     pub severity: Severity,
-    /// How it is told.
+    /// How alerts are delivered.
     pub how: Delivery,
 }
 
-/// How a receiver is told.
+/// How alerts are delivered to a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// A program is started, and reads the message.
@@ -66,7 +66,7 @@ pub enum Delivery {
         /// Certificates to trust instead of the system's.
         ca: Option<PathBuf>,
     },
-    /// Alerts are posted to an Alertmanager, again and again.
+    /// Alerts are posted to an Alertmanager repeatedly.
     Alertmanager {
         /// Where, without the path of its API.
         url: UrlFrom,
@@ -108,7 +108,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, ConfigError> {
 type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), ConfigError>;
 
 impl Default for Config {
-    /// The built-in rules, and nobody to tell.
+    /// The built-in rules, without receivers.
     fn default() -> Self {
         Self { rules: builtin(), receivers: Vec::new() }
     }
@@ -178,7 +178,7 @@ impl Config {
             (None, None) => return wrong("when is missing, and no built-in rule has this name"),
         };
         if let Some(when) = when.filter(|when| *when != rule.when) {
-            // What ended another condition, and what was told of it, need not fit this one.
+            // The end of another condition, and its messages, may not match this one.
             (rule.summary, rule.clear, rule.when) = (summary(&when), None, when);
         }
         rule.clear = condition("clear")?.or(rule.clear);

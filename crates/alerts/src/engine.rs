@@ -86,7 +86,7 @@ impl Engine {
         self.saved = saved;
     }
 
-    /// Judges a snapshot taken at a moment of a clock that does not jump.
+    /// Evaluates a snapshot at a time of a monotonic clock.
     pub fn observe(&mut self, at: Duration, snapshot: &Snapshot) -> Vec<Event> {
         let started = *self.started.get_or_insert(at);
         let may_fire = at.saturating_sub(started) >= self.grace;

@@ -12,11 +12,11 @@ pub(crate) const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 pub const START_GRACE: Duration = Duration::from_secs(10);
 /// Least time between two messages to one receiver. What happens meanwhile is in the next one.
 pub const MESSAGE_GAP: Duration = Duration::from_secs(10);
-/// How often Alertmanager is told what fires. It forgets an alert after four times this.
+/// How often firing alerts are sent to Alertmanager. It forgets an alert after four times this.
 pub const RESEND_DEFAULT: Duration = Duration::from_secs(60);
 /// How often at least and at most.
 pub(crate) const RESEND_RANGE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
-/// Alertmanager is told that an alert has ended for so long: it may have been away.
+/// How long the end of an alert is sent to Alertmanager, which may have been down.
 pub(crate) const RESOLVED_SPAN: Duration = Duration::from_secs(900);
 /// Resolved alerts that are kept for that: 32 chips by 8 rules.
 pub(crate) const RESOLVED_MAX: usize = 256;

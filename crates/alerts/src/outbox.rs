@@ -1,4 +1,4 @@
-//! What webhooks and commands are told: each alert once when it begins and once when it ends, silences left out.
+//! Messages for webhooks and commands: one when an alert begins and one when it ends, except for silenced alerts.
 
 use std::collections::BTreeSet;
 

@@ -14,9 +14,9 @@ use crate::limits::{NAME_BYTES_MAX, SUMMARY_BYTES_MAX};
 pub enum Severity {
     /// Worth knowing.
     Info,
-    /// Worth a look.
+    /// Deserves attention.
     Warning,
-    /// Somebody must act.
+    /// Requires action.
     Critical,
 }
 
@@ -54,7 +54,7 @@ pub struct Rule {
     pub clear_for: Duration,
     /// How bad it is.
     pub severity: Severity,
-    /// What is told: text with `{FIELD}` for values.
+    /// The message: text with `{FIELD}` for values.
     pub summary: String,
     /// Whether it comes with the program.
     pub is_builtin: bool,

@@ -1,4 +1,4 @@
-//! Silences: alerts of a rule that nobody is told of for a while. Each is a small file of the service.
+//! Silences: alerts of a rule that are not sent for some time. Each is a small file of the service.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl Silence {
         format!("{}.{device}.json", self.rule.as_deref().unwrap_or("ALL"))
     }
 
-    /// Whether nobody is told of an alert now because of it.
+    /// Whether it suppresses an alert now.
     pub fn covers(&self, alert: &Alert, now: UnixTime) -> bool {
         now < self.until
             && self.rule.as_ref().is_none_or(|rule| *rule == alert.rule.name)

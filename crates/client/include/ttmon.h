@@ -1,4 +1,4 @@
-/* ttmon.h: tell ttmon of your program's device memory.
+/* ttmon.h: report your program's device memory to ttmon.
  *
  * Link with libttmon_client (-lttmon_client). Nothing has to be opened or closed. Every function returns one of the codes
  * below, prints nothing and keeps errno. While tracking is off it costs a load and a branch; TT_ALLOC_TRACKING_ENABLED=1
@@ -86,7 +86,7 @@ int32_t ttmon_report_kernel_unload(int32_t device, uint64_t size, uint64_t kerne
 int32_t ttmon_report_device_close(int32_t device);
 
 // What this thread allocates from now on carries this text, at most 62 bytes of UTF-8, until the matching pop. Every push
-// wants its pop, whatever it returned. `utf8` ends with NUL; it is copied.
+// needs its pop, even if it failed. `utf8` ends with NUL; it is copied.
 //
 // # Safety
 // `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
@@ -95,7 +95,7 @@ int32_t ttmon_tag_push(const char *utf8);
 // Ends the newest tag of this thread.
 int32_t ttmon_tag_pop(void);
 
-// Notes this moment: `ttmon run --fail-on-growth` compares the end of the program with the last one.
+// Sets a mark: `ttmon run --fail-on-growth` compares the end of the program with the last one.
 int32_t ttmon_mark(void);
 
 // Writes the bytes of a buffer type that this process has live on a device, as asked for; a buffer of a mesh counts on each of its
@@ -121,7 +121,7 @@ int32_t ttmon_reset_peak(int32_t device,
                          uint8_t buffer_type);
 
 // A phase of the program begins, such as a step or a request. `ttmon run` reports peak, growth and time of each name, all iterations
-// together. Phases may lie inside one another. `utf8` ends with NUL, at most 62 bytes of it are kept.
+// together. Phases may be nested. `utf8` ends with NUL; at most 62 bytes are kept.
 //
 // # Safety
 // `utf8` is null, or a string that ends with NUL and is not written to until the call returns.

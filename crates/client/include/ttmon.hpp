@@ -1,4 +1,4 @@
-// ttmon.hpp: tell ttmon of your program's device memory, from C++17.
+// ttmon.hpp: report your program's device memory to ttmon, from C++17.
 //
 // The same names as TT-Metal's experimental allocation client, so that code written for it compiles:
 //
@@ -73,7 +73,7 @@ private:
 
 inline std::int32_t mark() noexcept { return ttmon_mark(); }
 
-// Bytes live on a device now, and at most; 0 where there is no figure (ttmon_memory_allocated tells why).
+// Bytes live on a device now, and at most; 0 if there is no figure (ttmon_memory_allocated has the reason).
 inline std::uint64_t memory_allocated(int device_id, std::uint8_t buffer_type = TTMON_DRAM) noexcept {
     std::uint64_t bytes = 0;
     ttmon_memory_allocated(device_id, buffer_type, &bytes);

@@ -72,7 +72,7 @@ pub extern "C" fn ttmon_report_device_close(device: i32) -> i32 {
 }
 
 /// What this thread allocates from now on carries this text, at most 62 bytes of UTF-8, until the matching pop. Every push
-/// wants its pop, whatever it returned. `utf8` ends with NUL; it is copied.
+/// needs its pop, even if it failed. `utf8` ends with NUL; it is copied.
 ///
 /// # Safety
 /// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
@@ -87,7 +87,7 @@ pub extern "C" fn ttmon_tag_pop() -> i32 {
     pass(|| Report::TagPop)
 }
 
-/// Notes this moment: `ttmon run --fail-on-growth` compares the end of the program with the last one.
+/// Sets a mark: `ttmon run --fail-on-growth` compares the end of the program with the last one.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_mark() -> i32 {
     pass(|| Report::Mark)
@@ -120,7 +120,7 @@ pub extern "C" fn ttmon_reset_peak(device: i32, buffer_type: u8) -> i32 {
 }
 
 /// A phase of the program begins, such as a step or a request. `ttmon run` reports peak, growth and time of each name, all iterations
-/// together. Phases may lie inside one another. `utf8` ends with NUL, at most 62 bytes of it are kept.
+/// together. Phases may be nested. `utf8` ends with NUL; at most 62 bytes are kept.
 ///
 /// # Safety
 /// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.

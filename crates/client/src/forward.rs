@@ -40,7 +40,7 @@ const NAMES: [&CStr; 15] = [
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 
 thread_local! {
-    /// What this thread is forwarding at the moment.
+    /// The call that this thread is forwarding.
     static UNDER_WAY: Cell<Option<Report>> = const { Cell::new(None) };
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn find() -> bool {
 pub(crate) fn forward(report: Report) -> Answer {
     match UNDER_WAY.get() {
         Some(under_way) if under_way == report => return Answer::Echo,
-        // A signal handler that reports while its thread does: there is no telling what state the other library is in.
+        // A signal handler that reports while its thread does: the state of the other library is unknown.
         Some(_) => return Answer::Code(Outcome::Lost.code()),
         None => {}
     }
@@ -143,7 +143,7 @@ fn lookup(scope: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with NUL, and such scopes always exist.
     let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
     if found.is_null() {
-        // SAFETY: without arguments. Takes the message of our failure away, so that the program does not find it as its own.
+        // SAFETY: without arguments. Clears the message of our failure, so that the program does not read it as its own.
         unsafe { libc::dlerror() };
         return None;
     }

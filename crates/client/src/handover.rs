@@ -1,10 +1,10 @@
-//! The hand-over: whoever collects ledgers gets a descriptor of this one as soon as it exists, so that a process that
+//! The hand-over: collectors of ledgers get a descriptor of this one as soon as it exists, so that a process that
 //! lives shorter than a poll is not lost.
 //!
 //! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. That nobody listens is the
 //! usual case. Nothing waits, with one exception: a socket holds ten messages on most machines, so that of many processes
-//! that start together some would be lost to whoever started them all to look at them. Where TTMON_HANDOVER names
-//! a socket that is full, the first report waits a moment for its reader. A run inside a run leaves the sockets of those around
+//! that start together some would be lost to the command that started them. Where TTMON_HANDOVER names
+//! a socket that is full, the first report waits briefly for its reader. A run inside a run leaves the sockets of those around
 //! it in TTMON_HANDOVER_OUTER, a line each; they are waited for too, and all of them together no longer than one would be.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -22,7 +22,7 @@ const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
 /// Longest wait for all readers together, once in the life of a ledger.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// As many runs around the own one are told; nobody has more.
+/// Number of outer runs that get the ledger; no user nests more.
 const OUTER_MAX: usize = 4;
 
 const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
@@ -38,7 +38,7 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     let outer = variable(c"TTMON_HANDOVER_OUTER", |lines| Some(addresses(lines))).unwrap_or_default();
     let begun = Instant::now();
     for place in [asked_for].iter().chain(&outer).flatten() {
-        // A signal of the program's ends a wait early: what is left of it follows.
+        // A signal of the program ends a wait early: wait for the rest.
         loop {
             let waiting = if is_patient(socket, PATIENCE.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
             if send(socket, place, ledger, waiting) >= 0 || error() != libc::EINTR {

@@ -1,4 +1,4 @@
-//! How a program tells of its device memory: a Rust API, and the same as a C ABI (`include/ttmon.h`, `ttmon.hpp`).
+//! Reports a program's device memory: a Rust API, and the same as a C ABI (`include/ttmon.h`, `ttmon.hpp`).
 //!
 //! ```
 //! let _layer = ttmon_client::tag("layer 7");
@@ -81,7 +81,7 @@ pub fn report_device_close(device: i32) -> Outcome {
     Outcome::from_code(pass(|| Report::DeviceClose { device }))
 }
 
-/// Notes this moment: [`ttmon_mark`].
+/// Sets a mark: [`ttmon_mark`].
 #[inline]
 pub fn mark() -> Outcome {
     Outcome::from_code(pass(|| Report::Mark))

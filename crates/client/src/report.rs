@@ -1,4 +1,4 @@
-//! What a program can tell, and what it is told back.
+//! Reports of a program, and the answers that it can read back.
 
 use std::ffi::c_char;
 

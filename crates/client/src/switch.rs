@@ -46,8 +46,8 @@ pub struct Options {
     pub machine: u64,
 }
 
-/// Turns tracking on whatever the environment says, with a ledger of this process's own. To be called before the first
-/// report; `false` when another ledger, or another library, already has the reports.
+/// Turns tracking on, independent of the environment, with a separate ledger of this process. To be called before the first
+/// report; returns `false` if another ledger or library already has the reports.
 pub fn start(options: Options) -> bool {
     let is_early = matches!(known(STATE.load(Ordering::Acquire)), None | Some(State::Off));
     if !is_early || options.machine != 0 && SIMULATED.set(Writer::new(config(WriterKind::Client, options.machine))).is_err() {

@@ -1,7 +1,7 @@
 //! The words a thread has put over what it allocates: a stack a thread, of numbers in the ledger's table of tags.
 //!
 //! Without destructors, so that static destructors of the program may still report, and in cells that a signal handler
-//! may find in any state. Every push wants its pop, whatever it returned: one that found no text or no lock stands on the
+//! may find in any state. Every push needs its pop, even if it failed: one without a text or lock is on the
 //! stack as "no tag".
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use crate::report::Outcome;
 
 /// Deeper ones are counted, so that pops match; what they would cover keeps the tag of the deepest that has a place.
 const DEPTH_MAX: usize = 64;
-/// No more of a text is looked at.
+/// Longest text that is read.
 const TEXT_BYTES_MAX: usize = 4 * TAG_BYTES_MAX;
 
 /// Whether any thread ever pushed one: the thread's own cells take a call to find in a library that was loaded late.

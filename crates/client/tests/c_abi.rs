@@ -257,7 +257,7 @@ fn the_ledger_is_handed_over() {
     run("TTMON_HANDOVER", &place);
 }
 
-/// Who starts a program with rights of somebody else chooses its environment, and may not read its ledger.
+/// A user who starts a program with another user's rights chooses its environment, and may not read its ledger.
 #[test]
 fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
     let Some(workshop) = Workshop::open() else { return };
@@ -277,7 +277,7 @@ fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
     run.arg("on").env("TTMON_HANDOVER", &place);
     succeeds(&mut run);
     assert!(receive(&socket).is_ok());
-    chown(&program, Some(65534), None).expect("given away");
+    chown(&program, Some(65534), None).expect("owner changed");
     allow(&program, 0o4755);
     succeeds(&mut run);
     assert!(receive(&socket).is_err());

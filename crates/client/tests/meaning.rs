@@ -1,5 +1,5 @@
-//! What reports mean, seen in this process's own ledger. Also: a simulated machine's process tracks whatever the
-//! environment says, and its ledger carries the machine's mark.
+//! The meaning of reports, read from this process's own ledger. Also: a process of a simulated machine tracks independent of the
+//! environment, and its ledger has the machine's mark.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -79,7 +79,7 @@ struct Reader {
 struct Running {
     child: Child,
     stream: UnixStream,
-    /// A question without an answer so far, and what came of it.
+    /// A request without an answer so far, and its result.
     is_asked: bool,
     /// The question is an earlier sample's: nobody waits for its answer any more.
     is_late: bool,

@@ -10,7 +10,7 @@ use crate::transport::{Failure, Tile, Window, read_at, window_bytes};
 const BLOCK_BYTES_MIN: u32 = 53;
 /// Those with a count of worker cores at byte 50.
 pub(crate) const BLOCK_BYTES_WITH_CORES: u32 = 55;
-/// What is read of it.
+/// The values that are read.
 pub(crate) const BLOCK_WORDS: usize = 14;
 pub(crate) const BLOCK_VERSION: u32 = 1;
 pub(crate) const BLOCK_SIGNATURE: u32 = 0x534D_435F;

@@ -161,7 +161,7 @@ struct Mapping {
 /// Where the window is mapped, for the handler: 0 for nowhere.
 static WINDOW_START: AtomicUsize = AtomicUsize::new(0);
 static WINDOW_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// The window was taken away while it was read.
+/// The window was removed during the read.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 static HANDLER: Once = Once::new();
 
@@ -191,7 +191,7 @@ impl Mapping {
         }
         for (index, word) in words.iter_mut().enumerate() {
             // SAFETY: inside the mapping, as checked, and aligned. The chip changes the words, so the reads are volatile. When the
-            // driver takes the window away, the handler of SIGBUS puts zeros there and the read goes on.
+            // driver removes the window, the handler of SIGBUS puts zeros there and the read goes on.
             *word = unsafe { self.start.add(offset / 4 + index).read_volatile() };
         }
         if IS_LOST.load(Ordering::Acquire) { Err(Failure::Reset) } else { Ok(()) }
@@ -214,7 +214,7 @@ impl Drop for Mapping {
     }
 }
 
-/// After a reset the driver takes all windows away, and touching one raises SIGBUS.
+/// After a reset the driver removes all windows, and access to one raises SIGBUS.
 fn handle_bus_errors() {
     // SAFETY: a struct of plain numbers and pointers, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -266,9 +266,9 @@ mod tests {
         assert_eq!(failure_of(Path::new("/dev/null")), Some(Failure::NotSupported));
     }
 
-    /// A file that is cut while it is mapped raises SIGBUS, as a window does that the driver takes away.
+    /// A file that is truncated while mapped raises SIGBUS, like a window that the driver removes.
     #[test]
-    fn a_window_that_is_taken_away_is_a_reset() {
+    fn a_removed_window_is_a_reset() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let (file, other) = (OwnedFd::from(file.try_clone().unwrap()), file);

@@ -149,7 +149,7 @@ mod tests {
     use ttmon_model::Missing;
 
     #[test]
-    fn readers_are_told_by_name_and_program() {
+    fn readers_are_recognized_by_name_and_program() {
         let directory = tempfile::tempdir().unwrap();
         let process = |pid: u32, name: &str, exe: &str| {
             let path = directory.path().join(pid.to_string());

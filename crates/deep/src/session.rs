@@ -17,7 +17,7 @@ const WORDS_MAX: u64 = 60;
 const TAGS_MIN: u64 = 4;
 const POINTER_WORDS: u64 = 2;
 
-/// A chip that is read again and again.
+/// A chip that is read repeatedly.
 #[derive(Debug)]
 pub struct Session<T> {
     transport: T,

@@ -51,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// The NoC address of something in the memory of the management cores, if all of it is there.
+    /// The NoC address of a range in the memory of the management cores, if the whole range is inside.
     pub fn in_csm(&self, address: u32, bytes: u32) -> Option<u64> {
         let end = address.checked_add(bytes)?;
         let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;

@@ -41,7 +41,7 @@ pub fn query_path(query: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Whatever is typed stays inside its quotes.
+    /// Any input stays inside its quotes.
     #[test]
     fn parameters_are_escaped() {
         assert_eq!(quoted("a\"} or vector(1) #\\\n"), r#""a\"} or vector(1) #\\\n""#);

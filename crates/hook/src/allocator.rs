@@ -1,7 +1,7 @@
 //! The functions of `AllocatorImpl`, through which all device memory goes.
 //!
-//! Recorded is an allocation after the real one returned and a free before the real one: else another thread may be given the
-//! address first. An allocation that throws is noted on the exception's way to the program, which gets it as it is.
+//! An allocation is recorded after the real one returned, and a free before the real one. Otherwise another thread may get the
+//! address first. An allocation that throws is noted on the exception's way to the program, which receives it unchanged.
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, Refused, flag};
@@ -273,7 +273,7 @@ fn unreadable(library: &'static Library) {
     });
 }
 
-/// What TT-Metal itself says of an allocator. Without the ledger's lock: these are calls into somebody else's code.
+/// What TT-Metal itself says of an allocator. Without the ledger's lock: these are calls into another library's code.
 ///
 /// # Safety
 /// Both point at live objects of `library`; the device may be null.

@@ -60,7 +60,7 @@ impl Way {
     }
 }
 
-/// The words of a `Buffer` before 0.79; since then the device is asked for apart, as it is seldom needed.
+/// The words of a `Buffer` before 0.79; since then the device is requested separately, because it is seldom needed.
 #[derive(Clone, Copy)]
 struct Old {
     device: usize,
@@ -72,7 +72,7 @@ struct Old {
 /// Asks one number of a buffer.
 ///
 /// # Safety
-/// `buffer` is a live `Buffer` of `library`, which has `symbol`, a function of it without arguments.
+/// `buffer` is a live `Buffer` of `library`, which has `symbol`, one of its functions without arguments.
 #[inline(always)]
 unsafe fn ask(library: &Library, symbol: Symbol, buffer: usize) -> u64 {
     // SAFETY: what the caller promises. A `u32` comes in the same register; who wants one cuts it.
@@ -89,7 +89,7 @@ pub(crate) const fn low(register: u64) -> u32 {
     register as u32
 }
 
-/// All of it, or `None` where its layout is not the one that is known. Of a buffer that its allocator has just accepted or
+/// All fields, or `None` if its layout is unknown. Only for a buffer that its allocator has just accepted or
 /// refused: it asked the same questions itself, so that they do not throw.
 ///
 /// # Safety
@@ -121,7 +121,7 @@ pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
     }
 }
 
-/// The device that a buffer lies on; 0 where that cannot be told.
+/// The device of a buffer; 0 if unknown.
 ///
 /// # Safety
 /// As `facts`.

@@ -3,7 +3,7 @@
 //! Most of the time one thread comes here, the owner, and its calls are not counted: a count that several processors may change takes as
 //! long as the ledger does. It leaves a mark while it is inside, which is a plain store. Any other thread counts its calls, and ends the
 //! ownership; who then comes many times in a row is the next owner. A thread may lose the processor inside a call, for as long as thousands
-//! of another's take: whoever meets the mark of an owner before neither is alone nor becomes the owner.
+//! of another's take: a thread that finds the mark of a previous owner neither is alone nor becomes the owner.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -11,7 +11,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use crate::hot::HOT;
+use crate::fast_path::HOT;
 
 /// A call into an allocator, from before the real function to after our record. An exception ends it too.
 pub(crate) struct Call(Way);
@@ -20,9 +20,9 @@ pub(crate) struct Call(Way);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Counted,
-    /// The owner's mark tells of it.
+    /// The owner's mark covers it.
     Marked,
-    /// A call of the owner within another one, whose mark tells of both.
+    /// A nested call of the owner; one mark covers both.
     Inner,
 }
 
@@ -32,7 +32,7 @@ impl Call {
         Self(CALLS.enter(&HOT.owner, thread()))
     }
 
-    /// A mark of this moment, if the caller's call is the only one under way.
+    /// A mark of this call, if it is the only one under way.
     pub(crate) fn alone(&self) -> Option<u64> {
         CALLS.alone(&HOT.owner, thread(), self.0)
     }
@@ -111,8 +111,8 @@ impl Calls {
             return Way::Inner;
         }
         owner.inside.store(thread, Relaxed);
-        // Asked again behind the mark: before it, this thread may have been away for as long as another needs to become the owner. That the
-        // processor asks a moment before others see the mark is what `BELIEVED_AFTER` is for.
+        // Asked again behind the mark: before it, this thread may have been preempted for as long as another needs to become the owner. That the
+        // processor asks shortly before others see the mark is what `BELIEVED_AFTER` is for.
         compiler_fence(SeqCst);
         if owner.thread.load(Relaxed) == thread { Way::Marked } else { self.enter_late(owner, thread) }
     }
@@ -154,7 +154,7 @@ impl Calls {
         Way::Counted
     }
 
-    /// A mark of this moment, if this call of this thread is the only one under way.
+    /// A mark of this call, if this thread's call is the only one under way.
     fn alone(&self, owner: &Owner, thread: usize, way: Way) -> Option<u64> {
         let (owned_by, inside) = (owner.thread.load(Acquire), owner.inside.load(Acquire));
         let (begun, under_way) = self.under_way();
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(calls.alone(&owner, SECOND, second), None, "two are under way");
         calls.leave(&owner, first);
         assert!(calls.alone(&owner, SECOND, second).is_some());
-        // As a thread does that found itself the only one a moment before.
+        // Like a thread that found itself the only one just before.
         owner.thread.store(FIRST, Relaxed);
         assert_eq!(calls.alone(&owner, SECOND, second), None, "what the new owner does is not counted");
     }

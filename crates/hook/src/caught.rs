@@ -116,7 +116,7 @@ pub(crate) unsafe fn caught(library: &Library, function: usize, arguments: [u64;
     (is_answered != 0).then_some(answer)
 }
 
-/// What is to be told when an exception passes.
+/// The callback for a passing exception.
 pub(crate) struct Witness {
     pub(crate) library: &'static Library,
     pub(crate) tell: fn(&Witness, message: &[u8]),
@@ -126,7 +126,7 @@ pub(crate) struct Witness {
     pub(crate) was_removed: bool,
 }
 
-/// The program's own call: an exception passes on to the program, and `witness.tell` hears of it on the way.
+/// The program's own call: an exception passes on to the program, and `witness.tell` is called on the way.
 ///
 /// # Safety
 /// `function` is one of the witness's library and takes (this, argument).
@@ -163,7 +163,7 @@ unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exce
 /// The personality of `watched`: nothing is handled, everything is cleaned up after.
 unsafe extern "C" fn watching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
     let landing = &raw const ttmon_hook_watch_landing;
-    // Behind the landing is where the exception goes on, and asks for this frame once more.
+    // The exception continues behind the landing, and asks for this frame again.
     // SAFETY: the unwinder gave the context.
     if actions & (SEARCH | FORCED) != 0 || unsafe { _Unwind_GetIP(context) } > landing as usize {
         return CONTINUE;
@@ -213,7 +213,7 @@ const TYPE_BEFORE: usize = 80;
 const HEADER_BYTES: usize = 32;
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// A type's name, behind the address of its table: C++ itself tells types by it, since a program may have a copy of one.
+/// A type's name, behind the address of its table: C++ itself compares types by name, since a program may have a copy of a type.
 const RUNTIME_ERROR: &CStr = c"St13runtime_error";
 
 /// The words of a `std::runtime_error`, which is what TT-Metal throws; empty for anything else.

@@ -1,17 +1,17 @@
 //! What recording costs the program, measured and not assumed: of one call in 251 a clock is read around our own lines. The ledger
-//! has the sum; whoever reads it knows how many calls stand behind each.
+//! has the sum; a reader knows the number of calls per measurement.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::COST_ONE_IN;
 
-use crate::hot::HOT;
+use crate::fast_path::HOT;
 
-/// What takes longer was interrupted: the machine gave the processor to somebody else meanwhile.
+/// A longer time means that the kernel ran another process meanwhile.
 const LONGEST_NS: u64 = 100_000;
 
-/// The moment at which our part of a call begins; 0 of those that are not measured.
+/// The time at which our part of a call begins; 0 if the call is not measured.
 #[inline(always)]
 pub(crate) fn begin() -> u64 {
     // Threads may overwrite each other's count: it is a sample. One may find it at 0, before another begins it anew.
@@ -42,7 +42,7 @@ pub(crate) fn resume(spent: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn end(begun: u64, readings: u64) {
     if begun != 0 {
-        told(begun, readings);
+        add_sample(begun, readings);
     }
 }
 
@@ -57,7 +57,7 @@ fn before(spent: u64) -> u64 {
 }
 
 #[cold]
-fn told(begun: u64, readings: u64) {
+fn add_sample(begun: u64, readings: u64) {
     let end = now();
     // What reading it takes is not the program's loss but for one call in so many.
     let clock = now().saturating_sub(end);

@@ -16,7 +16,7 @@ const BANK_BYTES_END: u64 = 1 << 40;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Geometry {
     pub(crate) kinds: [KindGeometry; 6],
-    /// Blocks are multiples of it, in every kind; 1 where it is not known.
+    /// Blocks are multiples of this size, in every kind; 1 if unknown.
     pub(crate) block: u64,
 }
 

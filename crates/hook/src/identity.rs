@@ -1,4 +1,4 @@
-//! The unique id of a chip, which names TT-Metal's statistics and tells a chip from its neighbours on any machine.
+//! The unique id of a chip, which names TT-Metal's statistics and identifies a chip on any machine.
 //!
 //! TT-Metal makes an object of its own statistics for each chip it opens, with both ids. Where that was not seen, its regions
 //! among our own mappings have both too.

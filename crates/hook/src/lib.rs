@@ -1,7 +1,7 @@
 //! What is preloaded into programs of TT-Metal: it stands in for the functions through which all device memory goes, calls the
 //! real ones, and writes what happened into the process's ledger. docs/hook.md says what is stood in for and what each gives.
 //!
-//! A guest in somebody else's program: it prints nothing, starts no thread, and lets C++ exceptions pass. A function that is
+//! It runs inside another program: it prints nothing, starts no thread, and lets C++ exceptions pass. A function that is
 //! missing, or an object that is not laid out as known, turns off what needs it and nothing else. Without `TTMON_TRACKING=1` or
 //! `TT_ALLOC_TRACKING_ENABLED=1` every call goes straight to the real function.
 //!
@@ -18,8 +18,8 @@ mod cost;
 mod coverage;
 mod device;
 mod edge;
+mod fast_path;
 mod geometry;
-mod hot;
 mod identity;
 mod library;
 mod memory;

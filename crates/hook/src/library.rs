@@ -33,7 +33,7 @@ pub(crate) struct Library {
     way: AtomicU8,
     /// A buffer was found to be laid out as known before 0.79.
     is_layout_known: AtomicBool,
-    /// Somebody fills it, or has.
+    /// A thread fills it, or has filled it.
     is_taken: AtomicBool,
     addresses: [AtomicUsize; symbols::COUNT],
 }

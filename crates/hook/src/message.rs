@@ -3,7 +3,7 @@
 /// What stands before the sentence, in `TT_FATAL @ file:line: condition\ninfo:\nsentence\nbacktrace:\n...`.
 const BEFORE: &[u8] = b"info:\n";
 
-/// The sentence, as much of it as is valid and fits.
+/// The sentence, up to the first invalid byte or the limit.
 pub(crate) fn words_of<'a>(message: &[u8], into: &'a mut [u8]) -> &'a str {
     let start = message.windows(BEFORE.len()).position(|window| window == BEFORE).map_or(0, |at| at + BEFORE.len());
     let rest = message.get(start..).unwrap_or_default();

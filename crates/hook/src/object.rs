@@ -90,7 +90,7 @@ impl Object {
                 forget_error();
             }
         }
-        // SAFETY: closed once. The object stays, held by whoever loaded it; a program that unloads it must not find it held by us.
+        // SAFETY: closed once. The program that loaded the object holds it; a program that unloads it must not find it held by us.
         unsafe { libc::dlclose(handle) };
         Some(addresses)
     }
@@ -110,7 +110,7 @@ pub(crate) fn unloads() -> u64 {
 }
 
 fn forget_error() {
-    // SAFETY: without arguments. Takes the message of our failure away, so that the program does not find it as its own.
+    // SAFETY: without arguments. Clears the message of our failure, so that the program does not read it as its own.
     unsafe { libc::dlerror() };
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize
 }
 
 /// A mesh's allocator: the function returns a reference to the pointer that owns it. An allocator begins with the address of a
-/// table in its library; that tells it from anything else.
+/// table in its library; that identifies it.
 unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
     // SAFETY: the mesh is one of `library`.
     if !library.has_symbol(Symbol::MeshAllocator) || !unsafe { device::is_mesh(library, mesh) } {

@@ -17,7 +17,7 @@ use ttmon_ledger::layout::TAG_BYTES_MAX;
 use ttmon_ledger::writer::Session;
 
 use crate::coverage::{Feature, hit};
-use crate::hot::{self, HOT};
+use crate::fast_path::{self, HOT};
 use crate::object;
 
 const FRAMES_MAX: usize = 64;
@@ -45,7 +45,7 @@ unsafe extern "C" {
 
 #[inline]
 pub(crate) fn is_wanted() -> bool {
-    hot::is_set(c"TTMON_OPS", &HOT.operations)
+    fast_path::is_set(c"TTMON_OPS", &HOT.operations)
 }
 
 /// The name of the operation that this thread is in, where names are wanted and there is one.
@@ -95,8 +95,8 @@ unsafe extern "C" fn note(context: *mut c_void, stack: *mut c_void) -> c_int {
     0
 }
 
-/// The mangled name of the function that an address lies in. What was found before another library was unloaded is not looked at
-/// again, and keeps its place: a program that goes on and on doing so has its names looked up each time.
+/// The mangled name of the function that contains an address. A name that was found before another library was unloaded is not
+/// used again, and keeps its slot: a program that unloads libraries repeatedly has its names looked up each time.
 fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
     let key = address ^ usize::try_from(unloads).unwrap_or(0) << ADDRESS_BITS;
     let home = (key >> 2).wrapping_mul(0x9E37_79B9) % KNOWN;
@@ -109,7 +109,7 @@ fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
         }
         if known == 0 {
             let name = ask(address);
-            // Two threads may write the same place: the name comes first, and belongs to whoever wins the key.
+            // Two threads may write the same slot: the name is stored first, and belongs to the thread that wins the key.
             if place.name.compare_exchange(ptr::null_mut(), name.cast_mut(), Release, Relaxed).is_ok() {
                 place.key.store(key, Release);
             }

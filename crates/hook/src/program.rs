@@ -1,6 +1,6 @@
 //! Programs: their circular and dataflow buffers, their launches, their end.
 //!
-//! A program lays out its buffers when it first runs on a mesh. Circular buffers are told to `GraphTracker`, once for each chip;
+//! A program lays out its buffers when it first runs on a mesh. Circular buffers are reported to `GraphTracker`, once per chip;
 //! dataflow buffers are only marked in a `CircularBufferAllocator`, one a core range. Both are attributed to the program whose
 //! `allocate_*` is on this thread's stack. The bytes are not added up here: programs share them, and occupancy is for the
 //! reader to find, core by core.
@@ -25,7 +25,7 @@ use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
 use crate::{cost, memory, opening, operation, stack};
 
-/// Ranges of one circular buffer that are looked at.
+/// Ranges of one circular buffer that are read.
 const RANGES_MAX: usize = 256;
 /// Of a range, in a `CoreRangeSet`: four words.
 const RANGE_BYTES: usize = 4 * size_of::<usize>();
@@ -37,7 +37,7 @@ struct Layout {
     program: u32,
     mesh: usize,
     library: &'static Library,
-    /// The circular buffer that chips are being told of.
+    /// The circular buffer that is being reported for chips.
     pending: Cell<Option<Pending>>,
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn allocate_dataflow_buffers(this: usize, device: u
     unsafe { laid_out(Symbol::AllocateDataflow, this, device) }
 }
 
-/// Takes the layout away from the thread again, also when an exception passes.
+/// Removes the layout from the thread again, also when an exception passes.
 struct Leave(*const Layout);
 
 impl Drop for Leave {
@@ -119,7 +119,7 @@ pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, add
                 // SAFETY: `allocate_circular_buffers` is below us on this thread's stack, if it is not null.
                 if let Some(layout) = LAYOUT.get().as_ref() {
                     let chips = Device::describe(library, device);
-                    layout.told(Pending { cores, address, size, is_global, chips: 0 }, &chips);
+                    layout.reported(Pending { cores, address, size, is_global, chips: 0 }, &chips);
                 }
             });
         }
@@ -140,7 +140,7 @@ pub unsafe extern "C-unwind" fn mark_address() {
 
 unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u64, base: u64, caller: usize) {
     let library = Library::of(caller);
-    // SAFETY: the real function gets what we got; what it did to its object is looked at afterwards.
+    // SAFETY: the real function gets what we got; its object is read afterwards.
     unsafe {
         let real: unsafe extern "C-unwind" fn(usize, u64, u64, u64) = std::mem::transmute(library.real(Symbol::MarkAddress));
         real(this, address, size, base);
@@ -157,28 +157,28 @@ unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u
 }
 
 impl Layout {
-    fn told(&self, mut told: Pending, chips: &Device) {
+    fn reported(&self, mut reported: Pending, chips: &Device) {
         let Some(chip) = chips.chips().first() else { return };
         let place = self.with_mesh(|_, known| known.chips.chips().iter().position(|other| other == chip));
         let Some(place) = place.flatten() else { return };
-        told.chips = 1 << (place % 64);
+        reported.chips = 1 << (place % 64);
         match self.pending.get() {
-            Some(known) if (known.cores, known.address, known.size) == (told.cores, told.address, told.size) => {
-                told.chips |= known.chips;
+            Some(known) if (known.cores, known.address, known.size) == (reported.cores, reported.address, reported.size) => {
+                reported.chips |= known.chips;
             }
             _ => self.flush(),
         }
-        self.pending.set(Some(told));
+        self.pending.set(Some(reported));
     }
 
-    /// Records what was told.
+    /// Records the reported buffer.
     fn flush(&self) {
-        let Some(told) = self.pending.take() else { return };
+        let Some(reported) = self.pending.take() else { return };
         let mut ranges = [[0; 4]; RANGES_MAX];
         // SAFETY: the set belongs to a circular buffer of the program, which is being laid out.
-        let count = unsafe { core_ranges(self.library, told.cores, &mut ranges) };
+        let count = unsafe { core_ranges(self.library, reported.cores, &mut ranges) };
         self.with_mesh(|session, known| {
-            let (Some(count), Ok(address), Ok(size)) = (count, u32::try_from(told.address), u32::try_from(told.size)) else {
+            let (Some(count), Ok(address), Ok(size)) = (count, u32::try_from(reported.address), u32::try_from(reported.size)) else {
                 step_aside(session, Feature::Circulars, "a CoreRangeSet that is not laid out as known");
                 return;
             };
@@ -192,14 +192,14 @@ impl Layout {
                     size,
                     cores,
                     is_dataflow: false,
-                    is_global: told.is_global,
+                    is_global: reported.is_global,
                 };
-                if told.chips == all {
+                if reported.chips == all {
                     // What it could not record is counted in the ledger.
                     let _ = session.add_circular(&circular);
                     continue;
                 }
-                for chip in (0..64).filter(|chip| told.chips >> chip & 1 == 1) {
+                for chip in (0..64).filter(|chip| reported.chips >> chip & 1 == 1) {
                     let _ = session.add_circular(&Circular { chip: Some(chip), ..circular });
                 }
             }

@@ -12,7 +12,7 @@ use crate::tables::Allocator;
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) what: Refused,
     pub(crate) kind: u8,
-    /// What was asked for, and of each bank; 0 where that is not told.
+    /// Requested bytes, in total and per bank; 0 if unknown.
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
     /// What the allocator itself says of the kind.

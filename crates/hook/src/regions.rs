@@ -9,7 +9,7 @@ const REGION_END: &[u8] = b"_memory";
 /// Where a region has TT-Metal's number of its chip.
 const REGION_DEVICE: u64 = 40;
 
-/// Tells TT-Metal's number and the unique id of each chip that has a region of statistics here.
+/// Records TT-Metal's number and the unique id of each chip that has a region of statistics here.
 pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
     let (Some(maps), Some(memory)) = (Descriptor::open(c"/proc/self/maps"), Descriptor::open(c"/proc/self/mem")) else { return };
     let mut chunk = [0; CHUNK_BYTES];

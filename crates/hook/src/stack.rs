@@ -17,7 +17,7 @@ use ttmon_pystack::{FRAMES_MAX, Python, Unknown, Walk};
 
 use crate::coverage::{Feature, found, hit, step_aside};
 use crate::edge::quietly;
-use crate::hot::{self, HOT};
+use crate::fast_path::{self, HOT};
 
 /// Nobody has looked, or no interpreter was there yet.
 const NEW: u8 = 0;
@@ -56,7 +56,7 @@ static PYTHON: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
 
 #[inline]
 pub(crate) fn is_wanted() -> bool {
-    hot::is_set(c"TTMON_STACKS", &HOT.stacks)
+    fast_path::is_set(c"TTMON_STACKS", &HOT.stacks)
 }
 
 /// Why stacks that are wanted are not noted.
@@ -69,7 +69,7 @@ pub(crate) fn aside() -> Option<&'static str> {
     }
 }
 
-/// The stack that this thread allocates at; 0 where none is wanted or none can be told.
+/// The stack at which this thread allocates; 0 if none is wanted or known.
 #[inline]
 pub(crate) fn current() -> u32 {
     if !is_wanted() {
@@ -137,7 +137,7 @@ fn find() -> u32 {
     }
     match Python::find() {
         None => {
-            tell_aside(0);
+            report_aside(0);
             NO_PYTHON
         }
         Some(Err(unknown)) => leave(unknown),
@@ -182,11 +182,11 @@ fn leave(unknown: Unknown) -> u32 {
     };
     REASON.store(reason, Relaxed);
     STATE.store(ASIDE, Release);
-    tell_aside(reason);
+    report_aside(reason);
     0
 }
 
-fn tell_aside(reason: u8) {
+fn report_aside(reason: u8) {
     let reason = REASONS.get(usize::from(reason)).copied().unwrap_or_default();
     hooked::with(|session| step_aside(session, Feature::Stacks, reason));
 }

@@ -1,8 +1,8 @@
 //! Every name of C++ that we stand in for, or ask, in one table.
 //!
 //! Names are those of the Itanium ABI; which version of ttnn has which is in docs/hook.md. What is missing is 0 in a
-//! [`Library`](crate::library::Library)'s table, and whoever needs it steps aside.
-
+//! Names are those of the Itanium ABI; docs/hook.md lists the versions of ttnn. A missing symbol is 0 in a
+//! [`Library`](crate::library::Library)'s table, and features that need it are turned off.
 use std::ffi::CStr;
 
 macro_rules! symbols {

@@ -1,6 +1,6 @@
 //! What we keep to ourselves: which allocator of the ledger an allocator of TT-Metal is, and what it is like.
 //!
-//! The ledger's lock is also the lock of this: whoever has a session has the tables. They belong to one ledger; a forked
+//! The ledger's lock also protects these tables: a session gives access. They belong to one ledger; a forked
 //! child gets a ledger of its own with its first event, and begins with empty ones.
 
 use std::cell::UnsafeCell;
@@ -14,8 +14,8 @@ use crate::buffer::Facts;
 use crate::check::Pace;
 use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
+use crate::fast_path::HOT;
 use crate::geometry::Geometry;
-use crate::hot::HOT;
 use crate::identity;
 use crate::library::Library;
 
@@ -30,9 +30,9 @@ pub(crate) struct Allocator {
     pub(crate) pointer: usize,
     pub(crate) id: AllocatorId,
     pub(crate) pace: Pace,
-    /// Its own statistics do not tell what we tell: not to be compared.
+    /// Its own statistics count something else: not to be compared.
     pub(crate) is_unchecked: bool,
-    /// Blocks are multiples of it.
+    /// Blocks are multiples of this size.
     block: u64,
     pub(crate) device: usize,
     pub(crate) library: &'static Library,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_ledger::layout::flag;
 
-use crate::hot::{self, HOT};
+use crate::fast_path::{self, HOT};
 
 const HYBRID: &CStr = c"TT_METAL_ALLOCATOR_MODE_HYBRID";
 
@@ -18,12 +18,12 @@ thread_local! {
 /// Whether TT-Metal's allocators work in their hybrid mode, by its own variable. Known anew when a device opens.
 #[inline]
 pub(crate) fn is_hybrid() -> bool {
-    hot::is_set(HYBRID, &HOT.hybrid)
+    fast_path::is_set(HYBRID, &HOT.hybrid)
 }
 
 /// Reads the variable.
 pub(crate) fn look_for_hybrid() {
-    hot::look(HYBRID, &HOT.hybrid);
+    fast_path::update(HYBRID, &HOT.hybrid);
 }
 
 /// The flags of what this thread allocates now.

@@ -57,7 +57,7 @@ type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize);
 fn real(caller: usize, symbol: Symbol) -> Real {
     let address = Library::of(caller).real(symbol);
     // SAFETY: the function of that name. It takes at most four whole arguments in registers, and returns nothing: one that takes
-    // fewer does not look at the others.
+    // fewer ignores the others.
     unsafe { std::mem::transmute::<usize, Real>(address) }
 }
 

@@ -2,7 +2,7 @@
 //! functions that are missing, layouts that are unknown, frees that throw, or two copies in one process. The real ttnn is for
 //! `cargo xtask ttnn`.
 //!
-//! A program (programs/program.cpp) does what it is told line by line, and after each line its ledger is read from outside.
+//! A program (programs/program.cpp) executes commands line by line, and after each line its ledger is read from outside.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ impl Workshop {
             eprintln!("SKIPPED: no c++ on this machine, so the hook was not tried on the stand-in");
             return None;
         }
-        // The gate runs these tests once more with the stub, which loads the hook.
+        // The gate runs these tests again with the stub, which loads the hook.
         let hook = std::env::var_os("TTMON_TEST_PRELOAD").map_or_else(
             || {
                 let test = std::env::current_exe().expect("a test has a path");
@@ -354,7 +354,7 @@ fn programs_have_their_circular_buffers_by_core_range() {
 }
 
 #[test]
-fn a_clash_is_told_in_tt_metals_words() {
+fn a_clash_has_tt_metals_message() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let clashing = program.say("program 0 1 1 0");
@@ -394,7 +394,7 @@ fn what_differs_from_the_allocators_own_figures_is_inexact() {
 }
 
 #[test]
-fn other_sizes_and_restored_states_are_told() {
+fn other_sizes_and_restored_states_are_reported() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let check = |program: &Program| program.listing().totals.allocators[0].self_check;

@@ -1,7 +1,7 @@
 //! What the allocation server costs its clients, beside a reader that only empties its sockets: `cargo xtask bench server`.
 //!
 //! `server_bench TTMON [--quick | --latency]` starts servers, and itself again as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
-//! `fill SOCKET BUFFERS`. A rate counts from the moment all clients may start until the server has taken everything: a client
+//! `fill SOCKET BUFFERS`. A rate counts from the common start of all clients until the server has taken everything: a client
 //! that has sent all closes its side and waits for the server to do the same.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
 
@@ -89,7 +89,7 @@ fn rate(server: &Server, connections: u64, messages: u64, buffer: u32) -> [f64; 
     let of_clients = |clients: &[Client]| clients.iter().map(|client| cpu_ns(client.child.id())).sum::<u64>();
     let (before, clients_before) = (cpu_ns(server.child.id()), of_clients(&clients));
     let start = Instant::now();
-    clients.iter_mut().for_each(|client| client.tell("go"));
+    clients.iter_mut().for_each(|client| client.send_word("go"));
     clients.iter_mut().for_each(Client::wait);
     let seconds = start.elapsed().as_secs_f64();
     let all = (connections * messages) as f64;
@@ -108,7 +108,7 @@ fn latencies(ttmon: &Path, place: &Path) {
     let idle = |socket: &Path| spread(&asked(socket, 10_000, || false));
     let loaded = |socket: &Path| {
         let mut clients: Vec<Client> = (0..8).map(|_| Client::start(&["send", text(socket), "4000000", "0"])).collect();
-        clients.iter_mut().for_each(|client| client.tell("go"));
+        clients.iter_mut().for_each(|client| client.send_word("go"));
         let spread = spread(&asked(socket, 3_000, || false));
         clients.into_iter().for_each(Client::kill);
         spread
@@ -132,7 +132,7 @@ fn memory(ttmon: &Path, place: &Path, buffers: u64) {
     let server = Server::start(ttmon, place, true);
     // What the server needs once is not a buffer's: a first process, as large, comes and goes before.
     let mut first = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
-    first.tell("go");
+    first.send_word("go");
     first.wait();
     first.kill();
     let mut asker = connect(&server.socket, 0);
@@ -140,7 +140,7 @@ fn memory(ttmon: &Path, place: &Path, buffers: u64) {
     server.settle();
     let before = server.resident();
     let mut client = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
-    client.tell("go");
+    client.send_word("go");
     client.wait();
     println!("{buffers} live: {:.1} bytes each", (server.resident() - before) as f64 / buffers as f64);
     client.kill();
@@ -152,7 +152,7 @@ fn soak(ttmon: &Path, place: &Path, connects: usize, messages: u64) {
     let round = |messages: u64| {
         let mut clients: Vec<Client> =
             (0..4).map(|_| Client::start(&["send", text(&server.socket), &(messages / 4).to_string(), "0"])).collect();
-        clients.iter_mut().for_each(|client| client.tell("go"));
+        clients.iter_mut().for_each(|client| client.send_word("go"));
         clients.iter_mut().for_each(Client::wait);
         clients.into_iter().for_each(Client::kill);
         for _ in 0..connects {
@@ -173,7 +173,7 @@ fn soak(ttmon: &Path, place: &Path, connects: usize, messages: u64) {
 fn ends(ttmon: &Path, place: &Path) {
     let server = Server::start(ttmon, place, true);
     let mut large = Client::start(&["fill", text(&server.socket), "1000000"]);
-    large.tell("go");
+    large.send_word("go");
     large.wait();
     let socket = server.socket.clone();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -200,7 +200,7 @@ fn ends(ttmon: &Path, place: &Path) {
     let mut times = Vec::new();
     for _ in 0..20 {
         let mut client = Client::start(&["fill", text(&server.socket), "1000"]);
-        client.tell("go");
+        client.send_word("go");
         client.wait();
         let mut asker = connect(&server.socket, 0);
         assert!(query(&mut asker) > 0);
@@ -292,7 +292,7 @@ impl Client {
         client
     }
 
-    fn tell(&mut self, word: &str) {
+    fn send_word(&mut self, word: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{word}").unwrap();
     }
 
@@ -377,7 +377,7 @@ fn asked(socket: &Path, most: usize, is_over: impl Fn() -> bool) -> Vec<Duration
     times
 }
 
-/// Takes everything and looks at nothing; a chunk that begins like a question is answered.
+/// Receives everything without parsing it; a chunk that begins like a query is answered.
 fn drain(socket: &Path) {
     let listener = UnixListener::bind(socket).unwrap();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();

@@ -1,6 +1,6 @@
 //! What is answered to questions: all sources, all processes, merged by the same rules as every other output.
 //!
-//! Other sources are read by a [sample](Sample) every so often; what came over the socket is read at the moment of the question,
+//! Other sources are read by a periodic [sample](Sample); reports over the socket are read at the time of the query,
 //! from the ledgers themselves. A [`Plan`] says which of the two counts for which process, chip and kind, and where it lies. It is
 //! made by deriving a snapshot, so that there is one place where such things are decided.
 
@@ -196,7 +196,7 @@ impl Plan {
         others.all(|other| other == first).then_some(first)
     }
 
-    /// How many devices there are for whoever asks.
+    /// The number of devices for a peer.
     pub(crate) fn count(&mut self, view: &View) -> DeviceInfo {
         let all = self.devices.len();
         let devices = match &view.visible {
@@ -254,7 +254,7 @@ fn bystander(key: ProcessKey) -> ProcessSample {
     }
 }
 
-/// What a process has, without the figures: they are read when somebody asks.
+/// The layout of a process's memory, without figures: those are read at a query.
 fn outline(heard: &Heard<'_>) -> Ledger {
     let hosted = &heard.tracked.hosted;
     let row = |kind: Kind| LedgerRow::empty(BufferKind::Of(kind));

@@ -1,5 +1,5 @@
-//! How often users are complained about: so many lines a minute, and a count of the rest. Whoever connects a hundred thousand times
-//! with nonsense writes no log of that length.
+//! Limits warnings about users: a number of lines per minute, and a count of the rest. A user who connects a hundred thousand
+//! times with invalid messages does not fill the log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use ttmon_wire::allocation::{Framing, Request, Size};
 
 use crate::limits::{PIDS_PER_CONNECTION_MAX, UNREAD_BYTES_MAX};
 
-/// Why a connection is not read for the moment.
+/// Why a connection is not read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// It is being found out how its process sees the machine.
@@ -29,7 +29,7 @@ pub(crate) enum Pause {
 pub(crate) enum Due {
     /// The bytes that are there are the question.
     Settle,
-    /// A person waits for a dump.
+    /// A user at a terminal waits for a dump.
     Dump,
     /// The rest of the message will not come.
     GiveUp,
@@ -72,16 +72,16 @@ pub(crate) struct Connection {
     pub(crate) is_ending: bool,
     /// The last speaker first.
     pub(crate) speakers: Vec<Speaker>,
-    /// Complaints about it so far: a few are told, all are counted.
+    /// Number of warnings about it: a few are printed, all are counted.
     pub(crate) complaints: u32,
     /// Devices that it asked for and that are not known.
     pub(crate) unknown_devices: Vec<i32>,
-    /// What the loop waits for, as the kernel knows it: input, and room for output; `None` where it would only be told of an end
-    /// that it knows.
+    /// The events that the kernel watches for: input, and room for output; `None` if only an end that is already known would be
+    /// reported.
     pub(crate) waits: Option<(bool, bool)>,
     /// Nothing more will come.
     pub(crate) has_ended: bool,
-    /// Nobody will read a reply; what it said counts all the same.
+    /// No reply will be read; earlier messages still count.
     pub(crate) is_deaf: bool,
     /// Its last message was a question: who waits for an answer comes first.
     pub(crate) is_asking: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Connection {
 pub(crate) enum Received {
     /// There is nothing now.
     Nothing,
-    /// There is somebody's descriptor.
+    /// The message has a descriptor.
     Descriptor,
     /// There will be nothing more.
     End,
@@ -137,8 +137,8 @@ impl Connection {
         }
     }
 
-    /// Takes what came. A descriptor among it is never received: dropping it may take as long as its sender likes. Looking at it is
-    /// harmless, for what is looked at is not the last of its kind.
+    /// Reads the input. A descriptor among it is never received: dropping it may take as long as its sender wants. Peeking is
+    /// harmless, because a peeked descriptor is not the last reference.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Received> {
         let mut length = buffer.len();
         if !self.is_guarded {
@@ -214,7 +214,7 @@ mod tests {
         sendmsg(from, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).expect("sent");
     }
 
-    /// As on kernels that do not refuse them: the descriptor stays where it is, and whoever sent it has not been waited for.
+    /// As on kernels that do not refuse them: the descriptor stays where it is, and its sender is not waited for.
     #[test]
     fn descriptors_are_seen_and_not_received() {
         let (ours, theirs) = UnixStream::pair().expect("pair");

@@ -36,7 +36,7 @@ pub struct Counters {
     pub listen_failures: u64,
 }
 
-/// A counter's name in JSON, what it is for people, and itself.
+/// A counter's name in JSON, its text, and its value.
 type Row = (&'static str, &'static str, fn(&Counters) -> u64);
 
 /// All of them.

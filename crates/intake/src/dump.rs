@@ -22,7 +22,7 @@ pub(crate) enum About {
     Buffers,
     /// Kernels: DUMP_KERNELS, on stdout.
     Kernels,
-    /// All of it, sent to a peer that sent an empty line.
+    /// The whole dump, for a peer that sent an empty line.
     Everything,
 }
 

@@ -10,12 +10,12 @@ use ttmon_ledger::reader::{Event, Region, Totals};
 use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 
 use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
-use crate::lines::{self, Done, Format, Told};
+use crate::lines::{self, Done, EventLine, Format};
 use crate::peer;
 
 /// One ledger of one process: a program that takes over by `exec` has another.
@@ -57,10 +57,10 @@ impl Follower {
     }
 
     /// Returns the lines of everything that is new in these ledgers and in those that were handed over.
-    pub(crate) fn read(&mut self, present: &[Arc<Found>], handed: &PostMortem) -> Vec<u8> {
+    pub(crate) fn read(&mut self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<u8> {
         let followed = self.followed(present, handed);
         self.known.retain(|key, _| followed.iter().any(|one| one.key == *key));
-        let (mut told, mut after, mut events_left) = (Vec::new(), Vec::new(), FOLLOWED_EVENTS_MAX);
+        let (mut printed, mut after, mut events_left) = (Vec::new(), Vec::new(), FOLLOWED_EVENTS_MAX);
         self.next = if self.next < followed.len() { self.next } else { 0 };
         let (before, first) = followed.split_at(self.next);
         for one in first.iter().chain(before) {
@@ -68,21 +68,21 @@ impl Follower {
                 break;
             }
             self.next = (self.next + 1) % followed.len();
-            self.read_one(one, &mut events_left, &mut told, &mut after);
+            self.read_one(one, &mut events_left, &mut printed, &mut after);
         }
-        self.add_totals(&mut told);
-        told.sort_by_key(|line| line.unix_ns);
+        self.add_totals(&mut printed);
+        printed.sort_by_key(|line| line.unix_ns);
         let mut out = Vec::new();
-        told.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
-        if told.len() > FOLLOWED_LINES_MAX {
-            after.insert(0, format!("⚠ {} more events are not shown: too many at once", told.len() - FOLLOWED_LINES_MAX));
+        printed.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
+        if printed.len() > FOLLOWED_LINES_MAX {
+            after.insert(0, format!("⚠ {} more events are not shown: too many at once", printed.len() - FOLLOWED_LINES_MAX));
         }
         after.iter().for_each(|line| lines::note(&mut out, self.format, crate::work::unix_ns(), "info", line));
         out
     }
 
     /// All ledgers, each once. One that is in no list any more has ended.
-    fn followed(&self, present: &[Arc<Found>], handed: &PostMortem) -> Vec<Followed> {
+    fn followed(&self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<Followed> {
         // What a process reports on the socket is reported as it comes.
         let is_heard = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
         let mut followed: Vec<Followed> = Vec::new();
@@ -110,7 +110,7 @@ impl Follower {
         followed
     }
 
-    fn read_one(&mut self, one: &Followed, events_left: &mut usize, told: &mut Vec<Told>, after: &mut Vec<String>) {
+    fn read_one(&mut self, one: &Followed, events_left: &mut usize, printed: &mut Vec<EventLine>, after: &mut Vec<String>) {
         let (since, pid) = (self.since_unix_ns, one.key.0.pid);
         let known = self.known.entry(one.key).or_insert_with(|| {
             let region = Arc::clone(&one.region);
@@ -134,11 +134,11 @@ impl Follower {
         }
         let Ok(totals) = known.region.totals() else { return };
         known.learn_kernels(&totals, events);
-        let first = told.len();
+        let first = printed.len();
         for event in events {
-            let lines: Vec<Told> = told_of(pid, event, &totals, &known.kernels);
-            if told.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
-                told.extend(lines);
+            let lines: Vec<EventLine> = lines_of(pid, event, &totals, &known.kernels);
+            if printed.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
+                printed.extend(lines);
             } else {
                 hidden += 1;
             }
@@ -152,8 +152,8 @@ impl Follower {
     }
 
     /// Sets the bytes after each event of a circular buffer or kernel, counted back from what there is now.
-    fn add_totals(&self, told: &mut [Told]) {
-        if !told.iter().any(|line| is_summed(line.kind)) {
+    fn add_totals(&self, printed: &mut [EventLine]) {
+        if !printed.iter().any(|line| is_summed(line.kind)) {
             return;
         }
         let mut now: HashMap<(i32, u8), u64> = HashMap::new();
@@ -172,7 +172,7 @@ impl Follower {
                 }
             }
         }
-        for line in told.iter_mut().rev().filter(|line| is_summed(line.kind)) {
+        for line in printed.iter_mut().rev().filter(|line| is_summed(line.kind)) {
             let sum = now.entry((line.device, line.kind)).or_default();
             line.total = *sum;
             *sum = if line.done == Done::Freed { sum.saturating_add(line.size) } else { sum.saturating_sub(line.size) };
@@ -197,7 +197,7 @@ impl FollowedLedger {
 }
 
 /// The lines of an event: one for each chip of its allocator.
-fn told_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64), u8>) -> Vec<Told> {
+fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64), u8>) -> Vec<EventLine> {
     let (done, refs) = match event.op {
         Op::Alloc | Op::UnlistedAlloc | Op::AddCircular => (Done::Allocated, 1),
         Op::Ref => (Done::Allocated, event.refs),
@@ -209,7 +209,7 @@ fn told_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64
         Op::PhaseBegin | Op::PhaseEnd | Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease => return Vec::new(),
     };
     let Some(allocator) = totals.allocators.iter().find(|allocator| allocator.slot == event.allocator) else { return Vec::new() };
-    let line = |device: u32| Told {
+    let line = |device: u32| EventLine {
         done,
         pid,
         device: signed(device),

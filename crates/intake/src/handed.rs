@@ -98,7 +98,7 @@ impl Handed {
         self.kept.clone()
     }
 
-    /// Takes what came; of each the number, and a descriptor of its process that tells when it ends.
+    /// Receives messages; returns the number of each, and a pidfd of its process that reports its end.
     pub(crate) fn receive(&mut self) -> Vec<(u64, OwnedFd)> {
         let Some(receiver) = &mut self.receiver else { return Vec::new() };
         let came = receiver.receive(RECEIVED_MAX);
@@ -165,7 +165,7 @@ impl Handed {
         }
     }
 
-    /// Its process has ended: its ledger, for somebody to count what was live in it.
+    /// Its process has ended: returns its ledger, to count the live entries.
     pub(crate) fn ended(&mut self, number: u64) -> Option<Arc<Region>> {
         let mut kept = self.kept.lock();
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
@@ -209,7 +209,8 @@ impl Handed {
         self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
     }
 
-    /// What nobody keeps any more, for somebody who has the time to drop it. The loop hears nothing more of their processes.
+    /// Ledgers that are no longer kept, to be dropped by a thread that may wait. The loop does not watch their processes any
+    /// longer.
     pub(crate) fn take_forgotten(&mut self) -> Vec<Kept> {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         forgotten.iter_mut().for_each(|known| known.pidfd = None);
@@ -220,7 +221,7 @@ impl Handed {
         self.kept.lock().len()
     }
 
-    /// What is kept, for people.
+    /// The kept ledgers, as text.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.kept.each(|known| {
@@ -242,8 +243,8 @@ pub(crate) fn live(region: &Region) -> (u64, u64) {
     })
 }
 
-/// All places are taken: the user who has most of them gives up the oldest, of a process that has ended if there is one. Whoever
-/// has most by himself gets no place of a process that lives.
+/// All slots are taken: the user with the most slots loses the oldest, of an ended process if possible. A user who has the most
+/// alone gets no slot of a live process.
 fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> Option<Kept> {
     let most = user_with_most(kept, |_| 1)?;
     let is_theirs = |known: &Kept| known.uid == most;
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_most_gives_a_place_up() {
+    fn user_with_most_slots_loses_one() {
         let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
         let make_place = |newcomer| make_place(&mut handed.kept.lock(), newcomer).is_some();
         assert!(!make_place(1), "not for himself, while all of his live");
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
     }
 
-    /// Whoever drops it may be busy for long.
+    /// Dropping it may take long.
     #[test]
     fn the_end_of_one_that_is_forgotten_is_no_news() {
         let mut handed = handed(&[(1, None)]);
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_left_most_is_forgotten_first() {
+    fn user_with_most_ledgers_is_dropped_first() {
         let half = HANDED_DEAD_BYTES_OF_USER_MAX / 2;
         let mut handed = handed(&[(2, Some(half)), (1, Some(half)), (1, Some(half)), (2, None), (1, Some(1))]);
         assert!(handed.ended(3).is_some());

@@ -1,7 +1,7 @@
 //! The receiving end of the hand-over: programs send a descriptor of their ledger as soon as they have one, so that one
 //! that lives shorter than a poll is not lost.
 //!
-//! A datagram is 16 bytes (`TTMONHND`, then the pid as its sender sees it, u64 little endian) and one descriptor. Whoever
+//! A datagram is 16 bytes (`TTMONHND`, then the pid as its sender sees it, u64 little endian) and one descriptor. Any user who
 //! may write to the socket may send anything, so nothing is believed: a message is taken only when its descriptor is a
 //! regular file on tmpfs, sealed and exactly as long as the ledger in it. That test asks the kernel alone: a descriptor of a file system that never
 //! answers, a hanging network mount say, is neither looked into nor closed by the thread that receives.
@@ -68,7 +68,7 @@ pub struct Handed {
     pub region: Region,
     /// The same as a file: what it takes of memory can be asked.
     pub file: File,
-    /// Device and inode of it.
+    /// Its device and inode.
     pub identity: (u64, u64),
     /// Who made the file, which a program cannot lie about.
     pub uid: u32,
@@ -118,7 +118,7 @@ impl Receiver {
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
 
-    /// A socket that somebody else bound, systemd for one; its name is left alone at the end.
+    /// A socket that another process bound, such as systemd; its name is not removed at the end.
     pub fn inherited(socket: UnixDatagram) -> io::Result<Self> {
         let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         socket.set_nonblocking(true)?;
@@ -144,7 +144,7 @@ impl Receiver {
         self.stuck.load(Ordering::Relaxed) >= STUCK_MAX
     }
 
-    /// What has come, at most `most` messages of it. Never waits: poll the descriptor for that.
+    /// Receives at most `most` messages. Never waits: poll the descriptor for that.
     pub fn receive(&mut self, most: usize) -> Vec<Handed> {
         let mut handed = Vec::new();
         for _ in 0..most {
@@ -245,7 +245,7 @@ fn sees_all_pids() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
 }
 
-/// A file that keeps its length, and has that of the ledger in it: what somebody sends must not grow while it is held.
+/// A file whose length is fixed and equals that of the ledger: it must not grow while it is held.
 fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;

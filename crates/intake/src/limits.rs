@@ -24,13 +24,13 @@ pub const STATE_PART_OF_USER: u64 = 4;
 pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes taken from one connection before others have their turn.
 pub const READ_BYTES: usize = 256 * 1024;
-/// The same while somebody is there who asks: his next question waits for some hundred messages at most.
+/// The same while a peer queries: its next query waits for some hundred messages at most.
 pub const READ_BYTES_BESIDE_ASKERS: usize = 16 * 1024;
 /// Replies that a peer may leave unread: over 400 of them, and no asker has more than a few under way.
 pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// The same for an asker of a dump, which is longer.
 pub const UNREAD_DUMP_BYTES_MAX: usize = 4 << 20;
-/// And for how long: enough for a person with a pager.
+/// And for how long: enough for a user with a pager.
 pub const UNREAD_WAIT: Duration = Duration::from_secs(60);
 /// Dumps that wait to be read by those who asked for them.
 pub const DUMPS_MAX: usize = 64;
@@ -40,7 +40,7 @@ pub const DUMPS_OF_USER_MAX: usize = 16;
 pub const PRINTED_DUMP_BYTES_MAX: usize = 8 * 1024;
 /// A lone question of a connection whose size is not known is complete after this long.
 pub const GRACE: Duration = Duration::from_millis(20);
-/// A line feed with nothing behind it for this long is a person who wants a dump.
+/// A line feed with nothing after it for this long is a user who wants a dump.
 pub const LINE_FEED_QUIET: Duration = Duration::from_millis(200);
 /// The rest of a message comes within this, or never.
 pub const REST_WAIT: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ pub const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
 pub const INSPECTION_WAIT: Duration = Duration::from_millis(500);
 /// What other sources say is read again for a question when it is older than this.
 pub const SAMPLE_AGE_MAX: Duration = Duration::from_millis(250);
-/// And ahead of that when it is older than this, so that whoever asks all the time does not wait for it.
+/// And earlier when it is older than this, so that a peer that queries continuously does not wait for it.
 pub const SAMPLE_AGE_RENEWED: Duration = Duration::from_millis(150);
 /// A question waits no longer than this for it.
 pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
@@ -66,9 +66,9 @@ pub const COMPLAINTS_PER_CONNECTION_MAX: u32 = 10;
 pub const COMPLAINTS_PER_MINUTE_MAX: u32 = 20;
 /// Users that are complained about within a minute.
 pub const COMPLAINT_USERS_MAX: usize = 1024;
-/// Lines for people that wait to be written: a terminal that stopped must not stop anything else.
+/// Text lines that wait to be written: a stopped terminal must not stop anything else.
 pub const LOG_BYTES_MAX: usize = 32 << 20;
-/// A socket whose place somebody else has is tried again this much later.
+/// A socket whose path another process has is tried again after this time.
 pub const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 /// After accepting failed for want of something, it is tried again this much later.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -84,7 +84,7 @@ pub const HANDED_BYTES_OF_USER_MAX: u64 = 1 << 30;
 pub const HANDED_MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 /// And for how long.
 pub const HANDED_DEAD_TIME: Duration = Duration::from_secs(600);
-/// While descriptors that somebody sent cannot be closed, the hand-over is looked at this often.
+/// While received descriptors cannot be closed, the hand-over is checked this often.
 pub const HANDOVER_PAUSE: Duration = Duration::from_secs(1);
 /// Events of recorders that are read in one turn: those of 16 full ones. The rest is read in the next.
 pub const FOLLOWED_EVENTS_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The lines people read: one an event in the manner of the seeds, or one JSON object. Pure.
+//! Formats output lines: one per event in the format of allocation_server_poc, or one JSON object. Pure.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use ttmon_source::ledgers::buffer_kind;
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text.
     #[default]
     Text,
     /// One JSON object a line.
@@ -35,9 +35,9 @@ pub(crate) enum Done {
     Refused,
 }
 
-/// One event as it is told.
+/// One printed event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct EventLine {
     pub(crate) done: Done,
     pub(crate) pid: u32,
     pub(crate) device: i32,
@@ -48,7 +48,7 @@ pub(crate) struct Told {
     pub(crate) address: u64,
     /// References left.
     pub(crate) refs: u32,
-    /// Bytes of that kind on that device afterwards, of all processes; only told of circular buffers and kernels.
+    /// Bytes of that kind on that device afterwards, over all processes; only printed for circular buffers and kernels.
     pub(crate) total: u64,
     pub(crate) unix_ns: u64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Told {
 pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
 
 /// Adds the line.
-pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &Told) {
+pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
     match (format, told.kind) {
         (Format::Json, _) => json(out, told),
         (Format::Text, kind::CB) => cb(out, told),
@@ -66,7 +66,7 @@ pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &Told) {
     }
 }
 
-fn buffer(out: &mut Vec<u8>, told: &Told) {
+fn buffer(out: &mut Vec<u8>, told: &EventLine) {
     let sign = match told.done {
         Done::Allocated | Done::Replaced => "✓ [PID ",
         Done::Freed | Done::FreedAll => "✗ [PID ",
@@ -126,7 +126,7 @@ fn buffer(out: &mut Vec<u8>, told: &Told) {
     }
 }
 
-fn cb(out: &mut Vec<u8>, told: &Told) {
+fn cb(out: &mut Vec<u8>, told: &EventLine) {
     let (sign, change) = match told.done {
         Done::Allocated | Done::Replaced => ("✓ [CB_ALLOC] Device ", "+"),
         Done::Freed | Done::FreedAll => ("✗ [CB_FREE] Device ", "-"),
@@ -138,7 +138,7 @@ fn cb(out: &mut Vec<u8>, told: &Told) {
     change_of(out, told, change);
 }
 
-fn kernel(out: &mut Vec<u8>, told: &Told) {
+fn kernel(out: &mut Vec<u8>, told: &EventLine) {
     let (sign, change) = match told.done {
         Done::Allocated | Done::Replaced => ("✓ [KERNEL_LOAD] ", "+"),
         Done::Freed | Done::FreedAll => ("✗ [KERNEL_UNLOAD] ", "-"),
@@ -152,7 +152,7 @@ fn kernel(out: &mut Vec<u8>, told: &Told) {
     change_of(out, told, change);
 }
 
-fn change_of(out: &mut Vec<u8>, told: &Told, change: &str) {
+fn change_of(out: &mut Vec<u8>, told: &EventLine, change: &str) {
     text(out, change);
     text(out, &megabytes(told.size));
     text(out, " MB (Total: ");
@@ -160,7 +160,7 @@ fn change_of(out: &mut Vec<u8>, told: &Told, change: &str) {
     text(out, " MB)\n");
 }
 
-fn json(out: &mut Vec<u8>, told: &Told) {
+fn json(out: &mut Vec<u8>, told: &EventLine) {
     text(out, "{\"time\":\"");
     text(out, &ttmon_model::units::UnixTime(told.unix_ns).rfc3339());
     text(out, "\",\"op\":\"");
@@ -315,7 +315,7 @@ pub(crate) fn general(value: f64) -> String {
 mod tests {
     use super::*;
 
-    const TOLD: Told = Told {
+    const EVENT_LINE: EventLine = EventLine {
         done: Done::Allocated,
         pid: 12345,
         device: 0,
@@ -328,7 +328,7 @@ mod tests {
         unix_ns: 1_763_000_000_123_456_789,
     };
 
-    fn line(told: Told) -> String {
+    fn line(told: EventLine) -> String {
         let mut out = Vec::new();
         event(&mut out, Format::Text, &told);
         String::from_utf8(out).expect("text")
@@ -337,27 +337,30 @@ mod tests {
     /// As the seeds show them, and as the reference prints what they do not show.
     #[test]
     fn lines_are_the_seeds() {
-        let free = Told { done: Done::Freed, refs: 0, ..TOLD };
-        let kernel = Told { kind: kind::KERNEL, size: 2_621_440, total: 400_765_747, ..TOLD };
+        let free = EventLine { done: Done::Freed, refs: 0, ..EVENT_LINE };
+        let kernel = EventLine { kind: kind::KERNEL, size: 2_621_440, total: 400_765_747, ..EVENT_LINE };
         let cases = [
-            (TOLD, "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000)\n"),
+            (EVENT_LINE, "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000)\n"),
             (
-                Told { refs: 2, ..TOLD },
+                EventLine { refs: 2, ..EVENT_LINE },
                 "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000, ref_count=2)\n",
             ),
             (free, "✗ [PID 12345] Freed buffer 0x7f8a2c000000 on device 0 (4194304 bytes, FINAL)\n"),
-            (Told { refs: 1, ..free }, "✗ [PID 12345] Freed buffer 0x7f8a2c000000 on device 0 (4194304 bytes, ref_count=1 remaining)\n"),
             (
-                Told { done: Done::Unknown, ..free },
+                EventLine { refs: 1, ..free },
+                "✗ [PID 12345] Freed buffer 0x7f8a2c000000 on device 0 (4194304 bytes, ref_count=1 remaining)\n",
+            ),
+            (
+                EventLine { done: Done::Unknown, ..free },
                 "⚠ [PID 12345] Deallocation for unknown buffer 0x7f8a2c000000 on device 0 (allocated before tracking started)\n",
             ),
             (kernel, "✓ [KERNEL_LOAD] Application kernel on Device 0: +2.5 MB (Total: 382.2 MB)\n"),
             (
-                Told { done: Done::Freed, kernel_type: 2, size: 47104, total: 0, ..kernel },
+                EventLine { done: Done::Freed, kernel_type: 2, size: 47104, total: 0, ..kernel },
                 "✗ [KERNEL_UNLOAD] Dispatch kernel on Device 0: -0.0449219 MB (Total: 0 MB)\n",
             ),
             (
-                Told { kind: kind::CB, device: 3, size: 65536, total: 65536, ..TOLD },
+                EventLine { kind: kind::CB, device: 3, size: 65536, total: 65536, ..EVENT_LINE },
                 "✓ [CB_ALLOC] Device 3: +0.0625 MB (Total: 0.0625 MB)\n",
             ),
         ];
@@ -369,8 +372,8 @@ mod tests {
     #[test]
     fn json_is_one_object_a_line() {
         let mut out = Vec::new();
-        event(&mut out, Format::Json, &Told { kind: kind::HOST, address: 0, ..TOLD });
-        note(&mut out, Format::Json, TOLD.unix_ns, "warning", "a \"b\"\n\u{1b}[31m");
+        event(&mut out, Format::Json, &EventLine { kind: kind::HOST, address: 0, ..EVENT_LINE });
+        note(&mut out, Format::Json, EVENT_LINE.unix_ns, "warning", "a \"b\"\n\u{1b}[31m");
         let text = String::from_utf8(out).expect("text");
         let mut lines = text.lines();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The socket's place in the file system: taken only when nobody else has it, given back only while it is still ours.
 //!
-//! Two servers never share a name. A lock file beside the socket decides between two that start together; whoever answers at the
-//! name is left alone; a socket that nobody answers at is replaced; whatever else stands there is neither followed nor removed.
+//! Two servers never share a name. A lock file beside the socket decides between two that start together. A socket with a
+//! listener is left alone; a socket without one is replaced; any other file there is neither followed nor removed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -47,10 +47,10 @@ pub enum Taken {
     Live {
         /// Where.
         path: PathBuf,
-        /// Who, if that can be told.
+        /// The listener, if known.
         pid: Option<u32>,
     },
-    /// Nobody listens there, and somebody holds the lock beside it.
+    /// No process listens there, but one holds the lock beside it.
     Locked {
         /// The lock.
         path: PathBuf,
@@ -95,7 +95,7 @@ impl fmt::Display for Taken {
                 f.write_str("a server that starts or ends, or a mischief; try again, or use another --socket")
             }
             Self::Foreign { path, what } => {
-                write!(f, "{} is {what} and not a socket: it is left alone; move it away, or use another --socket", path.display())
+                write!(f, "{} is {what} and not a socket: it is left alone; move it, or use another --socket", path.display())
             }
             Self::Owned { path, uid } => {
                 write!(f, "{}: an abandoned socket of user {uid}, which this user may not remove; ", path.display())?;
@@ -117,7 +117,7 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(|error| io(error.into()))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|error| io(error.into()))?;
-        // The mode of the name is the socket's own, less the umask: nobody finds it with another, not even for a moment.
+        // The mode of the name is the socket's own, minus the umask: it never has another mode.
         let bound = rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode)).and_then(|()| {
             let before = rustix::process::umask(Mode::empty());
             let bound = rustix::net::bind(&socket, &address);
@@ -133,7 +133,7 @@ impl Listener {
         Ok(Self { socket, _place: Some(place), path: path.to_owned(), refuses_descriptors })
     }
 
-    /// Takes a socket that somebody else bound and listens at, systemd for one; its name is left alone at the end.
+    /// Uses a socket that another process, such as systemd, bound and listens at; its name is not removed at the end.
     pub fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -188,7 +188,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     let io = |error: io::Error| Taken::Io { path: lock.clone(), error };
     loop {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        // Whoever may open it may lock it.
+        // A user who may open it may lock it.
         let mode = Mode::from_raw_mode(0o600);
         // Without CREATE first: in a sticky directory the kernel may refuse that for another's file.
         let opened = rustix::fs::open(&lock, flags, mode)
@@ -208,7 +208,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            // What is written in it may be anybody's words: who listens tells the kernel.
+            // Any user may have written its content: the kernel knows the listener.
             Err(Errno::WOULDBLOCK) => {
                 return Err(match listening(path) {
                     Ok(pid) => Taken::Live { path: path.to_owned(), pid },
@@ -217,7 +217,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
             }
             Err(error) => return Err(io(error.into())),
         }
-        // Whoever had it before may have removed it between our opening and our locking.
+        // The previous owner may have removed it between our opening and our locking.
         let is_there = fs::symlink_metadata(&lock).is_ok_and(|now| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()));
         if is_there {
             return Ok((lock, file));
@@ -225,7 +225,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     }
 }
 
-/// Who listens at a name, if that can be told. Never waits: a queue that is full is somebody's.
+/// The listener at a name, if known. Never waits: a full queue has a listener.
 fn listening(path: &Path) -> Result<Option<u32>, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -258,7 +258,7 @@ fn clear(path: &Path) -> Result<(), Taken> {
     }
     match listening(path) {
         Ok(pid) => return Err(Taken::Live { path: path.to_owned(), pid }),
-        // Nobody listens, or somebody who speaks in datagrams did.
+        // No process listens, or one that uses datagrams did.
         Err(Errno::CONNREFUSED) => {}
         Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ACCESS | Errno::PERM) => return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),
@@ -281,13 +281,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p1_a_second_one_is_told_who_is_there() {
+    fn p1_a_second_one_learns_the_listener() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let first = Listener::bind(&path, 0o666).expect("free");
-        assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: whatever the umask");
+        assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: with any umask");
         let lock = fs::symlink_metadata(directory.path().join("a.sock.lock")).expect("lock");
-        assert_eq!(lock.mode() & 0o777, 0o600, "whoever could open it could hold it");
+        assert_eq!(lock.mode() & 0o777, 0o600, "a user who could open it could hold it");
         let second = Listener::bind(&path, 0o666).expect_err("taken").to_string();
         assert!(second.contains(&format!("pid {}", std::process::id())), "{second}");
         drop(first);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_full_is_somebody_s() {
+    fn a_full_queue_has_a_listener() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let other = UnixListener::bind(&path).expect("free");
@@ -317,8 +317,8 @@ mod tests {
         let lock = File::create(directory.path().join("a.sock.lock")).expect("lock");
         io::Write::write_all(&mut &lock, b"1\n").expect("written");
         flock(&lock, FlockOperation::LockExclusive).expect("locked");
-        let told = Listener::bind(&path, 0o666).expect_err("locked").to_string();
-        assert!(told.contains("holds this lock") && !told.contains("pid 1"), "{told}");
+        let message = Listener::bind(&path, 0o666).expect_err("locked").to_string();
+        assert!(message.contains("holds this lock") && !message.contains("pid 1"), "{message}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What people read, on its way to stdout and stderr. A terminal that was stopped or a pipe that nobody empties holds up the
+//! Text output to stdout and stderr. A terminal that was stopped or a pipe that nobody empties holds up the
 //! thread that writes, and nobody else: lines wait up to a bound, beyond it they are dropped and counted.
 
 use std::io;
@@ -217,7 +217,7 @@ mod tests {
         log.out().extend_from_slice(b"the end\n");
         log.finish(Duration::from_secs(5));
         let text = reader.join().expect("text");
-        let told = text.lines().find(|line| line.contains(&format!("⚠ {dropped} lines were dropped")));
-        assert!(told.is_some_and(|line| line.starts_with("{\"time\":") && line.ends_with('}')), "{told:?}");
+        let line_found = text.lines().find(|line| line.contains(&format!("⚠ {dropped} lines were dropped")));
+        assert!(line_found.is_some_and(|line| line.starts_with("{\"time\":") && line.ends_with('}')), "{line_found:?}");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Nothing could be learned: its numbers cannot be told to mean these devices.
+    /// Unknown: its numbers may not mean these devices.
     pub(crate) const UNKNOWN: Self = Self { visible: VisibleDevices::Cut, is_mock: false };
 }
 
@@ -260,7 +260,7 @@ impl Tracked {
     }
 }
 
-/// Which addresses were freed last, to tell a second free from one of something never seen. It forgets.
+/// The last freed addresses, to distinguish a second free from one of an unknown buffer. Old ones are dropped.
 #[derive(Debug, Default)]
 struct Freed(Vec<u64>);
 
@@ -302,7 +302,7 @@ mod tests {
     use crate::store::Store;
     use crate::store::tests::in_memory;
 
-    /// What each takes is given back with it, whatever made it grow, and nothing of the others'.
+    /// Its memory is released with each, independent of the cause of growth, and nothing of the others'.
     #[test]
     fn the_budget_is_what_ledgers_take() {
         let directory = in_memory();

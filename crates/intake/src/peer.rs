@@ -54,7 +54,7 @@ pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
 }
 
 /// The descriptor that the kernel handed out. Kernels before 6.5 have none: then the pid, asked for at once, has to do. Where they
-/// have, a peer without one has ended, and its pid may mean somebody else.
+/// have, a peer without one has ended, and its pid may belong to another process.
 fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match handed_out {
         Ok(pidfd) => Ok(Some(pidfd)),
@@ -222,12 +222,12 @@ mod tests {
         assert_eq!((held.key.pid, is_alive(held.pidfd.as_fd())), (child.id(), true));
         child.kill().expect("alive");
         child.wait().expect("killed");
-        assert!(!is_alive(held.pidfd.as_fd()), "its end is told by that one, too");
+        assert!(!is_alive(held.pidfd.as_fd()), "that one reports its end, too");
         assert!(descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none());
         assert!(descriptor(0, Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none(), "one that cannot be seen from here");
         assert!(descriptor(std::process::id(), Err(Errno::EMFILE)).is_err(), "want of descriptors is not the peer's end");
         for ended in [Errno::ESRCH, Errno::EINVAL, Errno::ENODATA] {
-            assert!(descriptor(std::process::id(), Err(ended)).expect("descriptors").is_none(), "the pid is another's by now: {ended}");
+            assert!(descriptor(std::process::id(), Err(ended)).expect("descriptors").is_none(), "the pid was reused: {ended}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The loop: one thread, one epoll, and nothing in it that waits for anybody.
+//! The loop: one thread, one epoll, and nothing that blocks.
 //!
 //! Each turn hears of deaths first, then of everything else, and each question of those since then: no answer has bytes of a process
 //! that ended before it was asked.
@@ -6,7 +6,7 @@
 mod arrivals;
 mod deaths;
 mod events;
-mod people;
+mod messages;
 mod questions;
 mod unbound;
 
@@ -41,13 +41,13 @@ use crate::owner::{Budget, Tracked, View};
 use crate::peer::Held;
 use crate::slab::Slab;
 use crate::store::Store;
-use crate::work::{Control, Ear, Handle, News, Sampler, Sources, Workers, unix_ns};
+use crate::work::{Control, Handle, Inbox, News, Sampler, Sources, Workers, unix_ns};
 
 /// What a server is made of.
 pub struct Settings {
     /// Where it listens.
     pub listeners: Vec<Listener>,
-    /// Sockets whose place somebody else has, with their modes: they are tried again.
+    /// Sockets whose path another process has, with their modes: they are tried again.
     pub unbound: Vec<(PathBuf, u32)>,
     /// Where it keeps what it hears.
     pub store: Store,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub sampler: Sampler,
     /// Where lines go.
     pub log: Log,
-    /// Whether events are told at all; complaints and dumps always are.
+    /// Whether events are printed; warnings and dumps always are.
     pub is_quiet: bool,
 }
 
@@ -87,12 +87,12 @@ enum Untracked {
 /// The server.
 pub struct Server {
     epoll: OwnedFd,
-    /// The connections whose last message was a question: looked at between any two others, so that an answer waits for the
-    /// events of one connection at most.
+    /// The connections whose last message was a query: served between any two others, so that an answer waits for the events of
+    /// one connection at most.
     askers: OwnedFd,
     /// How many they are.
     asking: usize,
-    /// The processes, by what tells of their end.
+    /// The processes, by the descriptor that reports their end.
     ends: OwnedFd,
     listeners: Vec<Listener>,
     unbound: unbound::Unbound,
@@ -105,7 +105,7 @@ pub struct Server {
     store: Store,
     handed: Handed,
     workers: Workers,
-    ear: Ear,
+    inbox: Inbox,
     log: Log,
     is_quiet: bool,
     counters: Counters,
@@ -115,12 +115,12 @@ pub struct Server {
     complaints: Complaints,
     /// What other sources say.
     sources: Option<Arc<Sources>>,
-    /// When they were last looked at, with success or without.
+    /// When they were last read, successfully or not.
     sampled_at: Option<Instant>,
     is_sampling: bool,
     plan: Option<Plan>,
     dues: BTreeSet<(Instant, u64)>,
-    /// Given up to accept one more connection, so that it can be told to go.
+    /// Released to accept one more connection, so that it can be closed.
     spare: Option<File>,
     accept_again: Option<Instant>,
     handover_again: Option<Instant>,
@@ -137,7 +137,7 @@ const KIND: u64 = 0xFF << 56;
 const LISTENER: u64 = 1 << 56;
 const CONNECTION: u64 = 2 << 56;
 const PROCESS: u64 = 3 << 56;
-const EAR: u64 = 4 << 56;
+const INBOX: u64 = 4 << 56;
 const HANDOVER: u64 = 5 << 56;
 const HANDED: u64 = 6 << 56;
 const ASKERS: u64 = 7 << 56;
@@ -148,7 +148,7 @@ const EVENTS_MAX: usize = 1024;
 /// The same of those who ask.
 const ASKERS_MAX: usize = 64;
 impl Server {
-    /// A server with all that an earlier one left, and a way to tell it something.
+    /// A server with everything that an earlier one left, and a handle to control it.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let askers = epoll::create(CreateFlags::CLOEXEC)?;
@@ -156,8 +156,8 @@ impl Server {
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
         let handed = Handed::new(settings.handover, settings.store.machine());
-        let (handle, mut ear) = crate::work::connect(handed.kept())?;
-        epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
+        let (handle, mut inbox) = crate::work::connect(handed.kept())?;
+        epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN)?;
         }
@@ -182,8 +182,8 @@ impl Server {
             owners: 0,
             store: settings.store,
             handed,
-            workers: Workers::start(&handle, &mut ear, settings.sampler, follower)?,
-            ear,
+            workers: Workers::start(&handle, &mut inbox, settings.sampler, follower)?,
+            inbox,
             log: settings.log,
             is_quiet: settings.is_quiet,
             counted: handle.counted(),
@@ -208,7 +208,7 @@ impl Server {
         Ok((server, handle))
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is stopped.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         while !self.is_stopping {
@@ -231,7 +231,7 @@ impl Server {
                     }
                     ASKERS => self.serve_askers(),
                     LISTENER => self.accept((token & !KIND) as usize),
-                    EAR => self.hear(),
+                    INBOX => self.drain(),
                     HANDOVER => self.handed_over(),
                     _ => {}
                 }
@@ -240,7 +240,7 @@ impl Server {
             self.log.flush();
             *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
         }
-        self.farewell();
+        self.shutdown();
         Ok(())
     }
 
@@ -274,7 +274,7 @@ impl Server {
         let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
         if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
-            // Nobody hears of it any more: `rearm` tries again, and closes it where that fails.
+            // It is no longer watched: `rearm` tries again, and closes it if that fails.
             connection.waits = None;
         }
     }
@@ -297,9 +297,9 @@ impl Server {
         Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
     }
 
-    fn hear(&mut self) {
-        self.ear.empty();
-        while let Ok(news) = self.ear.news.try_recv() {
+    fn drain(&mut self) {
+        self.inbox.empty();
+        while let Ok(news) = self.inbox.news.try_recv() {
             match news {
                 News::Inspected(key, view) => self.inspected(key, view),
                 News::Sampled(sample) => self.sampled(sample),
@@ -329,7 +329,7 @@ impl Server {
                 }
                 self.rearm(number);
             }
-            // What it said before it left counts, when its turn comes; until then the kernel would tell of its end for ever.
+            // Messages before its end count, in turn; until then the kernel would report the end forever.
             Some(Pause::Inspection | Pause::Kin(_) | Pause::Sample(..)) if is_over => {
                 let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
                 let _ = epoll::delete(epoll, &connection.socket);
@@ -463,7 +463,7 @@ impl Server {
         self.rearm(number);
     }
 
-    /// Tells the kernel what is being waited for.
+    /// Registers the wanted events with the kernel.
     fn rearm(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
@@ -472,7 +472,7 @@ impl Server {
         let known = match connection.waits {
             Some(before) if before == waits => Ok(()),
             Some(_) => epoll::modify(epoll, &connection.socket, data, flags_of(waits)),
-            // One that is over is looked at again when it can be read again.
+            // A connection over its share is read again when it is readable again.
             None if !waits.0 => return,
             None => epoll::add(epoll, &connection.socket, data, flags_of(waits)),
         };
@@ -581,7 +581,7 @@ impl Server {
     }
 }
 
-/// What an epoll has to tell, without waiting for it.
+/// The ready events of an epoll, without waiting.
 fn at_once(epoll: &OwnedFd, most: usize) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::with_capacity(most);
     let _ = epoll::wait(epoll, spare_capacity(&mut events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));

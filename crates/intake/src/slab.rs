@@ -51,7 +51,7 @@ impl<T> Slab<T> {
         Some(item)
     }
 
-    /// Takes one out for a moment; [`Slab::put_back`] follows.
+    /// Takes one out temporarily; [`Slab::put_back`] follows.
     #[inline]
     pub(crate) fn lend(&mut self, number: u64) -> Option<T> {
         let (place, turn) = Self::place(number);

@@ -1,6 +1,6 @@
 //! The state directory: one ledger a process, so that a server that was killed loses nothing.
 //!
-//! Files belong to the server. Whoever owns a file may make it shorter, and a mapped file that gets shorter kills whoever
+//! Files belong to the server. The owner of a file may truncate it, and a truncated mapped file kills the process that
 //! stores to it: so a peer is not made the owner of its ledger, but may read it, by an access list.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::owner::View;
 use crate::peer::{self, Held};
 
-/// Files of an earlier server that are looked at.
+/// Files of an earlier server that are read.
 const FILES_MAX: usize = 16_384;
 
 /// The directory, ours alone while this lives.
@@ -99,7 +99,7 @@ pub fn is_in_memory(path: &Path) -> bool {
     place.is_some_and(|place| served::storage(place).is_ok_and(|storage| storage == Storage::Memory))
 }
 
-/// Makes a directory that others may list, and those above it, whatever the umask says.
+/// Makes a directory that others may list, and those above it, with any umask.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -109,7 +109,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     }
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755)),
-        // Somebody else was faster.
+        // Another process was faster.
         Err(_) if path.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
@@ -303,7 +303,7 @@ fn let_read(file: impl AsFd, uid: u32) {
 pub(crate) mod tests {
     use super::*;
 
-    /// A directory of this user alone, whatever the umask, which other tests of this process change.
+    /// A directory of this user alone, with any umask, which other tests of this process change.
     pub(crate) fn in_memory() -> tempfile::TempDir {
         tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/dev/shm").expect("directory")
     }

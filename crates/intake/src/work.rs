@@ -1,4 +1,4 @@
-//! Everything that may take long happens in threads beside the loop, which hears of it when it is done.
+//! Everything that may take long runs in threads beside the loop, which receives the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,7 +19,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};
 use ttmon_reads::{Lane, Pace, Pool, Request, Want};
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 
 use crate::counters::Counters;
 use crate::dump::{self, About, Content, Dump, Viewer};
@@ -35,7 +35,7 @@ pub struct Sources {
     /// The sample.
     pub sample: Sample,
     /// The ledgers of programs, for dumps.
-    pub ledgers: Vec<Arc<Found>>,
+    pub ledgers: Vec<Arc<OpenLedger>>,
 }
 
 /// Reads the machine.
@@ -59,7 +59,7 @@ pub(crate) enum News {
     Control(Control),
 }
 
-/// What the loop is told from outside.
+/// Commands to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// End.
@@ -68,7 +68,7 @@ pub enum Control {
     Statistics,
 }
 
-/// Tells the loop something, from any thread.
+/// Sends commands to the loop, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
     news: Sender<News>,
@@ -76,18 +76,18 @@ pub struct Handle {
     kept: PostMortem,
     counted: Arc<Mutex<Counters>>,
     /// Ledgers of the service's last sample.
-    present: Arc<Mutex<Vec<Arc<Found>>>>,
+    present: Arc<Mutex<Vec<Arc<OpenLedger>>>>,
     follow: SyncSender<()>,
 }
 
 impl Handle {
     /// Takes the ledgers of a new sample: their events are reported, and dumps have them. Never waits for that.
-    pub fn found(&self, ledgers: &[Arc<Found>]) {
+    pub fn found(&self, ledgers: &[Arc<OpenLedger>]) {
         *self.present.lock().unwrap_or_else(PoisonError::into_inner) = ledgers.to_vec();
         let _ = self.follow.try_send(());
     }
 
-    fn present(&self) -> Vec<Arc<Found>> {
+    fn present(&self) -> Vec<Arc<OpenLedger>> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -106,8 +106,8 @@ impl Handle {
         &self.kept
     }
 
-    /// Tells it.
-    pub fn tell(&self, control: Control) {
+    /// Sends a command.
+    pub fn control(&self, control: Control) {
         self.send(News::Control(control));
     }
 
@@ -119,33 +119,33 @@ impl Handle {
 }
 
 /// The loop's ear.
-pub(crate) struct Ear {
+pub(crate) struct Inbox {
     pub(crate) news: Receiver<News>,
     /// Taken by the thread that follows ledgers.
     followed: Option<Receiver<()>>,
     waker: Arc<OwnedFd>,
 }
 
-impl Ear {
+impl Inbox {
     /// Nothing is to be heard any more until the next call.
     pub(crate) fn empty(&self) {
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
     }
 }
 
-impl AsFd for Ear {
+impl AsFd for Inbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
 }
 
-/// A way to tell the loop something, and its ear.
-pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Ear)> {
+/// A handle to the loop, and its inbox.
+pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
     let (follow, followed) = sync_channel(1);
     let handle = Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default(), present: Arc::default(), follow };
-    Ok((handle, Ear { news: receiver, followed: Some(followed), waker }))
+    Ok((handle, Inbox { news: receiver, followed: Some(followed), waker }))
 }
 
 /// A thread that does one thing after the other, and has no more than so many waiting.
@@ -206,7 +206,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
     /// Starts them; with a follower, events of programs that write ledgers are reported.
-    pub(crate) fn start(handle: &Handle, ear: &mut Ear, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
+    pub(crate) fn start(handle: &Handle, ear: &mut Inbox, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
         if let Some((mut follower, followed)) = follower.zip(ear.followed.take()) {
             let handle = handle.clone();
             let run = move || followed.iter().for_each(|()| handle.send(News::Followed(follower.read(&handle.present(), &handle.kept))));
@@ -244,7 +244,7 @@ impl Workers {
 
     /// Finds out how a process sees the machine.
     pub(crate) fn inspect(&self, process: ProcessKey) {
-        // One too many is not told: whoever waits for it goes on without after a while.
+        // A message too many is dropped: a caller that waits for it continues after a timeout.
         self.inspector.ask(process);
     }
 
@@ -253,7 +253,7 @@ impl Workers {
         self.genealogist.ask((connection, named))
     }
 
-    /// Looks at the other sources.
+    /// Reads the other sources.
     pub(crate) fn sample(&self) {
         self.sampler.ask(());
     }
@@ -341,7 +341,7 @@ struct Readable {
 }
 
 /// The texts of a dump. Small ledgers come first: one that is huge leaves the others their lists.
-fn dumps(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<(Viewer, String)> {
+fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<(Viewer, String)> {
     let mut ledgers = readable(work, present, kept);
     ledgers.sort_by_key(|ledger| ledger.totals.as_ref().map_or(0, |totals| totals.live_entries));
     let mut counted: BTreeSet<(u32, u32, u8)> = BTreeSet::new();
@@ -372,7 +372,7 @@ fn dumps(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<(Vie
 }
 
 /// All ledgers of processes that live, each once.
-fn readable(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<Readable> {
+fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<Readable> {
     let with_totals = |owner, region: Option<Arc<Region>>, is_own| {
         let totals = region.as_ref().and_then(|region| region.totals().ok());
         Readable { owner, region, totals, is_own }
@@ -412,7 +412,7 @@ fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     }
 }
 
-/// Now, for people.
+/// Now, on the wall clock.
 pub(crate) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

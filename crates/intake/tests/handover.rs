@@ -189,13 +189,13 @@ fn only_an_abandoned_socket_gives_way() {
     assert_eq!(second.path(), path);
     drop(second);
     assert!(!path.exists());
-    fs::write(&path, "a file of somebody's").unwrap();
+    fs::write(&path, "a file of another user").unwrap();
     assert_eq!(Receiver::bind(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-    assert_eq!(fs::read(&path).unwrap(), b"a file of somebody's");
+    assert_eq!(fs::read(&path).unwrap(), b"a file of another user");
     assert!(Receiver::bind(&directory.path().join("x".repeat(200)), 0o600).is_err(), "a path too long for a socket");
 }
 
-/// Whoever took the place meanwhile keeps it.
+/// A process that took the path meanwhile keeps it.
 #[test]
 fn another_ones_socket_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();

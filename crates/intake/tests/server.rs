@@ -31,7 +31,7 @@ struct Running {
 
 impl Running {
     fn start(mut sampler: impl FnMut() -> Result<Sample, ttmon_source::Error> + Send + 'static) -> Self {
-        // Whatever the umask, which binding a socket changes for a moment in all of this process.
+        // With any umask, which binding a socket changes temporarily in this whole process.
         let mode = Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let at = |name: &str| directory.path().join(name);
@@ -63,7 +63,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.handle.tell(Control::Stop);
+        self.handle.control(Control::Stop);
         let ended = self.thread.take().unwrap().join();
         assert!(thread::panicking() || ended.is_ok_and(|ended| ended.is_ok()));
     }
@@ -156,7 +156,7 @@ fn ask_for_dump(server: &Running) -> UnixStream {
 
 /// A driver that comes and goes while the server runs.
 #[test]
-fn other_sources_are_told_as_they_are_now() {
+fn other_sources_are_reported_with_present_values() {
     let is_there = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_there);
     let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err(ttmon_source::Error::NoDevice) });
@@ -168,7 +168,7 @@ fn other_sources_are_told_as_they_are_now() {
     until("what cannot be read any more is not answered", || client.devices() == 0);
 }
 
-/// Somebody who reads a dump slowly, and said before that nothing follows the line feed.
+/// A reader that reads a dump slowly, and said before that nothing follows the line feed.
 #[test]
 fn a_dump_comes_once() {
     let server = Running::start(|| Ok(machine()));
@@ -200,7 +200,7 @@ fn no_more_dumps_wait_for_readers_than_there_is_room_for() {
     let server = Running::start(|| Ok(machine()));
     fill(&server);
     let askers: Vec<UnixStream> = (0..DUMPS_MAX + 6).map(|_| ask_for_dump(&server)).collect();
-    until("the last ones are turned away", || server.handle.counters().peers_dropped == 6);
+    until("the last ones are rejected", || server.handle.counters().peers_dropped == 6);
     let lengths: Vec<usize> = askers.into_iter().map(|mut asker| asker.read_to_end(&mut Vec::new()).unwrap()).collect();
     assert_eq!(lengths.iter().filter(|length| **length == 0).count(), 6, "{lengths:?}");
 }

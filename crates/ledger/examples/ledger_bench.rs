@@ -218,7 +218,7 @@ fn one_thread(live: u64, clock: ClockChoice) -> Run {
 }
 
 /// What one dependent access costs in as much memory as so many live buffers take. An event has one to two of them that no
-/// writer with a record for each buffer can avoid: this is the floor, and tells a slow ledger from a busy machine.
+/// writer with a record for each buffer can avoid: this is the floor, and separates a slow ledger from a busy machine.
 fn random_read(live: u64) -> Run {
     const LINE: usize = 8;
     let lines = usize::try_from(live * 85 / 64).expect("fits");
@@ -424,7 +424,7 @@ fn latency(events: u64) {
             Some(at) => load.addresses[at] = load.allocate(&writer),
         });
     }
-    timed("empty loop, once more", &mut || ());
+    timed("empty loop, again", &mut || ());
 }
 
 fn growth() {

@@ -159,8 +159,8 @@ pub mod header {
     const _: () = assert!(VISIBLE + VISIBLE_BYTES as u64 == SEQ);
 }
 
-/// Of so many calls that are recorded one is measured: a prime, so that whatever repeats in a program (an allocation and its free,
-/// the operations of a step), each has its turn.
+/// One in this many recorded calls is measured: a prime, so that in any repeating pattern of a program (an allocation and its
+/// free, the operations of a step) each call is measured in turn.
 pub const COST_ONE_IN: u32 = 251;
 
 /// Offsets in an allocator's record.

@@ -72,7 +72,7 @@ impl Region {
         Self::over(Box::new(file), base, length)
     }
 
-    /// Opens a ledger in whatever can be read at an offset.
+    /// Opens a ledger from any source that can be read at an offset.
     pub fn over(bytes: Box<dyn ReadAt>, base: u64, length: u64) -> Result<Self, ReadError> {
         let source = Source::new(bytes, base, length);
         let header = Header::read(&source)?;
@@ -106,19 +106,19 @@ impl Region {
         }
     }
 
-    /// Everything that is live, the figures of the same moment, and what was live at each row's peak.
+    /// All live entries, the figures of the same time, and the live entries at each row's peak.
     pub fn list(&self) -> Result<Listing, ReadError> {
         list::list(self)
     }
 
-    /// What is live and the figures of the same moment. A ledger may list more than it counts: one with more than `most` live entries is
-    /// refused with [`ReadError::TooMany`], before they are all read.
+    /// The live entries and the figures of the same time. A ledger may list more than it counts: one with more than `most` live
+    /// entries is rejected with [`ReadError::TooMany`] before all are read.
     pub fn live(&self, most: u64) -> Result<Live, ReadError> {
         list::live(self, most)
     }
 
-    /// The live circular and dataflow buffers of programs, for figures that were just read. Each is whole; they are all of one
-    /// moment where the writer paused for the time of one read.
+    /// The live circular and dataflow buffers of programs, for figures that were just read. Each is complete; they are all
+    /// of the same time if the writer paused during one read.
     pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
         circulars::read(self, totals)
     }
@@ -143,7 +143,8 @@ impl Region {
         Ok(self.source.seq()? / 2)
     }
 
-    /// For all times of one reading, so that they fit each other: where clocks were set it costs a moment, and is measured anew.
+    /// For all times of one reading, so that they are consistent: if clocks were set it takes some milliseconds, and is measured
+    /// again.
     fn converter(&self) -> Converter {
         self.header.creation.converter()
     }
@@ -158,7 +159,7 @@ impl fmt::Debug for Region {
 /// How far figures may be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
-    /// As the writer kept them, all of one moment.
+    /// The writer's own figures, all of the same time.
     Exact,
     /// The writer was in the middle of an event, perhaps for ever: counted anew from the entries.
     Recounted,

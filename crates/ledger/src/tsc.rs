@@ -6,7 +6,7 @@ pub(crate) fn now() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: RDTSC reads a register of the CPU, every x86-64 has it, and it touches no memory. Where the kernel forbids
-        // it (PR_SET_TSC) it faults like any other instruction that program asked to be told of.
+        // it (PR_SET_TSC) it faults like any other instruction that the program asked to trap.
         // JUSTIFICATION: std has no safe call that costs ten nanoseconds.
         Some(unsafe { core::arch::x86_64::_rdtsc() })
     }
@@ -16,7 +16,7 @@ pub(crate) fn now() -> Option<u64> {
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: the time between a ledger's creation and now, whatever happens to the wall clock.
+/// CLOCK_MONOTONIC in nanoseconds: the time between a ledger's creation and now, independent of the wall clock.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)

@@ -1,7 +1,7 @@
 //! Writes the ledger of this process.
 //!
 //! A [`Writer`] is a static of the process; a [`Session`] holds its lock and makes events. The order of stores, and why a
-//! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
+//! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside another program: nothing
 //! here prints, panics, calls malloc or changes errno, and nothing waits for more than a second while nobody gets on.
 
 mod allocators;
@@ -62,7 +62,7 @@ use event::{flags_of, references_of};
 use identity::keeping_errno;
 use lock::Held;
 
-/// What a writer is told about itself.
+/// Options of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Who writes.
@@ -175,7 +175,7 @@ impl Writer {
     #[inline]
     fn books(&self) -> Option<&Books> {
         // SAFETY: null, or books that `start` placed: aligned, alive until the writer is dropped, which needs it exclusively
-        // (a child's start publishes new ones and leaves the parent's mapped); all of it is atomic or never changes.
+        // (a child's start publishes new ones and leaves the parent's mapped); every part is atomic or never changes.
         // Acquire pairs with the release in `start`.
         unsafe { self.books.load(Acquire).as_ref() }
     }
@@ -296,7 +296,7 @@ impl Drop for Writer {
     }
 }
 
-/// Sleeps for a moment; an error when all of them have lasted long enough.
+/// Sleeps briefly; an error when all waits together have lasted long enough.
 fn sleep_before_retry(since: &mut Option<u64>) -> Result<(), Lost> {
     let now = tsc::monotonic_ns();
     if now.saturating_sub(*since.get_or_insert(now)) > START_WAIT_NS {
@@ -478,7 +478,8 @@ impl Session<'_> {
         Some(LiveBuffer { size: record.get(entry::SIZE), refs: references_of(record) })
     }
 
-    /// Frees the buffer whatever its references, and returns its size. `None` is not counted: what it means is the caller's policy.
+    /// Frees the buffer with any number of references, and returns its size. `None` is not counted: its meaning is the caller's
+    /// policy.
     pub fn remove(&mut self, key: Key) -> Option<u64> {
         let place = self.live(key)?;
         Some(self.books.destroy(self.time, place))

@@ -78,7 +78,7 @@ fn nothing_is_written_where_no_room_was_made() {
     file.read_exact_at(&mut bytes, from).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
     let row = Region::open(file).unwrap().list().unwrap().totals.allocators[0].rows[0];
-    assert_eq!((row.left, row.left_last), ((1500, 15_000), (500, 5000)), "counted all the same");
+    assert_eq!((row.left, row.left_last), ((1500, 15_000), (500, 5000)), "still counted");
 }
 
 #[test]

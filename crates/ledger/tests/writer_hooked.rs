@@ -177,7 +177,7 @@ fn launches_are_counted_without_the_lock() {
     assert_eq!(raw.word(0x200), 0, "no events");
     let totals = region(&writer).totals().expect("totals");
     assert_eq!(totals.launches.iter().map(|chip| chip.metal_id).collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
-    assert!(totals.coverage.is_empty(), "a feature without a name is not told");
+    assert!(totals.coverage.is_empty(), "a feature without a name is not reported");
     assert_eq!(totals.cost, (4000, 280_000));
 }
 
@@ -288,7 +288,7 @@ fn a_full_table_of_stacks_is_said() {
 }
 
 #[test]
-fn a_failure_says_what_the_program_was_told() {
+fn a_failure_has_the_programs_error_message() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
@@ -337,7 +337,7 @@ fn what_a_free_all_left_is_found_until_it_is_swept_and_after() {
     assert_eq!(list(&writer).totals.allocators[0].rows[0].left_last, (102, 115));
 }
 
-/// Buffers that are not listed, and more than the table of left ones holds: counted all the same.
+/// Buffers that are not listed, and more than the table of left ones holds, are still counted.
 #[test]
 fn more_left_than_there_is_room_for() {
     let writer = writer(1024);
@@ -438,7 +438,7 @@ fn a_free_that_did_not_happen_is_taken_back() {
     let truth = truth(&writer);
     let row = &truth.rows[&0];
     assert_eq!((row.count, row.live_bytes, row.allocs, row.frees, row.peak), (2, 150, 2, 0, 150));
-    // Whoever has the address by now keeps it; and what cannot be put back changes nothing.
+    // The present owner of the address keeps it; and an entry that cannot be restored changes nothing.
     let mut session = writer.session().expect("session");
     session.restore(key(id, 0, 64), &sized(7));
     session.remove(key(id, 0, 128)).expect("live");

@@ -1,4 +1,4 @@
-//! A writer with four threads is killed at a random moment, again and again, and its ledger, held from outside, is compared
+//! A writer with four threads is killed at random times, repeatedly, and its ledger, held from outside, is compared
 //! with what the threads had written down about their intentions in another shared memory.
 //!
 //! Random kills seldom hit a window of two instructions. So the last case stops a writer after every single instruction of a
@@ -203,7 +203,7 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
                 session.remove_program(program * 4 + u32::try_from(thread).expect("small"));
             } else {
                 let program = program * 4 + u32::try_from(thread).expect("small");
-                // The size tells the program, so that a torn record is seen.
+                // The size identifies the program, so that a torn record is detected.
                 let added = Circular { program, size: program * 32 + 32, ..made::circular(id) };
                 session.add_circular(&added).expect("room");
             }

@@ -177,7 +177,7 @@ fn environment_that_changes_before_a_device_opens() {
     assert_eq!(truth().seq / 2, events + 1);
 }
 
-/// In a child: the parent's ledger stays as it is, an own one comes with the first event.
+/// In a child: the parent's ledger is unchanged, and the first event creates a separate one.
 fn child_starts_anew(id: AllocatorId, parents: &fs::File) {
     let before = Raw::of_file(parents).truth().seq;
     assert!(!WRITER.is_started());
@@ -287,7 +287,7 @@ fn fork_while_another_thread_starts() {
         assert!(status == 0 || libc::WEXITSTATUS(status) == 7, "{status:#x}");
         kept += u64::from(status != 0);
     }
-    // Between the kernel's making of the descriptor and the note of it there is always an instant.
+    // There is always an instant between the creation of the descriptor by the kernel and its record.
     assert!(kept <= ROUNDS / 100, "{kept} of {ROUNDS} children kept what the parent had begun");
 }
 
@@ -302,7 +302,7 @@ fn child_outlives_parent() {
         let own = unsafe { libc::getpid() };
         // SAFETY: one thread.
         if unsafe { libc::fork() } == 0 {
-            // SAFETY: no conditions. Somebody else is the parent of an orphan.
+            // SAFETY: no conditions. Another process is the parent of an orphan.
             while unsafe { libc::getppid() } == own {
                 thread::yield_now();
             }
@@ -419,7 +419,7 @@ static INTENTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 const CHANGING: u64 = 1 << 63;
 
 extern "C" fn die_here(_: libc::c_int) {
-    // SAFETY: ends this thread at once, wherever it is; its robust mutexes are told by the kernel.
+    // SAFETY: ends this thread at once, wherever it is; the kernel marks its robust mutexes.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
@@ -478,7 +478,7 @@ fn threads_that_die_anywhere() {
             libc::pthread_kill(thread, libc::SIGUSR1);
             libc::pthread_join(thread, ptr::null_mut());
         }
-        // Whoever comes next repairs, and sees what the intents say.
+        // The next thread repairs, and finds what the intents describe.
         WRITER.session().expect("session").mark();
         let truth = truth();
         for (number, intent) in (1..).zip(&INTENTS) {

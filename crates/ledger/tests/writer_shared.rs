@@ -1,4 +1,4 @@
-//! Several allocators on the same chips, compared with plain sums: what they had together at most, for whoever reads the ledger and
+//! Several allocators on the same chips, compared with plain sums: their common peak, for readers of the ledger and
 //! for the program that asks.
 
 #[path = "support/made.rs"]
@@ -13,7 +13,7 @@ use ttmon_ledger::{
     writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Writer},
 };
 
-/// A mesh, its halves, one chip of it, the hook's view of another, and a chip that nobody else has.
+/// A mesh, its halves, one of its chips, the hook's view of another, and a chip with a single allocator.
 const ALLOCATORS: [(u32, &[u32]); 6] = [(1, &[0, 1, 2, 3]), (1, &[0, 1]), (1, &[2, 3]), (1, &[1]), (2, &[0, 2]), (1, &[9])];
 const CHIPS: [u32; 5] = [0, 1, 2, 3, 9];
 const KINDS: u8 = 3;

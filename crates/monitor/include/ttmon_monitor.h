@@ -7,7 +7,7 @@
  *     }
  *     ttmon_monitor_close(monitor);
  *
- * Link with libttmon_monitor (-lttmon_monitor). What is not known has a reason, never a number: look at `missing` first.
+ * Link with libttmon_monitor (-lttmon_monitor). What is not known has a reason, never a number: check `missing` first.
  * Functions that return int32_t return TTMON_MONITOR_OK or a negative number; ttmon_monitor_last_error() has the words.
  * Nothing is written to `out` unless they succeed.
  *
@@ -101,7 +101,7 @@
 // A rate needs two samples.
 #define TTMON_MISSING_FIRST_SAMPLE 11
 
-// Somebody may use it, but nothing tracks how much.
+// A process may use memory, but nothing tracks it.
 #define TTMON_MISSING_NOT_TRACKED 12
 
 // Nothing measures it.
@@ -131,16 +131,16 @@
 // TT-Metal's own statistics have it.
 #define TTMON_STATUS_REPORTED 2
 
-// It has a device open and tells nobody what it uses.
+// It has a device open and does not report its memory.
 #define TTMON_STATUS_OPEN 3
 
 // What it uses is written down where this user may not read.
 #define TTMON_STATUS_NO_PERMISSION 4
 
-// It has exited; somebody still holds the file it opened.
+// It has exited, but another process still has its device file open.
 #define TTMON_STATUS_DEAD 5
 
-// It tells the service, on the allocation socket.
+// It reports to the service, on the allocation socket.
 #define TTMON_STATUS_CONNECTED 6
 
 // Where a figure comes from. The first, which is the best: the ledger that the process itself writes.
@@ -152,7 +152,7 @@
 // The kernel driver.
 #define TTMON_SOURCE_FDINFO 3
 
-// What the process tells the service on the allocation socket.
+// The process's reports to the service on the allocation socket.
 #define TTMON_SOURCE_SERVER 4
 
 // Whether a device can be read. The first: it answers.
@@ -213,7 +213,7 @@ typedef struct ttmon_system_stats {
   uint32_t struct_size;
   // N of /dev/tenstorrent/N, or a number after those for a chip reached over Ethernet.
   uint32_t device;
-  // When it was looked at, in nanoseconds since 1970.
+  // Time of the sample, in nanoseconds since 1970.
   uint64_t time_ns;
   // One of TTMON_STATE_...
   uint32_t state;
@@ -233,7 +233,7 @@ typedef struct ttmon_system_stats {
   struct ttmon_figure l1_free;
   // Processes that hold the device or have memory on it.
   uint64_t processes;
-  // Those that tell nobody what they use.
+  // Those that do not report their memory.
   uint64_t untracked_processes;
   // Those of another pid namespace, which cannot be named; counted as untracked too.
   uint64_t hidden_processes;
@@ -301,7 +301,7 @@ typedef struct ttmon_kind_stats {
   struct ttmon_figure allocated;
   // What can still be had: capacity less allocated, else total less used.
   struct ttmon_figure free;
-  // Highest `used`, where somebody keeps it.
+  // Highest `used`, if it is recorded.
   struct ttmon_figure peak;
   // Live buffers.
   struct ttmon_figure count;
@@ -355,7 +355,7 @@ struct ttmon_monitor *ttmon_monitor_open(const char *root);
 void ttmon_monitor_close(struct ttmon_monitor *monitor);
 
 // The text of the newest failure of a call in this thread, "" where there was none. Never NULL. Each thread has its own;
-// it stays as it is until the thread's next call that fails.
+// it stays unchanged until the thread's next call that fails.
 const char *ttmon_monitor_last_error(void);
 
 // From now on a sample answers all calls for so many milliseconds after it was taken: 100 unless this is called; with 0

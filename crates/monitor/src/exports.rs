@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ttmon_monitor_close(monitor: *mut Handle) {
 }
 
 /// The text of the newest failure of a call in this thread, "" where there was none. Never NULL. Each thread has its own;
-/// it stays as it is until the thread's next call that fails.
+/// it stays unchanged until the thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_last_error() -> *const c_char {
     gate::last_error()

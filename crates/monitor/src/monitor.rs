@@ -1,4 +1,4 @@
-//! The machine as another program sees it: opened once, read when somebody asks and the last sample is too old.
+//! The machine for other programs: opened once, read on request if the last sample is too old.
 
 use std::fmt;
 use std::io;
@@ -12,13 +12,13 @@ use ttmon_model::ledger::LedgerSample;
 use ttmon_model::snapshot::DeviceUse;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, Found};
+use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
 
 use crate::signals;
 use crate::stats::{DetailedStats, ProcessStats, SystemStats};
 
-/// For how long a sample answers, unless said otherwise: calls in a row are about the same moment.
+/// How long a sample is used by default: successive calls see the same sample.
 pub const MAX_AGE: Duration = Duration::from_millis(100);
 
 /// Reads the machine for other programs. It may be shared by threads, which then share its samples too.
@@ -52,7 +52,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root { path, error } => write!(f, "cannot look below {}: {error}", path.display()),
-            // Written for the command line, where a simulated machine is one flag away.
+            // The message is for the command line, where a flag gives a simulated machine.
             Self::Machine(ttmon_source::Error::NoDevice) => f.write_str("no Tenstorrent device found: none is on the PCI bus"),
             Self::Machine(error) => error.fmt(f),
             Self::Forked => f.write_str("this monitor was opened before a fork, by another process; open one in this process"),
@@ -76,7 +76,7 @@ impl Monitor {
         Self::below(&Root::real())
     }
 
-    /// A machine below a directory; nothing outside is looked at.
+    /// A machine below a directory; nothing outside is read.
     pub fn at(root: &Path) -> Result<Self, Error> {
         match std::fs::read_dir(root) {
             Ok(_) => Self::below(&Root::at(root)),
@@ -121,7 +121,7 @@ impl Monitor {
     }
 
     /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. One that this user
-    /// may not look at may do so: its status is "no permission".
+    /// may not read may do so: its status is "no permission".
     pub fn process_stats(&self, pid: u32) -> Result<Option<ProcessStats>, Error> {
         let of_holder = match self.devices() {
             Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
@@ -170,7 +170,7 @@ impl Monitor {
             return Err(Error::Forked);
         }
         let max_age = Duration::from_millis(self.max_age_ms.load(Ordering::Relaxed));
-        // Held while files are read: whoever comes meanwhile wants just this sample.
+        // Held while files are read: concurrent callers want this sample.
         take(&mut lock(watch), max_age)
     }
 
@@ -221,7 +221,7 @@ impl Watch {
         Ok(Self { root, reach, machine, newest: None })
     }
 
-    /// From now on this process is looked at beside the holders; a sample that was about another says nothing of it.
+    /// From now on this process is read beside the holders; an older sample does not include it.
     fn look_at(&mut self, pid: u32) {
         if self.reach != Reach::Process(pid) {
             self.reach = Reach::Process(pid);
@@ -247,7 +247,7 @@ impl Watch {
         let snapshot = self.snapshot(max_age)?;
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
         let mut budget = Budget::default();
-        let read = |found: &Arc<Found>| {
+        let read = |found: &Arc<OpenLedger>| {
             let content = ledgers::read(found, Detail::Blocks, &mut budget);
             LedgerSample { owner: found.owner, content }
         };

@@ -57,7 +57,7 @@ pub const TTMON_MISSING_TIMEOUT: i32 = 9;
 pub const TTMON_MISSING_IO_ERROR: i32 = 10;
 /// A rate needs two samples.
 pub const TTMON_MISSING_FIRST_SAMPLE: i32 = 11;
-/// Somebody may use it, but nothing tracks how much.
+/// A process may use memory, but nothing tracks it.
 pub const TTMON_MISSING_NOT_TRACKED: i32 = 12;
 /// Nothing measures it.
 pub const TTMON_MISSING_NO_SOURCE: i32 = 13;
@@ -78,13 +78,13 @@ pub const TTMON_MISSING_IDLE_WAIT: i32 = 19;
 pub const TTMON_STATUS_TRACKED: u32 = 1;
 /// TT-Metal's own statistics have it.
 pub const TTMON_STATUS_REPORTED: u32 = 2;
-/// It has a device open and tells nobody what it uses.
+/// It has a device open and does not report its memory.
 pub const TTMON_STATUS_OPEN: u32 = 3;
 /// What it uses is written down where this user may not read.
 pub const TTMON_STATUS_NO_PERMISSION: u32 = 4;
-/// It has exited; somebody still holds the file it opened.
+/// It has exited, but another process still has its device file open.
 pub const TTMON_STATUS_DEAD: u32 = 5;
-/// It tells the service, on the allocation socket.
+/// It reports to the service, on the allocation socket.
 pub const TTMON_STATUS_CONNECTED: u32 = 6;
 
 /// Where a figure comes from. The first, which is the best: the ledger that the process itself writes.
@@ -93,7 +93,7 @@ pub const TTMON_SOURCE_LEDGER: u64 = 1;
 pub const TTMON_SOURCE_SHM: u64 = 2;
 /// The kernel driver.
 pub const TTMON_SOURCE_FDINFO: u64 = 3;
-/// What the process tells the service on the allocation socket.
+/// The process's reports to the service on the allocation socket.
 pub const TTMON_SOURCE_SERVER: u64 = 4;
 
 /// Whether a device can be read. The first: it answers.
@@ -146,7 +146,7 @@ pub struct CSystemStats {
     pub struct_size: u32,
     /// N of /dev/tenstorrent/N, or a number after those for a chip reached over Ethernet.
     pub device: u32,
-    /// When it was looked at, in nanoseconds since 1970.
+    /// Time of the sample, in nanoseconds since 1970.
     pub time_ns: u64,
     /// One of TTMON_STATE_...
     pub state: u32,
@@ -166,7 +166,7 @@ pub struct CSystemStats {
     pub l1_free: CFigure,
     /// Processes that hold the device or have memory on it.
     pub processes: u64,
-    /// Those that tell nobody what they use.
+    /// Those that do not report their memory.
     pub untracked_processes: u64,
     /// Those of another pid namespace, which cannot be named; counted as untracked too.
     pub hidden_processes: u64,
@@ -243,7 +243,7 @@ pub struct CKindStats {
     pub allocated: CFigure,
     /// What can still be had: capacity less allocated, else total less used.
     pub free: CFigure,
-    /// Highest `used`, where somebody keeps it.
+    /// Highest `used`, if it is recorded.
     pub peak: CFigure,
     /// Live buffers.
     pub count: CFigure,

@@ -10,7 +10,7 @@ use ttmon_model::{DeviceId, Kind, Missing, PerKind, Reading, Snapshot};
 pub struct SystemStats {
     /// Its id.
     pub device: u32,
-    /// When it was looked at.
+    /// Time of the sample.
     pub time: UnixTime,
     /// Whether it can be read.
     pub state: State,
@@ -30,7 +30,7 @@ pub struct SystemStats {
     pub l1_free: Reading<u64>,
     /// Processes that hold the device or have memory on it.
     pub processes: u64,
-    /// Those that tell nobody what they use: with one of them, what is used is a lower bound.
+    /// Processes that do not report their memory: if there is one, the used bytes are a lower bound.
     pub untracked_processes: u64,
     /// Those of another pid namespace, which cannot be named; counted as untracked too.
     pub hidden_processes: u64,
@@ -124,13 +124,13 @@ impl ProcessStats {
 pub struct DetailedStats {
     /// Its id.
     pub device: u32,
-    /// When it was looked at.
+    /// Time of the sample.
     pub time: UnixTime,
     /// Each kind, all processes together.
     pub kinds: PerKind<KindMemory>,
     /// Each process that holds the device or has memory on it.
     pub processes: Vec<UseOfDevice>,
-    /// Those that tell nobody what they use.
+    /// Processes that do not report their memory.
     pub untracked_processes: u64,
     /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.
     pub stale_bytes: u64,

@@ -37,7 +37,7 @@ pub(crate) struct Layout {
 /// Why an interpreter is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// A version that nobody has looked at: major and minor.
+    /// An untested version: major and minor.
     Version(u8, u8),
     /// It is built without its global lock.
     FreeThreaded,

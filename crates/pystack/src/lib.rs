@@ -4,7 +4,7 @@
 //! a thread that is inside a C call, and a frame keeps its code object alive. One function of the interpreter is called:
 //! `PyGILState_GetThisThreadState`, which reads a cell of this thread.
 //!
-//! Two speeds. [`Python::walk`] follows the chain by plain reads and makes a hash of it, some nanoseconds a frame. [`Python::resolve`]
+//! Two speeds. [`Python::walk`] follows the chain by plain reads and hashes it, some nanoseconds a frame. [`Python::resolve`]
 //! finds file, function and line of a frame that was not seen before; the kernel copies what it reads, so that a wrong address is
 //! "no line" and not a crash. An interpreter is walked only after all frames of one stack were resolved ([`Python::probe`]).
 //!

@@ -1,6 +1,6 @@
 //! Which line an instruction belongs to: the table of a code object.
 //!
-//! The table comes from another's memory: whatever its bytes are, decoding ends, and gives a line or none.
+//! The table comes from another's memory: for any bytes, decoding ends with a line or none.
 
 /// How a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn in_locations(bytes: impl Iterator<Item = u8>, first_line: u32, offset: u32) -
         if offset < end {
             return if code == NO_LOCATION { None } else { u32::try_from(line).ok() };
         }
-        // Columns, and whatever an entry of a later version has: a new entry has the high bit.
+        // Columns, and fields of a later version: a new entry has the high bit.
         while bytes.next_if(|byte| byte & 0x80 == 0).is_some() {}
     }
 }

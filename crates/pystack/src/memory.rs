@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-/// Copies from an address, all of it or nothing. Leaves `errno` as it was.
+/// Copies from an address, completely or not at all. Leaves `errno` as it was.
 pub(crate) fn read(at: usize, into: &mut [u8]) -> Option<()> {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast::<c_void>(), iov_len: into.len() };
     let there = libc::iovec { iov_base: at as *mut c_void, iov_len: into.len() };

@@ -5,7 +5,7 @@ use crate::memory::{self, Bytes};
 use crate::symbols::Symbols;
 use crate::text::Text;
 
-/// Characters of a name that are looked at; longer ones are nobody's.
+/// Characters of a name that are read; longer names are invalid.
 const LENGTH_MAX: usize = 1 << 16;
 /// Bytes of a table of lines.
 const TABLE_MAX: usize = 1 << 22;

@@ -58,7 +58,7 @@ impl Default for Walk {
 /// Where a frame is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resolved {
-    /// The file's name as the interpreter has it, or the end of it.
+    /// The interpreter's file name, or its end.
     pub file: Text<1024>,
     /// The function's qualified name; before 3.11 its plain one.
     pub function: Text<256>,
@@ -168,7 +168,8 @@ impl Python {
                 };
                 place.write(Raw { code, instruction });
                 walk.count += 1;
-                // Besides the address what tells another function at the same address: its file, its lines, its length.
+                // Besides the address, values that identify another function at the same address: its file, its lines, its
+                // length.
                 let names = read.word(code + layout.file)? ^ read.word(code + layout.line_table)?.rotate_left(32);
                 let shape = read.half(code + layout.first_line)? as usize ^ read.word(code + SIZE)?.rotate_left(32);
                 hash = mixed(mixed(hash, code ^ instruction.rotate_left(32)), names ^ shape.rotate_left(13));

@@ -19,7 +19,7 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
-use ttmon_source::ledgers::{Found, buffer_kind, tag};
+use ttmon_source::ledgers::{OpenLedger, buffer_kind, tag};
 use ttmon_source::{Departed, End, Lines};
 
 pub use history::History;
@@ -58,7 +58,7 @@ pub struct Scene<'a> {
     /// Its snapshot, with all devices.
     pub snapshot: &'a Snapshot,
     /// Ledgers of live processes.
-    pub present: &'a [Arc<Found>],
+    pub present: &'a [Arc<OpenLedger>],
     /// Ledgers of ended processes.
     pub departed: &'a [Arc<Departed>],
     /// Read only this process. Only then is a process returned that ended before the first read.
@@ -98,7 +98,7 @@ impl Recorder {
     }
 
     /// Whether a ledger was read before.
-    pub fn has(&self, found: &Found) -> bool {
+    pub fn has(&self, found: &OpenLedger) -> bool {
         self.known.contains_key(&key_of(found))
     }
 
@@ -106,11 +106,11 @@ impl Recorder {
     pub fn look(&mut self, scene: &Scene<'_>) -> News {
         let departed = scene.departed.iter().map(|departed| (&departed.found, Some(departed)));
         let present = scene.present.iter().map(|found| (found, None));
-        let all: Vec<(&Arc<Found>, Option<&Arc<Departed>>)> = departed.chain(present).collect();
+        let all: Vec<(&Arc<OpenLedger>, Option<&Arc<Departed>>)> = departed.chain(present).collect();
         // Ledgers that are gone are dropped, so that memory stays bounded.
         let is_here = |key: &LedgerKey| all.iter().any(|(found, _)| key_of(found) == *key);
         self.known.retain(|key, known| !known.is_over || is_here(key));
-        let is_wanted = |(found, _): &&(&Arc<Found>, Option<&Arc<Departed>>)| scene.pid.is_none_or(|pid| found.owner.pid == pid);
+        let is_wanted = |(found, _): &&(&Arc<OpenLedger>, Option<&Arc<Departed>>)| scene.pid.is_none_or(|pid| found.owner.pid == pid);
         let part = scene.most / all.iter().filter(is_wanted).count().max(1);
         let wanted = all.iter().filter(is_wanted);
         News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref), part)).collect())
@@ -125,7 +125,7 @@ impl Recorder {
         news.events(devices).collect()
     }
 
-    fn look_at(&mut self, scene: &Scene<'_>, found: &Found, departed: Option<&Departed>, most: usize) -> Option<Batch> {
+    fn look_at(&mut self, scene: &Scene<'_>, found: &OpenLedger, departed: Option<&Departed>, most: usize) -> Option<Batch> {
         let key = key_of(found);
         if departed.is_some() && scene.pid.is_none() && !self.known.contains_key(&key) {
             return None;
@@ -167,7 +167,7 @@ impl Recorder {
     }
 }
 
-fn key_of(found: &Found) -> LedgerKey {
+fn key_of(found: &OpenLedger) -> LedgerKey {
     (found.owner, found.identity())
 }
 

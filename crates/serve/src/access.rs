@@ -1,8 +1,8 @@
 //! Who may see what.
 //!
 //! On the Unix socket the kernel says who asks: root sees everything, a user their own processes in full and others' as
-//! pid, name, owner and totals. On HTTP whoever has the token sees everything, whoever has not sees what a user without
-//! processes would. Requests that a web page of another site made are refused, whatever name that site gave this host.
+//! pid, name, owner and totals. On HTTP a client with the token sees everything; other clients see what a user without
+//! processes would. Requests that a web page of another site made are refused, for any name that site gave this host.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use ttmon_model::{Missing, Process, ProcessKey, Snapshot};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use crate::page;
 
-/// What somebody may see.
+/// Permissions of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
     /// Everything.
@@ -53,7 +53,7 @@ impl View {
         Cow::Owned(seen)
     }
 
-    /// Takes away what this one may not see.
+    /// Removes what this client may not see.
     pub(crate) fn hide(self, snapshot: &mut Snapshot) {
         if self == Self::Whole {
             return;
@@ -119,9 +119,9 @@ impl Token {
         Ok(Self(text.to_vec()))
     }
 
-    /// The secret itself, for whoever asks another service.
+    /// The secret itself, for requests to another service.
     pub fn reveal(&self) -> &str {
-        // Every character was looked at when it was taken.
+        // Every character was checked when it was read.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -160,7 +160,7 @@ pub(crate) enum RequestOrigin {
     Metrics,
 }
 
-/// Why somebody is turned away.
+/// Why a client is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessError {
     /// This host was called by several names at once.
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(check(&[]), Err(AccessError::ForeignHost));
     }
 
-    /// Of two names a proxy in front may have looked at the other one; an address that is asked for whole counts more than a header.
+    /// Of two names a proxy in front may have checked the other one; a full address in the request counts more than a header.
     #[test]
     fn one_name_counts() {
         let mut two = headers(&[("host", "localhost")]);

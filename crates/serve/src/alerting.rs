@@ -192,7 +192,7 @@ fn happened(event: &Event) -> EventKind {
     }
 }
 
-/// What is behind these locks is whole at every moment.
+/// The data behind these locks is always consistent.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

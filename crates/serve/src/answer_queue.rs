@@ -29,7 +29,7 @@ struct User {
     room: Arc<Semaphore>,
 }
 
-/// A text, and the room it takes for as long as somebody has a part of it.
+/// A text, and its memory, which is reserved while a client has a part.
 struct Held {
     text: String,
     _room: [OwnedSemaphorePermit; 2],
@@ -60,7 +60,7 @@ impl AnswerQueue {
         let own = Arc::clone(&user.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
         let turn = Arc::clone(&self.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
         let working = tokio::task::spawn_blocking(move || {
-            // Until it is made, also where nobody waits for it any more: asking and leaving again and again must not help.
+            // Until it is made, even if no client waits any longer: repeated requests that are dropped must not help.
             let _turn = (place, own, turn);
             work()
         });
@@ -75,7 +75,7 @@ impl AnswerQueue {
 
     fn user(&self, view: View) -> Arc<User> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever has nothing under way is forgotten.
+        // Clients without a request under way are forgotten.
         let is_busy = |user: &User| user.places.available_permits() < TURNS_PER_USER_MAX || user.room.available_permits() < self.kib_max[1];
         users.retain(|_, user| Arc::strong_count(user) > 1 || is_busy(user));
         let semaphore = |permits| Arc::new(Semaphore::new(permits));

@@ -37,7 +37,7 @@ struct Holders {
 
 impl Usage {
     fn take_in(&mut self, at: Duration, device: &Device, snapshot: &Snapshot) {
-        // Where it cannot be told who has it open, nothing is added for this sample or the next.
+        // If the holders are unknown, nothing is added for this sample or the next.
         if device.memory.holders.is_err() {
             self.last = None;
             return;
@@ -57,7 +57,7 @@ impl Usage {
 }
 
 impl Chips {
-    /// Takes in a look at a moment.
+    /// Adds a sample at a time.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             let new = || LastAnswer { identity: ChipIdentity::of(device), answered: at, usage: Usage::default() };
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_hangs_is_told_after_a_while() {
+    fn a_hung_chip_is_reported_after_a_while() {
         let mut chips = Chips::default();
         let (well, ill) = (machine(), hanging(machine(), 1));
         let silent = |chips: &Chips, at, snapshot| chips.silent(seconds(at), snapshot, seconds(5));

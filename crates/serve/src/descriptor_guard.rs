@@ -27,7 +27,7 @@ impl<P: Send + 'static> DescriptorGuard<P> {
     }
 }
 
-/// Looks at what came without taking it: what is looked at is not the last of its kind.
+/// Peeks at the input: a peeked descriptor is not the last reference.
 fn peek(stream: &UnixStream) -> io::Result<()> {
     let mut none = RecvAncillaryBuffer::default();
     let seen = recvmsg(stream, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;

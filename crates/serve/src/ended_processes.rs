@@ -10,7 +10,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Process, Sample, Snapshot};
 use ttmon_source::Departed;
 use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, Found};
+use ttmon_source::ledgers::{self, Detail, OpenLedger};
 
 use crate::access::View;
 use crate::newest::Published;
@@ -27,14 +27,14 @@ pub struct EndedProcess {
 }
 
 /// Takes the ledgers of a sample.
-type TakeLedgers = Box<dyn Fn(&[Arc<Found>]) + Send + Sync>;
+type TakeLedgers = Box<dyn Fn(&[Arc<OpenLedger>]) + Send + Sync>;
 
 /// Who listens on the allocation socket, as far as others ask.
 pub struct IntakeCallbacks {
     /// What it keeps of processes of a pid that ended.
     pub past: Box<dyn Fn(u32) -> Vec<EndedProcess> + Send + Sync>,
     /// Ledgers of all processes that ended and are still kept.
-    pub ended: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
+    pub ended: Box<dyn Fn() -> Vec<OpenLedger> + Send + Sync>,
     /// Takes the ledgers of each sample. It must not wait.
     pub found: TakeLedgers,
     /// What it counted since it started, by name.
@@ -48,7 +48,7 @@ impl fmt::Debug for IntakeCallbacks {
 }
 
 impl EndedProcess {
-    /// Whether somebody may see it.
+    /// Whether a client may see it.
     pub(crate) fn is_seen_by(&self, view: View) -> bool {
         match view {
             View::Whole => true,
@@ -78,7 +78,7 @@ impl EndedProcess {
         }
     }
 
-    /// The machine as it is now, with this process as it was.
+    /// The present machine, with this ended process.
     pub(crate) fn snapshot(&self, newest: &Published, detail: Detail) -> Snapshot {
         let found = &self.departed.found;
         let mut budget = Budget::of_answer();

@@ -1,4 +1,4 @@
-//! Where the service listens: a Unix socket, and TCP on this host alone unless it was told otherwise and can be trusted there.
+//! The service's sockets: a Unix socket, and TCP on this host alone unless another address was given and can be trusted.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -55,13 +55,13 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 pub(crate) struct UnixEndpoint {
     pub(crate) listener: UnixListener,
-    /// Whether nobody can send descriptors along: one is closed by whoever reads, which may take as long as its sender likes.
+    /// Whether clients cannot send descriptors: the reader closes a descriptor, which may take as long as its sender wants.
     pub(crate) refuses_descriptors: bool,
     /// Its name, where that is ours.
     name: Option<Name>,
 }
 
-/// The name of a socket, with a lock beside it, which tells a service that lives from one that died.
+/// The name of a socket, with a lock beside it, which shows whether its service is alive.
 #[derive(Debug)]
 struct Name {
     path: PathBuf,
@@ -70,7 +70,7 @@ struct Name {
 }
 
 impl UnixEndpoint {
-    /// One that somebody else opened, systemd for one: its name is not ours.
+    /// A socket that another process, such as systemd, opened: its name is not ours.
     pub(crate) fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: None })
@@ -84,7 +84,7 @@ impl UnixEndpoint {
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        // A pipe that somebody put there would be waited for.
+        // A pipe that another user put there would block.
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
         let lock = File::options()
             .write(true)
@@ -121,7 +121,7 @@ impl UnixEndpoint {
     }
 }
 
-/// Makes a directory that everybody may pass through, whatever the umask says: what is in it is for all users.
+/// Makes a directory that every user may pass through, with any umask: its content is for all users.
 fn make(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -130,7 +130,7 @@ fn make(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
 }
 
-/// Whether somebody has a socket open; one whose queue is full is one, too.
+/// Whether a process has a socket open; a full queue means yes.
 fn is_listened_at(path: &Path) -> bool {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
     let (Ok(address), Ok(socket)) = (SocketAddrUnix::new(path), socket) else { return false };
@@ -155,7 +155,7 @@ pub(crate) struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    /// One that somebody else opened, systemd for one.
+    /// A socket that another process, such as systemd, opened.
     pub(crate) fn inherited(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -278,9 +278,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
-    /// Neither a lock that nobody reads nor a socket whose owner has no lock makes us wait, or is taken from whoever has it.
+    /// A lock without a reader, or a socket whose owner has no lock, does not block, and is not taken from its owner.
     #[test]
-    fn what_others_put_there_is_told() {
+    fn files_of_others_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");
         let lock = directory.path().join("fifo.sock.lock");
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
@@ -310,7 +310,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("api.sock");
         let door = UnixEndpoint::open(&path).expect("a door");
-        fs::remove_file(&path).expect("removed by somebody");
+        fs::remove_file(&path).expect("removed by another process");
         let _other = UnixListener::bind(&path).expect("another's");
         drop(door);
         assert!(path.exists());

@@ -35,7 +35,7 @@ pub(crate) struct History {
     coarse: Ring,
     /// In the order of the rings' devices.
     devices: Vec<(DeviceId, ChipIdentity)>,
-    /// The slots that are being filled, and what fell into them: a look may be shorter than a step.
+    /// The slots that are being filled, and their values: samples may be closer than a step.
     filling_fine: Filling,
     filling_coarse: Filling,
 }
@@ -63,7 +63,7 @@ impl History {
         Self { fields, fine, coarse, devices: Vec::new(), filling_fine: Filling::default(), filling_coarse: Filling::default() }
     }
 
-    /// Takes in what was seen at a moment: the planned one, so that a sampler that is a little late leaves no hole.
+    /// Adds a sample at its planned time, so that a slightly late sampler leaves no gap.
     pub(crate) fn add(&mut self, at: Duration, snapshot: &Snapshot) {
         let coarse_slot = self.coarse.slot(at);
         if let Some(over) = self.filling_coarse.slot.replace(coarse_slot).filter(|filling| *filling != coarse_slot) {
@@ -143,7 +143,7 @@ impl Sum {
         if self.count == 0 {
             return None;
         }
-        // Half up, so that a mean of 0 and 1 is told as the likelier of the two.
+        // Rounds half up, so that a mean of 0 and 1 is shown as the likelier value.
         i64::try_from((self.total + self.count / 2).div_euclid(self.count)).ok()
     }
 }

@@ -42,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers that are on their way may take when the service stops.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves until told to stop, or whoever could tell is gone.
+/// Serves until it is stopped, or until the stopping side is gone.
 pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
     let Endpoints { unix, tcp, metrics, tls } = doors;
@@ -71,7 +71,7 @@ async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: 
     let crowd = Connections::new(UNIX_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
-            // A peer that cannot be told is nobody, who sees least.
+            // An unknown peer has the least permissions.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
                 let seat = enter(&crowd, Holder::User(uid), &service).await;

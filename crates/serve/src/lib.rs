@@ -80,7 +80,7 @@ use service::Service;
 pub struct Options {
     /// Version of the program.
     pub version: &'static str,
-    /// How often the machine is looked at.
+    /// The sample interval.
     pub interval: Duration,
     /// The Unix socket of the API.
     pub api: Option<PathBuf>,
@@ -104,11 +104,11 @@ pub struct Options {
     pub metrics_detail: MetricsDetail,
     /// Whether each process has metrics of its own, except at `metrics_listen`.
     pub process_metrics: bool,
-    /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full. Silences are there, too.
+    /// Where the allocation socket keeps its state, if there is one: /readyz reports when it is full. Silences are there, too.
     pub state: Option<PathBuf>,
     /// The store that knows other hosts.
     pub fleet: Option<ttmon_fleet::Store>,
-    /// Rules of alerts, and who is told of them.
+    /// Rules of alerts, and their receivers.
     pub alerts: ttmon_alerts::Config,
     /// Prints one line for the administrator.
     pub complain: fn(&str),
@@ -306,9 +306,9 @@ fn spawn<E: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// A service without one of its threads is none: whoever waits for its end hears of it, and why.
+    /// If one of its threads ends, the service ends: the waiting caller gets the reason.
     #[test]
-    fn a_thread_that_ends_is_told() {
+    fn an_ended_thread_is_reported() {
         let service = || Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
         let end_of = |work: fn() -> io::Result<()>| {
             let (end, ended) = mpsc::channel::<()>();

@@ -36,7 +36,7 @@ pub(crate) const HEADERS_MAX: usize = 64;
 /// Parts that a stream may be behind before it is cut off: what happened is one. A snapshot, which is three, is sent to one that has taken
 /// everything.
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
-/// A stream that has nothing to say says so, lest a proxy takes it for dead.
+/// An idle stream sends a comment, so that a proxy does not close it.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Streams of recorders at once: each reads the ledgers by itself. One user has at most a quarter of them.
 pub(crate) const RECORDER_STREAMS_MAX: usize = 16;
@@ -68,7 +68,7 @@ pub(crate) const FIRST_SCAN_WAIT: Duration = Duration::from_secs(3);
 pub(crate) const SCAN_LATE_INTERVALS: u32 = 2;
 /// Things that happened which are remembered: a day of a restless machine.
 pub(crate) const EVENTS_MAX: usize = 4096;
-/// Documents kept ready for one snapshot: one for each form of it and each user who asks.
+/// Documents kept for one snapshot: one per form and user.
 pub(crate) const READY_MAX: usize = 64;
 /// Buffers in one answer, unless more are asked for.
 pub(crate) const BUFFERS_DEFAULT: usize = 10_000;
@@ -88,7 +88,7 @@ pub(crate) const PROCESS_SERIES_MAX: usize = 1024;
 pub(crate) const STALE_INTERVALS: u32 = 3;
 /// The least age at which a sample is stale.
 pub(crate) const STALE_MIN: Duration = Duration::from_secs(5);
-/// How long /readyz tells of what is over.
+/// How long /readyz reports past problems.
 pub(crate) const CARE_SPAN: Duration = Duration::from_secs(60);
 /// Less room than this is none: another process that reports takes as much.
 pub(crate) const STATE_BYTES_MIN: u64 = 4 * 1024 * 1024;

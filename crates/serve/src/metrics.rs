@@ -1,7 +1,7 @@
-//! The newest snapshot as metrics: OpenMetrics 1.0, and the older text format 0.0.4 for whoever asks for it.
+//! The newest snapshot as metrics: OpenMetrics 1.0, and the older text format 0.0.4 on request.
 //!
 //! Names and units are columns of the field table. What is not known has no series. Series of devices carry the five
-//! labels that tell a chip, and at most one more; containers, pods and jobs stand on a series of their own, to be joined,
+//! labels that identify a chip, and at most one more; containers, pods and jobs stand on a series of their own, to be joined,
 //! so that the series of a device do not tear when a job ends.
 
 mod gzip;

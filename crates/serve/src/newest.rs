@@ -1,4 +1,4 @@
-//! What the sampler hands over: the newest snapshot, and what was already written of it.
+//! Results of the sampler: the newest snapshot, and its documents.
 //!
 //! Readers take the newest one and never wait for the sampler; a hundred of them cost one sampling.
 
@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use ttmon_model::{Sample, Snapshot};
 use ttmon_reads::boot_time;
 use ttmon_source::Departed;
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 
 use crate::access::View;
 use crate::limits::READY_MAX;
@@ -25,9 +25,9 @@ pub struct Published {
     pub snapshot: Snapshot,
     /// What the machine said.
     pub sample: Sample,
-    /// Ledgers of that moment: their buffers are read when somebody asks.
-    pub ledgers: Vec<Arc<Found>>,
-    /// Ledgers that were left a moment ago, so that whoever follows them sees their end.
+    /// Ledgers of that time: their buffers are read on request.
+    pub ledgers: Vec<Arc<OpenLedger>>,
+    /// Recently closed ledgers, so that their followers see the end.
     pub departed: Vec<Arc<Departed>>,
     ready: Mutex<HashMap<(Form, View), Bytes>>,
 }
@@ -44,7 +44,13 @@ pub(crate) enum Form {
 }
 
 impl Published {
-    pub(crate) fn new(number: u64, snapshot: Snapshot, sample: Sample, ledgers: Vec<Arc<Found>>, departed: Vec<Arc<Departed>>) -> Self {
+    pub(crate) fn new(
+        number: u64,
+        snapshot: Snapshot,
+        sample: Sample,
+        ledgers: Vec<Arc<OpenLedger>>,
+        departed: Vec<Arc<Departed>>,
+    ) -> Self {
         Self { number, snapshot, sample, ledgers, departed, ready: Mutex::default() }
     }
 

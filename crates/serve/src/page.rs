@@ -76,7 +76,7 @@ pub(crate) fn answer(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// Whether somebody takes compressed answers: `gzip` or `*`, with a weight above 0.
+/// Whether a client accepts compressed answers: `gzip` or `*`, with a weight above 0.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let is_taken = |coding: &str| {
         let mut words = coding.split(';').map(str::trim);

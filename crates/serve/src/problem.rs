@@ -21,7 +21,7 @@ pub(crate) enum Problem {
     Parameter(String),
     /// What was asked for is more than one answer holds.
     TooMuch(String),
-    /// Somebody may not see it.
+    /// The client may not see it.
     Refused(AccessError),
     /// It needs the token.
     NeedsToken,

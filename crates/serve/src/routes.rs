@@ -134,7 +134,7 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter {
                 name: "follow",
                 schema: r#"{"type": "boolean", "default": true}"#,
-                help: "Of a stream: whether it goes on when all is told.",
+                help: "Of a stream: whether it continues after the last event.",
             },
             Parameter {
                 name: "limit",
@@ -152,7 +152,7 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter {
                 name: "since",
                 schema: r#"{"anyOf": [{"type": "number", "minimum": 0, "maximum": 1000000000}, {"type": "string", "format": "date-time"}]}"#,
-                help: "From so many seconds ago, or from a moment, RFC 3339. Default: 600 seconds ago.",
+                help: "From this many seconds ago, or from a time in RFC 3339. Default: 600 seconds ago.",
             },
             Parameter {
                 name: "step",
@@ -238,7 +238,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         id: "metrics",
-        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 for whoever asks for it; compressed with Accept-Encoding: gzip.",
+        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 if requested; compressed with Accept-Encoding: gzip.",
         parameters: &[],
         answer: Answer::Metrics,
     },
@@ -353,7 +353,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     }
 }
 
-/// Whether somebody wants one document rather than a stream.
+/// Whether a client wants one document rather than a stream.
 fn wants_json(question: &Question<'_>) -> bool {
     let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.contains("application/json") && !accept.contains("text/event-stream")

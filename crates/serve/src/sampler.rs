@@ -1,6 +1,6 @@
-//! The one who looks at the machine, at an even pace, and publishes what was seen.
+//! Samples the machine at a fixed interval, and publishes the result.
 //!
-//! It walks on the clock that neither jumps nor stops while the machine sleeps. A look that comes late leaves a gap in
+//! It walks on the clock that neither jumps nor stops while the machine sleeps. A late sample leaves a gap in
 //! the history; nothing is carried over into it.
 
 use std::io;
@@ -14,7 +14,7 @@ use ttmon_model::sample::Problem;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::{Missing, Peaks, Refusals, Sample, Snapshot};
 use ttmon_reads::boot_time;
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::limits::{DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
@@ -144,7 +144,7 @@ impl SamplerState {
 }
 
 /// Ledgers of a sample, and those that were left.
-type Ledgers = (Vec<Arc<Found>>, Vec<Arc<Departed>>);
+type Ledgers = (Vec<Arc<OpenLedger>>, Vec<Arc<Departed>>);
 
 /// Derives, compares with the one before, and publishes.
 fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
@@ -183,7 +183,7 @@ fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> 
     Snapshot::derive(&sample, None).allocators
 }
 
-/// Ledgers that were left now or a moment ago: not every follower looks at every snapshot.
+/// Ledgers that were closed now or recently: not every follower reads every snapshot.
 #[derive(Debug, Default)]
 struct RecentlyDeparted(Vec<(Duration, Arc<Departed>)>);
 
@@ -197,7 +197,7 @@ impl RecentlyDeparted {
     }
 }
 
-/// The machine could not be read at all. Told once, not every second.
+/// The machine could not be read at all. Reported once, not every second.
 fn record_failure(service: &Service, error: &Error) {
     let why = error.to_string();
     let is_new = service.figures(|figures| {
@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_told_from_one_that_runs() {
+    fn a_clock_that_was_set_is_recognized() {
         let sample = crate::fixture::sample();
         let later = |at: f64, wall_millis: i64| Sample {
             at: sample.at + seconds(at),
@@ -359,13 +359,13 @@ pub(crate) mod tests {
         assert!(degrees.is_some());
         assert_eq!((answer.start, answer.points), (seconds(1000.0), 6));
         assert_eq!(answer.series[0].columns[0], vec![degrees; 6]);
-        // Moments are told by the clock as it is now, in order, whatever it was then.
+        // Times are shown by the present clock, in order, independent of the clock at that time.
         let times: Vec<u64> = (0..6).map(|point| service.wall_time(seconds(1000.0 + f64::from(point))).0 / 1_000_000_000).collect();
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2 && pair[1] >= pair[0]), "{times:?}");
     }
 
     /// A day by the second, as fast as it goes: what the sampler keeps and what is asked for meanwhile takes no more at its end than
-    /// after its first hours. `cargo xtask bench day` asks for the whole of it; without that it is a few minutes of one.
+    /// after its first hours. `cargo xtask bench day` runs the whole day; otherwise it is a few minutes.
     #[test]
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
@@ -384,7 +384,7 @@ pub(crate) mod tests {
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
             take_in(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
-            // Somebody scrapes, somebody takes the document.
+            // One client scrapes, one takes the document.
             let text = last.text(
                 crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()),
                 crate::access::View::Whole,

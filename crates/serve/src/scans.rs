@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ttmon_model::ledger::LedgerSample;
 use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, Found};
+use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use ttmon_source::{Departed, Error, Scanned, Scanner, Scope};
 
 use crate::limits::ENDED_PER_SCAN_MAX;
@@ -24,7 +24,7 @@ use crate::service::Service;
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) scanned: Scanned,
-    pub(crate) ledgers: Vec<Arc<Found>>,
+    pub(crate) ledgers: Vec<Arc<OpenLedger>>,
     pub(crate) departed: Vec<Arc<Departed>>,
     /// Ledgers with refusals of processes that ended since the last scan; no scan may have seen them.
     pub(crate) ended: Vec<LedgerSample>,
@@ -41,8 +41,8 @@ pub(crate) struct EndedLedgers {
 
 impl EndedLedgers {
     /// Reads ledgers that are new, a bounded number, and returns those with refusals.
-    pub(crate) fn read(&mut self, kept: Vec<Found>) -> Vec<LedgerSample> {
-        let present: BTreeSet<(u64, u64)> = kept.iter().map(Found::identity).collect();
+    pub(crate) fn read(&mut self, kept: Vec<OpenLedger>) -> Vec<LedgerSample> {
+        let present: BTreeSet<(u64, u64)> = kept.iter().map(OpenLedger::identity).collect();
         self.known.retain(|identity| present.contains(identity));
         let mut budget = Budget::default();
         let new = kept.into_iter().filter(|found| !self.known.contains(&found.identity())).take(ENDED_PER_SCAN_MAX).collect::<Vec<_>>();
@@ -171,7 +171,7 @@ mod tests {
         let owner = ProcessKey { pid: 4_000_000, start_ticks: 1 };
         let kept = || {
             let file = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().expect("a descriptor"))).expect("a ledger");
-            vec![Found::handed(owner, 1001, Arc::new(Region::open(file).expect("a region")), (1, 7))]
+            vec![OpenLedger::handed(owner, 1001, Arc::new(Region::open(file).expect("a region")), (1, 7))]
         };
         let mut ledgers = EndedLedgers::default();
         assert_eq!(ledgers.read(Vec::new()), []);

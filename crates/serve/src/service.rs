@@ -9,7 +9,7 @@ use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
 use ttmon_reads::boot_time;
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 
 use crate::access::{RequestOrigin, Token, View};
 use crate::alerting::Alerting;
@@ -83,7 +83,7 @@ pub(crate) struct Figures {
 /// Whether the service can answer, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// It can; something may be wrong all the same.
+    /// It can; there may still be a problem.
     Ready(Vec<String>),
     Not(String),
 }
@@ -116,7 +116,7 @@ impl Service {
         }
     }
 
-    /// Somebody has ledgers of processes that ended.
+    /// A user has ledgers of processes that ended.
     pub(crate) fn keep(&self, keeper: Option<IntakeCallbacks>) {
         if let Some(keeper) = keeper {
             let _ = self.keeper.set(keeper);
@@ -129,7 +129,7 @@ impl Service {
     }
 
     /// Ledgers of processes that ended and are still kept.
-    pub(crate) fn ended(&self) -> Vec<Found> {
+    pub(crate) fn ended(&self) -> Vec<OpenLedger> {
         self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
     }
 
@@ -192,7 +192,7 @@ impl Service {
         }
     }
 
-    /// What is told beside being ready.
+    /// Notes besides being ready.
     fn cares(&self, newest: &Published) -> Vec<String> {
         let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
         let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
@@ -227,7 +227,7 @@ impl Service {
         lock(&self.journal).last_id()
     }
 
-    /// Looks at the history; whoever does holds the sampler up for that long, so it is for copying out alone.
+    /// Reads the history; the sampler waits meanwhile, so only copy.
     pub(crate) fn history<T>(&self, look: impl FnOnce(&History) -> T) -> T {
         look(&lock(&self.history))
     }
@@ -284,7 +284,7 @@ impl Service {
         }
     }
 
-    /// The moment of a point of the past by today's clock.
+    /// The time of a point of the past by the present clock.
     pub(crate) fn wall_time(&self, at: Duration) -> UnixTime {
         let ago = u64::try_from(boot_time().saturating_sub(at).as_nanos()).unwrap_or(u64::MAX);
         UnixTime(now().0.saturating_sub(ago))
@@ -302,7 +302,7 @@ pub(crate) fn now() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What is behind these locks is whole at every moment: a panic of another thread spoils nothing.
+/// The data behind these locks is always consistent: a panic of another thread breaks nothing.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -314,9 +314,9 @@ mod tests {
 
     use super::*;
 
-    /// Whoever asks whether the service is ready may have to wait for the journal, or for a file system: the sampler does not.
+    /// A request for readiness may wait for the journal, or for a file system: the sampler does not.
     #[test]
-    fn a_snapshot_is_published_whoever_asks() {
+    fn a_snapshot_is_published_during_any_request() {
         let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
         let published = || {
             let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };

@@ -16,7 +16,7 @@ pub struct ServiceEvent {
     pub id: u64,
     /// When, on the clock that never jumps.
     pub at: Duration,
-    /// When, for people, by the clock of that moment.
+    /// Time on the wall clock at that time.
     pub time: UnixTime,
     /// What.
     pub what: EventKind,
@@ -118,7 +118,7 @@ impl EventKind {
 }
 
 impl ServiceEvent {
-    /// The document of it.
+    /// Its document.
     pub fn json(&self) -> Value {
         let mut document = json!({"id": self.id, "time": self.time.rfc3339(), "event": self.what.name()});
         match &self.what {
@@ -192,7 +192,7 @@ impl Journal {
         self.last.iter().filter(move |event| event.id > id)
     }
 
-    /// Those from a moment on.
+    /// The events from a time on.
     pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &ServiceEvent> {
         self.last.iter().filter(move |event| event.at >= at)
     }

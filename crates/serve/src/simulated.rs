@@ -16,7 +16,7 @@ pub struct SimulatedHost {
 }
 
 impl SimulatedHost {
-    /// A scrape of the host as it is at a time since the start. Alerts are left to the store: no engine judges this host.
+    /// A scrape of the host at a time since the start. Alerts are left to the store: no engine evaluates this host.
     pub fn scrape(
         &mut self,
         at: Duration,

@@ -1,7 +1,7 @@
 //! What one scan may spend on the processes of others.
 //!
 //! A user can start thousands of processes, open a million files and write any ledger. Reading all that would delay the scan and
-//! fill our memory. So a scan has a limit for each resource, and each user has a share of it. What is over the limit is not read:
+//! fill our memory. So a scan has a limit for each resource, and each user has a share. What is over the limit is not read:
 //! it is cut, counted and shown.
 
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A budget of which this user may have no more than so much of each resource.
+/// A budget in which this user may use at most this much of each resource.
 #[cfg(test)]
 pub(crate) fn exhausted(uid: u32, left: u64) -> Budget {
     let mut budget = Budget::new(0);

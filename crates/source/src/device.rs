@@ -16,7 +16,7 @@ use crate::root::Root;
 use crate::users;
 use ttmon_reads::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
 
-/// More broken files of one device than this are told in one line.
+/// With more broken files of one device than this, they are reported in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;
 
 /// Everything about a device is read again after so many samples, or up to twice as many.
@@ -31,7 +31,7 @@ const COUNTERS_EVERY: Duration = Duration::from_millis(1900);
 
 /// A device that was found, and what does not change about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownDevice {
     pub(crate) id: DeviceId,
     pub(crate) bdf: Reading<Bdf>,
     pub(crate) attributes: Attributes,
@@ -51,7 +51,7 @@ pub(crate) struct Known {
     is_on_bus: bool,
     /// The PCI address that its number had before, where that was another.
     pub(crate) former: Option<Bdf>,
-    /// What is read of it, by [`Part`], while that stays the same.
+    /// The list of its files by [`Part`], while that stays the same.
     plans: [Option<Arc<Plan>>; 3],
     /// Samples until the files that hardly ever change are read again.
     slow_in: u32,
@@ -114,7 +114,7 @@ pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
     Ok(ids)
 }
 
-impl Known {
+impl KnownDevice {
     /// A device just listed.
     pub(crate) fn new(root: &Root, id: DeviceId) -> Self {
         let directory = root.class().join(format!("tenstorrent!{id}"));
@@ -218,7 +218,7 @@ impl Known {
 
     /// Chooses the parts that are read in a sample at this time.
     pub(crate) fn begin_sample(&mut self, now: Duration) {
-        // Of a device that is not settled, the counters tell whether its firmware is starting.
+        // If a device is not settled, the counters show whether its firmware is starting.
         let is_spaced = !self.needs_static && matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
         let is_slow_due = self.slow_in == 0 || self.needs_static;
         self.slow_in = if is_slow_due { SLOW_EVERY } else { self.slow_in } - 1;
@@ -279,7 +279,7 @@ impl Known {
         self.counters.as_ref()?.1.clone()
     }
 
-    /// Takes in the telemetry. Says whether the sensors should be looked for elsewhere and read once more.
+    /// Stores the telemetry. Returns whether the sensors must be searched again and read again.
     pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
         self.drop_foreign_sensors();
@@ -473,7 +473,7 @@ impl Known {
     }
 }
 
-/// Whether to read a device's files once more.
+/// Whether to read a device's files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
     Yes,
@@ -554,10 +554,10 @@ fn without_number(detail: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Counters are spaced, but not of a device that is not settled: they tell whether its firmware is starting.
+    /// Counters are spaced, except for a device that is not settled: they show whether its firmware is starting.
     #[test]
     fn counters_are_read_when_due_or_needed() {
-        let mut known = Known::new(&Root::at(Path::new("/nonexistent")), DeviceId(0));
+        let mut known = KnownDevice::new(&Root::at(Path::new("/nonexistent")), DeviceId(0));
         let at = Duration::from_secs(100);
         let mut reads = |is_settled: bool, counters: Option<(Duration, Option<Counted>)>, now: Duration| {
             (known.needs_static, known.counters) = (!is_settled, counters);

@@ -1,7 +1,7 @@
 //! Finds the ledgers of processes, checks whose they are, and reads them.
 //!
 //! A ledger is a memfd that its process has mapped and, unless it closed all its files, open. Root and the same user
-//! may look; whoever may not, learns that there may be something (`no_permission`), not that there is nothing.
+//! may read it; other users get `no_permission`: there may be a ledger.
 
 mod free_blocks;
 mod lead;
@@ -53,7 +53,7 @@ pub enum Detail {
 
 /// A ledger that was found, and where.
 #[derive(Debug)]
-pub struct Found {
+pub struct OpenLedger {
     /// The process it belongs to.
     pub owner: ProcessKey,
     /// The user of that process.
@@ -66,13 +66,13 @@ pub struct Found {
     identity: (u64, u64),
 }
 
-impl Found {
+impl OpenLedger {
     pub(crate) fn new(process: &ProcessSample, source: Source, region: Region, path: PathBuf, metadata: &fs::Metadata) -> Self {
         let (owner, uid) = (process.key, process.facts.as_ref().map_or(u32::MAX, |facts| facts.uid));
         Self { owner, uid, source, region: Arc::new(region), path, identity: (metadata.dev(), metadata.ino()) }
     }
 
-    /// One that its process handed over. It is in no place that could be looked at again.
+    /// A ledger that its process handed over. It has no path that could be checked again.
     pub fn handed(owner: ProcessKey, uid: u32, region: Arc<Region>, identity: (u64, u64)) -> Self {
         Self { owner, uid, source: Source::Ledger, region, path: PathBuf::new(), identity }
     }
@@ -86,18 +86,18 @@ impl Found {
         self.identity
     }
 
-    /// Whether the process still has it: `exec` keeps pid and start time, and takes the ledger away. Its number may be that of any
-    /// other file by now, so the kernel alone is asked: a file system of somebody else's making may never answer.
+    /// Whether the process still has it: `exec` keeps pid and start time, but drops the ledger. Its descriptor number may be that
+    /// of any other file since, so only the kernel is asked: another user's file system may never answer.
     pub(crate) fn is_still_there(&self) -> bool {
         let seen = rustix::fs::statx(rustix::fs::CWD, &self.path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         seen.is_ok_and(|seen| (rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor), seen.stx_ino) == self.identity)
     }
 }
 
-fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
+fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
-    belongs(&region, process, machine).then(|| Found::new(process, Source::Ledger, region, path.to_owned(), &metadata))
+    belongs(&region, process, machine).then(|| OpenLedger::new(process, Source::Ledger, region, path.to_owned(), &metadata))
 }
 
 fn is_own(process: &ProcessSample) -> bool {
@@ -105,15 +105,15 @@ fn is_own(process: &ProcessSample) -> bool {
 }
 
 /// For the same user when the program closed all its files: what the kernel shows of its memory.
-fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, machine: u64) -> Option<Found> {
+fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
     let path = directory.join("mem");
     let region = Region::open_at(open_file(&path).ok()?, start, end - start).ok()?;
     let metadata = fs::metadata(&path).ok()?;
-    belongs(&region, process, machine).then(|| Found::new(process, Source::Ledger, region, path, &metadata))
+    belongs(&region, process, machine).then(|| OpenLedger::new(process, Source::Ledger, region, path, &metadata))
 }
 
-/// A memfd. What it is is told by its number of file system, which the kernel knows without asking anybody: a file system of
-/// somebody else's making may never answer.
+/// A memfd. It is recognized by its file system number, which the kernel knows itself: another user's file system may never
+/// answer.
 fn open_memfd(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_memfd = what_is(&place).is_some_and(|(device, kind)| kind.is_file() && Some(device) == memfd_device());
@@ -150,7 +150,7 @@ fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
 const COMPARED_MAX: u64 = 100_000;
 
 /// What a ledger says now, as far as its user may have lists. One whose lists are cut keeps its totals.
-pub fn read(found: &Found, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
+pub fn read(found: &OpenLedger, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
     read_granted(&found.region, detail, &mut |resource, amount| budget.take_or_cut(resource, amount, found.uid))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ttmon_ledger::reader::{Code, ReadError, Region, Stacks};
 use ttmon_model::stack::{SourceLine, user_line};
 
-/// The stacks of one ledger, each line of it made once.
+/// The stacks of one ledger, with each line made once.
 #[derive(Debug, Default)]
 pub struct Lines {
     stacks: Vec<Vec<Arc<SourceLine>>>,

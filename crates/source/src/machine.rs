@@ -27,7 +27,7 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
 
-use crate::ledgers::{Detail, Found};
+use crate::ledgers::{Detail, OpenLedger};
 use crate::root::Root;
 use devices::Devices;
 use files::Files;
@@ -47,7 +47,7 @@ pub struct Options {
     pub origin: Origin,
     /// The user's cluster descriptor.
     pub cluster: Option<Cluster>,
-    /// Whether processes and memory are looked at.
+    /// Whether processes and memory are read.
     pub processes: bool,
     /// Whose ledgers are looked for, and how much of them is read.
     pub ledgers: Ledgers,
@@ -143,7 +143,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A machine that is read again and again.
+/// A machine that is sampled repeatedly.
 #[derive(Debug)]
 pub struct Machine {
     devices: Devices,
@@ -151,7 +151,7 @@ pub struct Machine {
     files: Files,
 }
 
-/// Lanes are told apart by these: devices by their id, processes by their pid, and the rest.
+/// Keys of lanes: devices by their id, processes by their pid, and the rest.
 const LANE_OF_DRIVER: u64 = 1 << 40;
 const LANE_OF_REGIONS: u64 = 2 << 40;
 const LANE_OF_PROCESS: u64 = 3 << 40;
@@ -193,8 +193,8 @@ impl Machine {
         })
     }
 
-    /// The same in two parts, each with a reading process of its own, for two threads: whatever holds up the scan, the devices are
-    /// read. Forks.
+    /// The same in two parts, each with its own reading process, for two threads: the devices are read even if the scan is
+    /// blocked. Forks.
     pub fn split(self) -> Result<(DeviceReader, Scanner), Error> {
         let Self { devices, scan, files } = self;
         let other = Files::new(&scan.root, &scan.options)?;
@@ -217,8 +217,8 @@ impl Machine {
         self.devices.set_deep(program);
     }
 
-    /// The ledgers of the last sample, for whoever wants to read more of them, another thread included.
-    pub fn ledgers(&self) -> &[Arc<Found>] {
+    /// The ledgers of the last sample, for callers that read more of them, also on another thread.
+    pub fn ledgers(&self) -> &[Arc<OpenLedger>] {
         &self.scan.ledgers
     }
 
@@ -281,7 +281,7 @@ impl Scanner {
     }
 
     /// The ledgers of the last scan.
-    pub fn ledgers(&self) -> &[Arc<Found>] {
+    pub fn ledgers(&self) -> &[Arc<OpenLedger>] {
         &self.scan.ledgers
     }
 
@@ -300,8 +300,8 @@ fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-/// A program that looks again and again needs the same memory again and again, and glibc would give it back to the kernel after
-/// every sample and fetch it for the next. Blocks that were freed once are its measure of what is worth giving back.
+/// A program that samples repeatedly needs the same memory each time, and glibc would return it to the kernel after every sample
+/// and fetch it for the next. Blocks that were freed once set glibc's threshold.
 fn keep_memory() {
     const SAMPLE_BYTES: usize = 4 * 1024 * 1024;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SAMPLE_BYTES)));

@@ -25,8 +25,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Adds the names of users, pods and containers. A name that the directory service has not told yet comes with a later sample;
-    /// a program that samples once waits a little.
+    /// Adds the names of users, pods and containers. A name that the directory service has not returned yet is added to a later
+    /// sample; a program that samples once waits a little.
     pub(crate) fn complete(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
         for process in &mut *processes {
             self.workloads.complete(root, &mut process.workload, now);

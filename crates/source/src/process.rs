@@ -1,4 +1,4 @@
-//! One process: what `/proc/PID` says of it.
+//! One process: the files of `/proc/PID`.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use ttmon_reads::{Pace, Reply, Request, Want, read_small};
 /// Clocks and units a process's figures are in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// The moment the machine started.
+    /// The boot time of the machine.
     pub(crate) boot: UnixTime,
     pub(crate) ticks_per_second: u64,
     pub(crate) page_bytes: u64,
@@ -39,8 +39,8 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
     requests
 }
 
-/// What of `stat` tells that a process goes on as the same program with the same mappings: the size of its memory, and where
-/// its code and its stack begin, which `exec` moves.
+/// The part of `stat` that shows whether a process is still the same program with the same mappings: the size of its memory, and
+/// the start of its code and stack, which `exec` moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape([u64; 3]);
 
@@ -59,7 +59,7 @@ impl Program {
     }
 }
 
-/// The file that tells whether a process goes on as it was.
+/// The file that shows whether a process is unchanged.
 pub(crate) fn stat_request(proc: &Path, pid: u32, pace: Pace) -> Request {
     let path = proc.join(pid.to_string()).join("stat");
     Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
@@ -76,7 +76,7 @@ pub(crate) fn take(
     let text = |index: usize| match &replies[index] {
         Ok(bytes) => Ok(String::from_utf8_lossy(bytes)),
         Err(failure) => Err(match Missing::from(*failure) {
-            // A process that ends while it is looked at answers ESRCH or ENOENT.
+            // A process that ends while it is read answers ESRCH or ENOENT.
             Missing::NotExposed | Missing::IoError => Missing::Gone,
             reason => reason,
         }),
@@ -171,7 +171,7 @@ fn parse_stat(text: &str) -> Reading<Stat> {
         text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
     };
     let cpu_ticks = field(14)?.saturating_add(field(15)?);
-    // Whoever may not look at the process sees a constant for the last two.
+    // A user who may not read the process sees a constant for the last two.
     let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
     let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
     Ok(Stat { name: name.to_owned(), has_ended, parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
@@ -185,7 +185,7 @@ const FIELDS: usize = 26;
 pub struct Life {
     /// The pid of its parent.
     pub parent: u32,
-    /// When it began, which tells it apart from others of its pid.
+    /// Its start time, which distinguishes processes with the same pid.
     pub start_ticks: u64,
     /// It only waits to be asked how it ended: its memory is gone.
     pub has_ended: bool,

@@ -25,7 +25,7 @@ pub(crate) struct RegionFile {
 }
 
 impl RegionFile {
-    /// A region, and whatever a newer version adds behind it, as far as that is plain: other users' files lie there.
+    /// A region, and any plain additions of a newer version after it: the directory also has other users' files.
     pub(crate) fn request(&self, pace: Pace) -> Request {
         Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
     }
@@ -41,7 +41,7 @@ impl RegionFile {
                 0,
                 None,
                 Err(match Missing::from(*failure) {
-                    // It was there a moment ago.
+                    // It existed just before.
                     Missing::NotExposed => Missing::Gone,
                     reason => reason,
                 }),
@@ -74,7 +74,7 @@ impl RegionFile {
 /// A little more than a region, so that a file which has grown is still read and one that is something else is not.
 const REGION_FILE_BYTES_MAX: usize = 4 * region::BYTES;
 
-/// Most names of `/dev/shm` looked at, as bytes.
+/// Longest list of names in `/dev/shm` that is read, in bytes.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 /// Regions of this machine, as far as the owners of their files may have them. Its `/dev/shm` is the kernel's own and does not hang; a

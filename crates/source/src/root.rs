@@ -63,7 +63,7 @@ impl Root {
         self
     }
 
-    /// A whole machine below a directory; nothing outside is looked at.
+    /// A whole machine below a directory; nothing outside is read.
     pub fn at(directory: &Path) -> Self {
         Self::below(directory, Some(directory.to_owned()))
     }

@@ -19,10 +19,10 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::{Missing, Reading, Source};
 
-use crate::ledgers::{Found, open_file};
+use crate::ledgers::{OpenLedger, open_file};
 use ttmon_reads::directory;
 
-/// Files of one directory looked at: more than a service has peers.
+/// Files of one directory that are read: more than a service has peers.
 const FILES_MAX: usize = 4096;
 const SUFFIX: &str = ".ledger";
 
@@ -79,7 +79,7 @@ fn list_one(directory: &Path, only: Option<u32>) -> Vec<Named> {
 
 impl Named {
     /// Opens it, if it is that process's.
-    pub(crate) fn open(&self, process: &ProcessSample, machine: u64) -> Reading<Found> {
+    pub(crate) fn open(&self, process: &ProcessSample, machine: u64) -> Reading<OpenLedger> {
         let uid = process.facts.as_ref().map_err(|reason| *reason)?.uid;
         if self.only.is_some_and(|only| only != uid) {
             return Err(Missing::NoSource);
@@ -95,7 +95,7 @@ impl Named {
         if identity.writer != Some(WriterKind::Service) || says != self.owner || identity.machine != machine {
             return Err(Missing::NoSource);
         }
-        Ok(Found::new(process, Source::Server, region, self.path.clone(), &metadata))
+        Ok(OpenLedger::new(process, Source::Server, region, self.path.clone(), &metadata))
     }
 }
 
@@ -115,7 +115,7 @@ pub fn storage(place: impl AsFd) -> io::Result<Storage> {
     const TMPFS: u64 = 0x0102_1994;
     // ext2 to ext4, XFS, Btrfs, overlayfs, ZFS, F2FS, ramfs: statfs(2).
     const DISKS: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010, 0x8584_58F6];
-    // The number has 32 bits, whatever the width and sign of the field.
+    // The number has 32 bits, for any width and sign of the field.
     let magic = rustix::fs::fstatfs(place)?.f_type.cast_unsigned() & 0xFFFF_FFFF;
     Ok(match magic {
         TMPFS => Storage::Memory,

@@ -1,7 +1,7 @@
 //! Who has a device open.
 //!
 //! Drivers from 2.5 on say so: `/proc/driver/tenstorrent/N/pids` has a line for each open file, newest first, `0` for
-//! a process of another pid namespace. For older ones the links of `/proc/*/fd` tell, as far as this user may look.
+//! a process of another pid namespace. For older drivers the links of `/proc/*/fd` are read, as far as this user may.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn pids_are_told_once_and_hidden_ones_counted() {
+    fn pids_are_listed_once_and_hidden_ones_counted() {
         let users = parse_pids(b"4242\n0\n4242\n977\n0\n").unwrap();
         assert_eq!(users, Users { pids: vec![4242, 977], hidden: 2, is_complete: true });
         assert_eq!(parse_pids(b"").unwrap().pids, []);

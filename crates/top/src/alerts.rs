@@ -1,4 +1,4 @@
-//! Alerts of a machine, told in the status line with their time: those of the rules, and what no snapshot tells.
+//! Alerts of a machine, shown in the status line with their time: those of the rules, and events that no snapshot has.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Default for Alerts {
 }
 
 impl Alerts {
-    /// With these rules. Whoever looks wants to know at once what is wrong, so there is no grace at the start.
+    /// With these rules. A user wants to see problems at once, so there is no grace period at the start.
     pub(crate) fn new(rules: Vec<Rule>) -> Self {
         Self { list: VecDeque::new(), engine: Engine::new(rules, Duration::ZERO) }
     }
@@ -56,7 +56,7 @@ impl Alerts {
         &self.list
     }
 
-    /// Something that no snapshot tells.
+    /// An event that no snapshot has.
     pub(crate) fn note(&mut self, time: UnixTime, grade: Grade, text: String) {
         if self.list.len() == ALERTS_MAX {
             self.list.pop_front();
@@ -67,10 +67,10 @@ impl Alerts {
     /// Judges a snapshot. Returns whether an alert fired.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
         let mut events = self.engine.observe(Duration::from_nanos(snapshot.time.0), snapshot);
-        // The list is read from its end: of one moment the worst comes first there, then the first device.
+        // The list is read from its end: at one time the most severe comes first there, then the first device.
         events.sort_by_key(|event| (grade(event), std::cmp::Reverse(event.alert.device)));
         for event in &events {
-            self.note(snapshot.time, grade(event), told(event));
+            self.note(snapshot.time, grade(event), message(event));
         }
         events.iter().any(|event| event.change == Change::Fired)
     }
@@ -84,7 +84,7 @@ fn grade(event: &Event) -> Grade {
     }
 }
 
-fn told(event: &Event) -> String {
+fn message(event: &Event) -> String {
     let alert = &event.alert;
     match (event.change, alert.resolved) {
         (Change::Resolved, Some(end)) => format!("device {} {} resolved after {}", alert.device, alert.rule.name, age(alert.since, end)),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_in_trouble_is_told_once() {
+    fn a_machine_in_trouble_is_reported_once() {
         let mut alerts = Alerts::default();
         assert!(alerts.watch(&machine::troubled()));
         let first = texts(&alerts);

@@ -148,7 +148,7 @@ pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(text::width(text)).unwrap_or(u16::MAX)
 }
 
-/// A text in lines of at most so many columns, broken between words where that is not far; nothing of it is lost.
+/// A text in lines of at most this many columns, broken between words if that is close; nothing is lost.
 pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -166,8 +166,8 @@ pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     lines
 }
 
-/// Where that ends of a line which fits so many columns: behind its first character at least. No more of it is looked at, since somebody
-/// else's line may be of any length.
+/// The end of a line that fits this many columns: at least one character. The rest is not read, because another host's line may
+/// have any length.
 fn fitting(line: &str, columns: u16) -> usize {
     let mut used = 0;
     let is_beyond = |(at, character): &(usize, char)| {

@@ -1,4 +1,4 @@
-//! Moments on the user's clock.
+//! Times on the user's clock.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};

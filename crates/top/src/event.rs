@@ -15,14 +15,14 @@ pub(crate) enum Event {
     Mouse(MouseEvent),
     /// The terminal has another size.
     Resized(u16, u16),
-    /// A machine's feed told something.
+    /// A message of a machine's feed.
     News(usize, News),
-    /// It has told nothing for this long.
+    /// No message for this long.
     Silence(usize, Duration),
     /// A signal for this program.
     Signal(i32),
     /// The keyboard is gone.
     InputLost(String),
-    /// A feed's thread ended by a panic, which has given the terminal back and told itself.
+    /// A feed's thread panicked, restored the terminal and printed the panic.
     Broken,
 }

@@ -35,7 +35,7 @@ pub enum Feed {
     Local(Box<Local>),
     /// A service.
     Remote(Box<Remote>),
-    /// What somebody recorded.
+    /// A recording.
     Replay(Box<Replay>),
 }
 
@@ -50,11 +50,11 @@ pub(crate) enum Request {
     Buffers(bool),
     /// Read the chips themselves too (`--deep`), or no longer.
     Deep(bool),
-    /// The variables of a process that tell TT-Metal what to do.
+    /// The variables of a process that configure TT-Metal.
     Environment(ProcessKey),
     /// Of a recording: stand still, or go on.
     Pause,
-    /// A moment earlier or later.
+    /// The previous or next frame.
     Step(Step),
     /// A minute earlier or later.
     Jump(Step),
@@ -62,16 +62,16 @@ pub(crate) enum Request {
     Speed(Step),
 }
 
-/// What a feed tells.
+/// A message of a feed.
 #[derive(Debug)]
 pub(crate) enum News {
     /// The machine, now.
     Snapshot(Box<Snapshot>),
-    /// It could not be looked at.
+    /// It could not be sampled.
     Lost(Lost),
-    /// What was before anybody looked from here, or while nobody could.
+    /// History from before the first sample, or from a gap.
     Past(Grid),
-    /// It is looked at in another way than before: a service is gone, or back.
+    /// The source changed: a service is gone, or back.
     Source { is_back: bool, text: String },
     /// Variables of a process, or why they are unknown.
     Environment(ProcessKey, io::Result<Vec<String>>),
@@ -104,7 +104,7 @@ fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Los
     Ok(snapshot)
 }
 
-/// Tells the loop when its thread panics: the terminal is no longer its own then, and nothing may be drawn on it.
+/// Notifies the loop when its thread panics: the terminal is restored then, and must not be drawn on.
 struct Alarm(Sender<Event>);
 
 impl Drop for Alarm {

@@ -34,7 +34,7 @@ enum Side {
     Below,
 }
 
-/// Why a word makes no sense.
+/// Why a word is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadWord(String);
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn invalid_words_are_reported() {
         for bad in ["dev:x", "dev:", "dev:1-", "dev:3-1", "dev:1,,2", "mem>", "mem>x", "mem>-1G"] {
             assert!(Filter::parse(bad).is_err(), "{bad}");
         }

@@ -1,7 +1,7 @@
 //! What was: a bounded memory of metrics for an hour, and of whole snapshots for as long as a budget lasts.
 //!
 //! All devices share one column of times; each device has a column of 32-bit floats a metric. What was not measured is a
-//! gap, as is the time in which nothing was looked at.
+//! gap, as is the time without samples.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::size_of;
@@ -15,13 +15,13 @@ use crate::feed::Grid;
 use crate::metric::METRICS;
 
 /// An hour at one look a second.
-pub(crate) const MOMENTS_MAX: usize = 3600;
+pub(crate) const SAMPLES_MAX: usize = 3600;
 /// Whole snapshots are kept for stepping back while they fit in this.
 const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Processes whose memory is remembered: the chosen one, the largest, and those that have ended while there is room.
 const PROCESSES_MAX: usize = 64;
 /// Looks kept of each.
-const PROCESS_MOMENTS_MAX: usize = 600;
+const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
 
 /// A gap in a column.
@@ -40,7 +40,7 @@ pub(crate) struct History {
 impl History {
     /// Remembers a snapshot, and of its processes the chosen one for certain.
     pub(crate) fn push(&mut self, snapshot: &Arc<Snapshot>, chosen: Option<ProcessKey>) {
-        // A clock that was set back would tear the charts: what was is told by the new one.
+        // A clock that was set back would break the charts: earlier samples are shown by the new clock.
         if let Some(last) = self.times.back().copied().filter(|last| *last >= snapshot.time) {
             let back = last.0 - snapshot.time.0 + SECOND;
             self.times.iter_mut().for_each(|time| time.0 = time.0.saturating_sub(back));
@@ -63,7 +63,7 @@ impl History {
             columns.iter_mut().filter(|column| !column.is_empty()).for_each(|column| fill(column, length));
             columns.iter().flatten().any(|value| !value.is_nan())
         });
-        if self.times.len() > MOMENTS_MAX {
+        if self.times.len() > SAMPLES_MAX {
             self.times.pop_front();
             self.devices.values_mut().flatten().for_each(|column| _ = column.pop_front());
         }
@@ -85,7 +85,7 @@ impl History {
         for (key, used) in &kept {
             let column = self.processes.entry(*key).or_default();
             column.push_back(*used);
-            if column.len() > PROCESS_MOMENTS_MAX {
+            if column.len() > PROCESS_SAMPLES_MAX {
                 column.pop_front();
             }
         }
@@ -104,7 +104,8 @@ impl History {
         }
     }
 
-    /// Takes in what a service remembers, where there is nothing of our own: before the first look, and while it was away.
+    /// Adds a service's history where there are no samples of our own: before the first sample, and while the service was
+    /// missing.
     pub(crate) fn fill(&mut self, grid: &Grid) {
         let Some(newest) = self.times.back().copied() else { return };
         let is_empty = |time: UnixTime| {
@@ -114,12 +115,12 @@ impl History {
         };
         let points: Vec<usize> = (0..grid.points).filter(|point| grid.time(*point) < newest && is_empty(grid.time(*point))).collect();
         let Some(last_filled) = points.last().map(|point| grid.time(*point)) else { return };
-        // Each moment is one of ours or one of theirs.
+        // Each time is one of ours or one of theirs.
         let mut moments: Vec<(UnixTime, Option<usize>, Option<usize>)> =
             self.times.iter().enumerate().map(|(index, time)| (*time, Some(index), None)).collect();
         moments.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
         moments.sort_unstable();
-        moments.drain(..moments.len().saturating_sub(MOMENTS_MAX));
+        moments.drain(..moments.len().saturating_sub(SAMPLES_MAX));
         for (device, theirs) in &grid.devices {
             self.devices.entry(*device).or_insert_with(no_columns);
             debug_assert_eq!(theirs.len(), METRICS.len());
@@ -150,13 +151,13 @@ impl History {
         }
     }
 
-    /// How many moments before the newest one a time is, or the moment just before it.
+    /// How many samples before the newest one a time is, or the sample just before it.
     pub(crate) fn back_at(&self, time: UnixTime) -> usize {
         let later = self.times.len() - self.times.partition_point(|own| *own <= time);
         later.min(self.times.len().saturating_sub(1))
     }
 
-    /// The time so many moments before the newest one.
+    /// The time of the sample this many before the newest one.
     pub(crate) fn time(&self, back: usize) -> Option<UnixTime> {
         self.times.len().checked_sub(back + 1).map(|index| self.times[index])
     }
@@ -165,7 +166,7 @@ impl History {
         &self.times
     }
 
-    /// How many moments one can step back.
+    /// How many samples one can step back.
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
@@ -175,7 +176,7 @@ impl History {
         self.devices.get(&device)?.get(metric).filter(|column| !column.is_empty())
     }
 
-    /// The means of so many spans of time up to a moment, the last one as far as it has come. Spans begin at round times, so
+    /// The means of a number of time spans up to a time, the last one as far as it is complete. Spans begin at round times, so
     /// that they stand still while time goes on.
     pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
         let span = seconds * SECOND;
@@ -200,7 +201,7 @@ impl History {
         column.map(|value| Some(*value).filter(|value| !value.is_nan())).collect()
     }
 
-    /// The machine so many moments ago: whole where it was kept whole, else what the columns know, without processes.
+    /// The machine this many samples ago: complete if the snapshot was kept, else the values of the columns, without processes.
     pub(crate) fn snapshot(&self, back: usize) -> Option<Arc<Snapshot>> {
         if let Some(index) = self.snapshots.len().checked_sub(back + 1) {
             return self.snapshots.get(index).cloned();
@@ -222,7 +223,7 @@ impl History {
         Some(Arc::new(snapshot))
     }
 
-    /// Whether the processes of that moment are still known.
+    /// Whether the processes of that time are still known.
     pub(crate) fn is_whole(&self, back: usize) -> bool {
         back < self.snapshots.len()
     }
@@ -240,8 +241,8 @@ fn fill(column: &mut VecDeque<f32>, length: usize) {
 
 /// Grows by doubling up to half an hour, and then to what an hour takes: the next doubling would be a seventh too much.
 fn push(column: &mut VecDeque<f32>, value: f32) {
-    if column.len() == column.capacity() && column.len() * 2 > MOMENTS_MAX {
-        column.reserve_exact(MOMENTS_MAX + 1 - column.len().min(MOMENTS_MAX));
+    if column.len() == column.capacity() && column.len() * 2 > SAMPLES_MAX {
+        column.reserve_exact(SAMPLES_MAX + 1 - column.len().min(SAMPLES_MAX));
     }
     column.push_back(value);
 }
@@ -276,17 +277,17 @@ mod tests {
         for second in 0..4000 {
             history.push(&at(second), None);
         }
-        assert_eq!(history.len(), MOMENTS_MAX);
-        assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), MOMENTS_MAX);
+        assert_eq!(history.len(), SAMPLES_MAX);
+        assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), SAMPLES_MAX);
         assert!(history.snapshot_bytes <= SNAPSHOT_BYTES_MAX);
         assert!(history.is_whole(0) && !history.is_whole(3000));
         let old = history.snapshot(3000).unwrap();
         assert_eq!(old.time, UnixTime(999 * SECOND));
         assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
-        assert!(history.snapshot(MOMENTS_MAX).is_none());
+        assert!(history.snapshot(SAMPLES_MAX).is_none());
         // What it takes is what it must, and nothing for what was never measured.
         let columns = &history.devices[&DeviceId(0)];
-        assert!(columns.iter().all(|column| column.capacity() <= MOMENTS_MAX + 1));
+        assert!(columns.iter().all(|column| column.capacity() <= SAMPLES_MAX + 1));
         let words = crate::metric::by_name("pcie_words_to").unwrap();
         assert!(columns[words].capacity() == 0 && history.column(DeviceId(0), words).is_none());
     }
@@ -303,7 +304,7 @@ mod tests {
         assert!(history.is_whole(3));
     }
 
-    /// Whole snapshots keep the time of their own clock; which of them lie behind a gap is told by the clock of now.
+    /// Whole snapshots keep the time of their own clock; the present clock decides which are before a gap.
     #[test]
     fn a_gap_is_filled_after_a_clock_was_set_back() {
         let mut history = History::default();
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
     }
 
-    /// Of many processes the largest and the chosen one have a past, whatever their numbers are.
+    /// Of many processes the largest and the selected one have a history, for any pids.
     #[test]
     fn the_processes_that_matter_are_remembered() {
         let mut snapshot = machine::n300();
@@ -344,9 +345,9 @@ mod tests {
         assert_eq!(history.processes.len(), PROCESSES_MAX);
     }
 
-    /// A moment that is not whole tells what is known of it, and nothing of the present.
+    /// A sample without its snapshot shows its known values, and nothing of the present.
     #[test]
-    fn the_past_is_not_told_by_the_present() {
+    fn the_past_is_not_mixed_with_the_present() {
         let mut history = History::default();
         for second in 1..=3000 {
             let mut snapshot = machine::n300();
@@ -362,7 +363,7 @@ mod tests {
         assert!(device.voltage.is_err() && device.heartbeat.is_err() && device.memory.kinds[Kind::Dram].figure.used.is_err());
     }
 
-    /// Before the first look and while a host was away the service's memory is shown; what was seen here stays.
+    /// Before the first sample and while a host was missing, the service's history is shown; local samples stay.
     #[test]
     fn what_a_service_remembers_fills_the_gaps() {
         let mut history = History::default();
@@ -377,7 +378,7 @@ mod tests {
         history.fill(&Grid { start, step: SECOND, points: 30, devices: [(DeviceId(0), columns)].into() });
         assert!(history.column(DeviceId(0), words).is_none(), "what nobody measured takes no room");
         let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / SECOND).collect();
-        // A point just beside a look of our own is left out.
+        // A point close to a local sample is left out.
         assert_eq!(seconds, [90, 91, 92, 93, 94, 95, 96, 97, 98, 100, 101, 102, 103, 104, 105, 106, 107, 108, 110, 111]);
         let column = history.column(DeviceId(0), 0).unwrap();
         assert_eq!((column[0], column[9], column[12]), (0.0, seen, 13.0));

@@ -1,4 +1,4 @@
-//! One machine that is looked at: its newest snapshot, what it was like before, and whether it still answers.
+//! One monitored machine: its newest snapshot, its history, and whether it still answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::marks::Marks;
 /// A picture that stands still.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
-    /// How many moments ago it was.
+    /// How many samples ago it was.
     pub(crate) back: usize,
     pub(crate) snapshot: Arc<Snapshot>,
     /// The newest time when it was stopped: charts end there.
@@ -26,7 +26,7 @@ pub(crate) struct Frozen {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absence {
     pub(crate) why: String,
-    /// Since when, by the clock of whoever looks.
+    /// Since when, by the local clock.
     pub(crate) since: UnixTime,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct Host {
     pub(crate) alerts: Alerts,
     /// What happened to processes and devices.
     pub(crate) marks: Marks,
-    /// The chosen device; the first one until somebody chooses.
+    /// The selected device; the first one by default.
     pub(crate) device: Option<DeviceId>,
     /// What happened to buffers, newest last.
     pub(crate) buffer_events: VecDeque<BufferEvent>,
     pub(crate) lost: Option<Absence>,
-    /// For how long it has told nothing, if that is too long.
+    /// How long there has been no message, if that is too long.
     pub(crate) silent_for: Duration,
     /// Among several: only its name and sums are shown.
     pub(crate) is_folded: bool,
@@ -55,8 +55,8 @@ pub(crate) struct Host {
     pub(crate) has_namesake: bool,
 }
 
-/// Finds out which machines call themselves the same: the name of each is where it is, then.
-pub(crate) fn tell_apart(hosts: &mut [Host]) {
+/// Finds machines with the same name: their name becomes their address.
+pub(crate) fn make_names_unique(hosts: &mut [Host]) {
     for index in 0..hosts.len() {
         let Some(live) = &hosts[index].live else { continue };
         let is_same = |host: &Host| host.live.as_ref().is_some_and(|other| other.host == live.host);
@@ -80,17 +80,17 @@ impl Host {
         self.frozen.as_ref().map(|frozen| &frozen.snapshot).or(self.live.as_ref())
     }
 
-    /// How many moments ago that was.
+    /// How many samples ago that was.
     pub(crate) fn back(&self) -> usize {
         self.frozen.as_ref().map_or(0, |frozen| frozen.back)
     }
 
-    /// The moment of the newest snapshot.
+    /// The time of the newest snapshot.
     pub(crate) fn now(&self) -> UnixTime {
         self.live.as_ref().map_or(UnixTime(0), |snapshot| snapshot.time)
     }
 
-    /// Whether what is shown of it may no longer be so.
+    /// Whether its values may be outdated.
     pub(crate) fn is_stale(&self) -> bool {
         self.lost.is_some() || !self.silent_for.is_zero()
     }

@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Signal,
     /// Stop the picture, and go on.
     Freeze,
-    /// One moment earlier or later.
+    /// The previous or next sample.
     Back(Step),
     /// A minute earlier or later.
     Jump(Step),
@@ -59,7 +59,7 @@ pub(crate) enum Action {
     Refresh,
     /// Read the chips themselves, or no longer.
     Deep,
-    /// What happened, all of it.
+    /// All events.
     Alerts,
     /// This list.
     Help,

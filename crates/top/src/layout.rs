@@ -76,7 +76,7 @@ pub(crate) struct Main {
     pub(crate) side: Option<Rect>,
 }
 
-/// The main view of what is looked at.
+/// The main view.
 pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     if state.has_groups() {
         return groups(body, state.lines().len());
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_is_told() {
+    fn too_small_is_reported() {
         assert!(frame((0, 0)).is_none() && frame((39, 24)).is_none() && frame((80, 9)).is_none());
     }
 }

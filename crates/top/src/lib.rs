@@ -6,7 +6,7 @@
 //!  signals ───────────────┘               └─► Effect: ask the feed, send a signal, keep the settings, leave
 //! ```
 //!
-//! A feed hands over snapshots; whatever hangs, hangs there. All that can change, changes in `update`; all that is seen is
+//! A feed sends snapshots; only its thread can hang. All that can change, changes in `update`; all that is seen is
 //! drawn by `view` from the state alone, so that both are tested without a terminal.
 
 mod alerts;

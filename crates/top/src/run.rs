@@ -32,11 +32,11 @@ use crate::view::view;
 
 /// A machine answers within this, nearly always: then the first picture is a whole one.
 const FIRST_LOOK: Duration = Duration::from_millis(8);
-/// A feed that is this much later than it should be is told to be silent.
+/// A feed that is this late is considered silent.
 const LATE: Duration = Duration::from_millis(1500);
 /// Another host is given this much more before that.
 const LATE_ELSEWHERE: Duration = Duration::from_secs(5);
-/// A service that is away is asked again within this, whatever happens.
+/// A missing service is asked again within this time.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// Wider or higher than this is no screen.
 const SIZE_MAX: u16 = 1000;
@@ -71,7 +71,7 @@ pub struct Options {
 pub enum End {
     /// The user left.
     Left,
-    /// This signal came; the program is to die of it.
+    /// This signal arrived; the program ends by it.
     Signal(i32),
 }
 
@@ -80,7 +80,7 @@ pub enum End {
 pub enum Error {
     /// The terminal.
     Terminal(io::Error),
-    /// There is nothing to look at.
+    /// There is nothing to show.
     Lost(Lost),
 }
 
@@ -115,7 +115,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
         state.set_deep(true);
     }
     state.cluster = options.cluster;
-    // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
+    // Data that is available at once is in the first frame; a fatal error is printed without taking the terminal.
     let mut effects = Vec::new();
     if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {
         effects = update(&mut state, event);
@@ -212,7 +212,7 @@ impl Loop {
         }
     }
 
-    /// The next event; a feed that should have told something by now makes one, too.
+    /// The next event; an overdue feed makes one, too.
     fn wait(&self, arrivals: &Receiver<Event>, heard: &[Instant]) -> Result<Event, Error> {
         // A recording that stands still is not silent.
         if self.state.replay.is_some() {
@@ -227,15 +227,15 @@ impl Loop {
         }
     }
 
-    /// How long from now until a machine that tells nothing is told to be silent, or to be so for longer.
+    /// How long from now until a silent machine is reported as silent, or as silent for longer.
     fn patience(&self, host: &Host, heard: Instant) -> Duration {
         let late = match (&host.place, &host.lost) {
             (None, _) => self.state.settings.refresh + LATE,
             (Some(_), None) => self.state.settings.refresh + LATE_ELSEWHERE,
-            // It says nothing until it is asked again, and is known to be away.
+            // It sends nothing until it is asked again, and is known to be missing.
             (Some(_), Some(_)) => ASKED_AGAIN,
         };
-        // Silence is counted in seconds, so that is how often it is looked at.
+        // Silence is counted in seconds, so it is checked every second.
         let next = if host.silent_for.is_zero() { late } else { host.silent_for + Duration::from_secs(1) };
         next.saturating_sub(heard.elapsed())
     }
@@ -258,7 +258,7 @@ impl Loop {
             Effect::Quit => return Ok(Some(End::Left)),
             Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
             Effect::Fail(lost) => return Err(Error::Lost(lost)),
-            // A feed that has ended is told by its silence.
+            // A feed that has ended is noticed by its silence.
             Effect::Ask(host, request) => _ = self.requests[host].send(request),
             Effect::AskAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
             Effect::Signal(key, owner, at) => {

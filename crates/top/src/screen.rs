@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn to with as few bytes as can be, and given back whatever happens.
+//! The terminal: taken over, drawn with as few bytes as possible, and restored in every case.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ const SYNCHRONIZED_BYTES_MIN: usize = 1024;
 /// So many unchanged cells are written again where moving the cursor over them would take as many bytes.
 const GAP_MAX: u16 = 3;
 
-/// Whether the terminal is ours, for whoever has to give it back.
+/// Whether the terminal is taken over, for the code that restores it.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, for as long as this lives.
@@ -31,7 +31,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over. A panic, in any thread, gives it back before it is told.
+    /// Takes the terminal over. A panic, in any thread, restores it before it is printed.
     pub(crate) fn enter() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -176,7 +176,7 @@ impl Pen {
             return;
         }
         let mut codes: Vec<String> = Vec::new();
-        // Taking a modifier away is done by starting anew.
+        // A modifier is removed by a reset of all attributes.
         let (mut fg, mut bg, mut modifier) = (self.look.fg, self.look.bg, self.look.modifier);
         let loses_color = (look.fg == Color::Reset && fg != Color::Reset) || (look.bg == Color::Reset && bg != Color::Reset);
         if !(modifier - look.modifier).is_empty() || loses_color {
@@ -269,7 +269,7 @@ mod tests {
 
     /// This test starts itself in a pseudo-terminal, where it takes the screen and panics in another thread.
     #[test]
-    fn a_panic_gives_the_terminal_back_and_is_told() {
+    fn a_panic_restores_the_terminal_and_is_printed() {
         const INSIDE: &str = "TTMON_TOP_TEST_PANIC";
         if std::env::var_os(INSIDE).is_some() {
             let mut screen = Screen::enter().unwrap();
@@ -282,7 +282,7 @@ mod tests {
         let size = portable_pty::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
         let pair = portable_pty::native_pty_system().openpty(size).unwrap();
         let mut command = portable_pty::CommandBuilder::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "screen::tests::a_panic_gives_the_terminal_back_and_is_told", "--nocapture"]);
+        command.args(["--exact", "screen::tests::a_panic_restores_the_terminal_and_is_printed", "--nocapture"]);
         command.env(INSIDE, "1");
         let mut child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
@@ -297,7 +297,7 @@ mod tests {
         let written = String::from_utf8_lossy(&written);
         let (entered, left) = (written.find(ENTER), written.find(LEAVE));
         assert!(entered.is_some() && entered < left, "{written:?}");
-        assert!(written[left.unwrap()..].contains("as it was meant to"), "told on the terminal that was there before: {written:?}");
+        assert!(written[left.unwrap()..].contains("as it was meant to"), "printed on the restored terminal: {written:?}");
         assert!(!written.contains("drawn too late"), "{written:?}");
     }
 }

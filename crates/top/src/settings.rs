@@ -1,4 +1,4 @@
-//! The configuration file: what the user chose, in TOML. What is not understood is told and left out, never fatal.
+//! The configuration file: the user's settings, in TOML. Invalid settings are reported and skipped, never fatal.
 //!
 //! ```toml
 //! view = "Main"
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_left_out() {
+    fn invalid_settings_are_reported_and_skipped() {
         let mut settings = Settings::default();
         let messages = settings.read("refresh_ms = 1\nsort = \"nonsense\"\nfuture = 7\ntree = true\n");
         assert_eq!(messages, ["unknown key future", "refresh_ms takes milliseconds, 50 to 86400000", "sort takes the name of a column"]);
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(read.read(&written), ["unknown key other"]);
         assert_eq!(read, Settings::default());
         assert!(Settings::default().write("refresh_ms = 250\nmy precious = [\n").is_err());
-        // In a form that no line tells, too.
+        // Also in a form that no line has.
         assert!(Settings::default().write("\"tree\" = true\n").unwrap().contains("tree = false"));
     }
 

@@ -1,6 +1,6 @@
 //! Signals to processes: to the one that was meant, or to none.
 //!
-//! A pid may be another process's by the time somebody has read a question and answered it. So the process is held by a
+//! A pid may belong to another process by the time the user has answered the dialog. So the process is held by a
 //! pidfd, its start time is compared with the one in the dialog, and only then the signal goes through the pidfd.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ttmon_model::ProcessKey;
 use ttmon_source::Life;
 
-/// Signals go to this machine's processes, whatever root is looked at.
+/// Signals go to this machine's processes, for any root.
 const PROC: &str = "/proc";
 
 /// One that can be sent.

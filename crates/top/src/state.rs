@@ -100,7 +100,7 @@ pub(crate) enum Dialog {
 /// A process of a machine: which of the machines, and which process there.
 pub(crate) type Owner = (usize, ProcessKey);
 
-/// Whom a signal is for, as it was when the dialog opened: a pid alone may be somebody else's a moment later.
+/// The target of a signal when the dialog opened: the pid alone may belong to another process later.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SignalDialog {
     /// Of this machine: others get no signals from here.
@@ -214,7 +214,7 @@ pub(crate) struct State {
     pub(crate) is_read_only: bool,
     /// Whether the chips of this machine are to be read themselves.
     pub(crate) wants_deep: bool,
-    /// What is looked at: this machine alone, or services of others. There is always one.
+    /// The monitored machines: this machine alone, or services of others. There is always one.
     pub(crate) hosts: Vec<Host>,
     /// The one whose device is chosen.
     pub(crate) at: usize,
@@ -309,7 +309,7 @@ impl State {
         self.has_groups() && self.view == View::Main
     }
 
-    /// Whether processes of a machine could get a signal: those of this one, as it is now.
+    /// Whether processes of a machine could get a signal: only those of this machine, at present.
     pub(crate) fn can_signal(&self, host: usize) -> bool {
         !self.is_read_only && self.replay.is_none() && self.hosts[host].place.is_none()
     }
@@ -324,12 +324,12 @@ impl State {
         self.hosts.iter().any(|host| host.frozen.is_some())
     }
 
-    /// How many moments ago that was.
+    /// How many samples ago that was.
     pub(crate) fn back(&self) -> usize {
         self.here().back()
     }
 
-    /// The moment of the newest snapshot.
+    /// The time of the newest snapshot.
     pub(crate) fn now(&self) -> UnixTime {
         self.here().now()
     }
@@ -408,7 +408,7 @@ impl State {
         self.hosts.iter().filter_map(Host::shown).map(|snapshot| snapshot.processes.len()).sum()
     }
 
-    /// The chosen process among those shown: the first until somebody chooses, none once the chosen one is gone or hidden.
+    /// The selected process among those shown: the first by default, none once the selected one is gone or hidden.
     pub(crate) fn chosen_process<'a, 'b>(&self, rows: &'a [Row<'b>]) -> Option<&'a Row<'b>> {
         match self.process {
             None => rows.first(),
@@ -416,7 +416,7 @@ impl State {
         }
     }
 
-    /// Where the keys move from: the row of the chosen process among those shown, or where it was; the first until somebody chooses.
+    /// The start of cursor movements: the row of the selected process, or its last row; the first by default.
     pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
         let Some(owner) = self.process else { return 0 };
         let row = rows.iter().position(|row| row.owner() == owner);
@@ -468,7 +468,7 @@ pub(crate) struct Depth {
     pub(crate) is_last: bool,
 }
 
-/// Children below their parents, in the order given; a child whose parent is not shown is a root. Each row is looked at a few
+/// Children below their parents, in the order given; a child whose parent is not shown is a root. Each row is read a few
 /// times, however many there are and however deep they go.
 fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
     let by_pid: HashMap<(usize, u64), usize> =

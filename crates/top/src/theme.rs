@@ -248,7 +248,7 @@ pub(crate) struct Glyphs {
     pub(crate) marks: [&'static str; 4],
     /// The part of a list that is seen, on its edge.
     pub(crate) thumb: &'static str,
-    /// The line through a chart at the time that is looked at.
+    /// The line through a chart at the selected time.
     pub(crate) crosshair: &'static str,
     /// Cells of an address map: free, of the largest free block, partly used, used.
     pub(crate) map: [&'static str; 4],

@@ -48,7 +48,7 @@ pub(crate) enum Effect {
     /// To a process, from a user's name, which of the signals.
     Signal(ProcessKey, String, usize),
     Save,
-    /// Draw everything anew: somebody else may have written to the terminal.
+    /// Redraw everything: another program may have written to the terminal.
     Redraw,
     Ring,
     /// The program cannot go on.
@@ -161,14 +161,14 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
         host.marks = Marks::default();
         host.buffer_events.clear();
     }
-    // Otherwise it may be the same look once more, with its buffers.
+    // Otherwise it may be the same sample again, with its buffers.
     if last != Some(snapshot.time) {
         if let Some(live) = host.live.as_ref().filter(|live| live.time < snapshot.time) {
             host.marks.compare(live, &snapshot);
         }
         host.history.push(&snapshot, chosen);
         if let Some(frozen) = &mut host.frozen {
-            // The picture stays; the newest moment is one further away.
+            // The screen stays; the newest sample is one step further.
             frozen.back = (frozen.back + 1).min(host.history.len() - 1);
         }
     }
@@ -177,7 +177,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     }
     let is_worse = host.alerts.watch(&snapshot);
     host.live = Some(snapshot);
-    crate::host::tell_apart(&mut state.hosts);
+    crate::host::make_names_unique(&mut state.hosts);
     if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
 }
 
@@ -190,9 +190,9 @@ fn note_place(state: &mut State) {
 }
 
 fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
-    // Whoever presses a key has read it; the clock of a recording that stands still would keep it for ever.
+    // A user who presses a key has read it; the clock of a paused recording would keep it forever.
     (state.message, state.hint) = (None, None);
-    // Whatever is open, Ctrl-C leaves and Ctrl-Z goes to the shell.
+    // In every dialog, Ctrl-C quits and Ctrl-Z suspends.
     match chord {
         Chord::Ctrl('c') => return vec![Effect::Quit],
         Chord::Ctrl('z') => return vec![Effect::Suspend],
@@ -246,7 +246,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Jump(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Jump(step))],
         Action::Pace(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Speed(step))],
         Action::Freeze => freeze(state),
-        Action::Back(step) => step_in_time(state, step, a_moment),
+        Action::Back(step) => step_in_time(state, step, one_sample),
         Action::Jump(step) => step_in_time(state, step, a_minute),
         Action::Pace(step) => return pace(state, step),
         Action::Group => memory::group(state),
@@ -296,7 +296,7 @@ fn show(state: &mut State, view: View) {
     state.scroll = 0;
 }
 
-/// Every live buffer is read only while somebody looks at them: of which machine.
+/// Every live buffer is read only while buffers are shown: of which machine.
 fn wants_buffers(state: &State) -> Option<usize> {
     match state.dialog {
         Some(Dialog::Process { of: (host, _), .. }) => Some(host),
@@ -361,7 +361,7 @@ fn go(state: &mut State, motion: Motion) {
         (View::Memory, _) => memory::go(state, motion),
         (View::Charts | View::Detail, _) => {
             let Some(extent) = extent(state) else { return };
-            // What was scrolled to in a smaller window may lie behind the end by now.
+            // A position in a smaller window may be behind the end since.
             let from = state.scroll.min(extent.last());
             state.scroll = moved(from, motion, extent.last() + 1, extent.page);
         }
@@ -456,15 +456,15 @@ fn freeze(state: &mut State) {
     }
 }
 
-/// How far back a neighbour of a moment is.
-fn a_moment(history: &History, back: usize, step: Step) -> usize {
+/// How far back the neighbour of a sample is.
+fn one_sample(history: &History, back: usize, step: Step) -> usize {
     match step {
         Step::Before => (back + 1).min(history.len().saturating_sub(1)),
         Step::After => back.saturating_sub(1),
     }
 }
 
-/// How far back the moment a minute from another is, or the next one where nothing was seen for longer.
+/// How far back the sample one minute away is, or the next one after a longer gap.
 fn a_minute(history: &History, back: usize, step: Step) -> usize {
     let Some(now) = history.time(back) else { return back };
     match step {
@@ -473,7 +473,7 @@ fn a_minute(history: &History, back: usize, step: Step) -> usize {
     }
 }
 
-/// By moments of the machine that is chosen; the others go to what they were like at that time.
+/// By samples of the selected machine; the others go to the same time.
 fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) -> usize) {
     if step == Step::After && !state.is_frozen() {
         return;
@@ -491,7 +491,7 @@ fn pace(state: &mut State, step: Step) -> Vec<Effect> {
     let before = state.settings.refresh;
     // Faster is a shorter time.
     state.settings.refresh = paced(before, if step == Step::After { Step::Before } else { Step::After });
-    tell_pace(state, before)
+    send_pace(state, before)
 }
 
 /// The next faster or slower refresh of those there are; the same one at the end.
@@ -503,8 +503,8 @@ pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
     next.copied().unwrap_or(refresh)
 }
 
-/// Feeds are told a refresh that is another than before.
-pub(super) fn tell_pace(state: &State, before: Duration) -> Vec<Effect> {
+/// Sends a changed refresh interval to the feeds.
+pub(super) fn send_pace(state: &State, before: Duration) -> Vec<Effect> {
     let now = state.settings.refresh;
     if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
 }
@@ -550,7 +550,7 @@ fn next_metric(state: &mut State) {
     state.settings.metric = next.unwrap_or(0);
 }
 
-/// Tells the user something for a while.
+/// Shows a message to the user for some time.
 pub(crate) fn say(state: &mut State, text: impl Into<String>) {
     let until = state.here().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
     state.message = Some(Message { text: text.into(), until });

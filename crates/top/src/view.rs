@@ -84,7 +84,7 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-/// What a smaller screen is told, as far as it can show even that.
+/// The message on a screen that is too small, as far as it fits.
 fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let (columns, rows) = SIZE_MIN;
     let lines = [
@@ -124,8 +124,8 @@ fn looked_at(state: &State) -> Vec<&Snapshot> {
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
 }
 
-/// What is looked at: what it is if not a machine as it is now, its name, how much of it. As far as there is room: a long
-/// name is cut, and what comes last is left out.
+/// The title: the source if it is not a live machine, its name, its number of devices. As far as there is room: a long name is
+/// cut, and the last parts are left out.
 fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
     let is_wide = state.size.0 >= layout::TITLE_WIDE_MIN;
     let mut marks = Vec::new();
@@ -191,7 +191,7 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     (text, Role::Dim)
 }
 
-/// For how long a machine has told nothing, if that is too long.
+/// How long a machine has sent nothing, if that is too long.
 fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
     let nanoseconds = u64::try_from(host.silent_for.as_nanos()).unwrap_or(u64::MAX);
     (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
@@ -279,7 +279,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// What was told last comes first; each as long as it is.
+/// The newest message comes first, in full length.
 fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     let mut lines = Vec::new();
     for (host, alert) in state.alerts() {
@@ -306,7 +306,7 @@ fn alert_role(alert: &Alert) -> Role {
 fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(Dialog::Filter { text, .. }) = &state.dialog {
         let at = canvas.say(area, 1, 0, "Filter: ", Role::Strong);
-        // The cursor stays in sight, whatever is typed.
+        // The cursor stays visible for any input.
         let room = usize::from(area.width.saturating_sub(at + 2));
         let text = text::cut(&canvas.clean(text), room, Cut::Middle, canvas.glyphs().ellipsis);
         let at = canvas.say(area, at, 0, &text, Role::Plain);
@@ -328,7 +328,7 @@ fn graded(share: f64, critical: f64) -> Role {
     devices::severity_role(Severity::of_share(share, critical))
 }
 
-/// Lines of what is told of a process in full.
+/// Number of lines of a process in full.
 pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
     dialogs::process_line_count(state, of)
 }
@@ -384,7 +384,7 @@ pub(crate) fn memory_map_rows(state: &State) -> usize {
     state.shown().and_then(|snapshot| Some(memory::map_rows(snapshot, state.chosen_device(snapshot)?))).unwrap_or(0)
 }
 
-/// What a view that scrolls as a whole has, and how much of it is seen at once.
+/// The height of a view that scrolls as a whole, and its visible part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) lines: usize,
@@ -439,7 +439,7 @@ fn on_the_rule(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     }
 }
 
-/// How much lies above and below what is seen of a list; nothing where all of it is.
+/// How many rows are above and below the visible part of a list; empty if all are visible.
 fn more(canvas: &Canvas<'_>, above: usize, below: usize) -> String {
     let part = |count: usize, glyph: &str| if count > 0 { format!("+{count} {glyph} ") } else { String::new() };
     format!("{}{}", part(above, canvas.glyphs().up), part(below, canvas.glyphs().down)).trim_end().to_owned()

@@ -19,7 +19,7 @@ use super::environment::Environment;
 use super::fresh::Fresh;
 use super::outside::{REPORT, Tracking};
 use super::tree::Tree;
-use super::{lines, patience, region, report};
+use super::{lines, region, report, timeout};
 use crate::project::Project;
 
 /// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
@@ -53,7 +53,7 @@ impl Driver<'_> {
         region::remove(chips.unique_ids.values().copied());
         let mut running = self.start(case, &chips, folder.path())?;
         let result = self.follow(&mut running, case, &chips);
-        patience::kill(&mut running.child);
+        timeout::kill(&mut running.child);
         region::remove(chips.unique_ids.values().copied());
         for segment in &running.segments {
             let _gone = fs::remove_file(segment);
@@ -73,7 +73,7 @@ impl Driver<'_> {
         let mut command = self.tracking.tracked(python, case.started);
         let log = File::create(folder.join("stderr")).map_err(|error| format!("stderr: {error}"))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let mut child = patience::start(&mut command)?;
+        let mut child = timeout::start(&mut command)?;
         let output = child.stdout.take().ok_or("no pipe from the script")?;
         let (sender, lines) = mpsc::channel();
         // It ends with the script, or when nobody listens any more.
@@ -99,7 +99,7 @@ impl Driver<'_> {
             answer.transpose().map_err(|error| format!("after \"{name}\": {error}"))?;
             last = step;
         }
-        let status = patience::wait(&mut running.child, STEP_LIMIT)?;
+        let status = timeout::wait(&mut running.child, STEP_LIMIT)?;
         if last["killed"] == true {
             if status.signal() != Some(9) {
                 return Err(format!("it should have died of signal 9: {status}"));

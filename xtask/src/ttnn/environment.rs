@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::chips::Chips;
-use super::{compiler, patience};
+use super::{compiler, timeout};
 use crate::project::Project;
 
 /// Wheels of ttnn exist for these only.
@@ -63,7 +63,7 @@ impl Environment {
     /// The folder of the installed package, without importing it.
     fn package(&self, project: &Project) -> Result<PathBuf, String> {
         let mut ask = project.command(&self.python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
-        let said = patience::output(&mut ask, PROBE_LIMIT)?;
+        let said = timeout::output(&mut ask, PROBE_LIMIT)?;
         Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
     }
 
@@ -98,7 +98,7 @@ impl Environment {
 }
 
 fn step(command: &mut Command) -> Result<(), String> {
-    let done = patience::output(command, INSTALL_LIMIT)?;
+    let done = timeout::output(command, INSTALL_LIMIT)?;
     if done.status.success() {
         return Ok(());
     }
@@ -114,7 +114,7 @@ fn find_python() -> Result<PathBuf, String> {
         let mut ask = Command::new(&candidate);
         ask.args(["-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"]).stdin(Stdio::null());
         // A shim of pyenv exists for versions that it does not run; only the answer counts.
-        match patience::output(&mut ask, PROBE_LIMIT) {
+        match timeout::output(&mut ask, PROBE_LIMIT) {
             Ok(said) if PYTHONS.contains(&String::from_utf8_lossy(&said.stdout).trim()) => return Ok(candidate),
             _ => tried.push(candidate.display().to_string()),
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::patience;
+use super::timeout;
 use crate::project::{Project, succeeded};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -31,7 +31,7 @@ impl Fresh {
         done(&mut install)?;
         let packages = |python: &Path| {
             let mut ask = project.command(python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
-            patience::output(&mut ask, LIMIT).map(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
+            timeout::output(&mut ask, LIMIT).map(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
         };
         let lent = packages(&python)?.join("lent.pth");
         fs::write(&lent, format!("{}\n", packages(&environment.python)?.display()))
@@ -41,6 +41,6 @@ impl Fresh {
 }
 
 fn done(command: &mut Command) -> Result<(), String> {
-    let said = patience::output(command, LIMIT)?;
+    let said = timeout::output(command, LIMIT)?;
     succeeded(command, said.status).map_err(|why| format!("{why}: {}", String::from_utf8_lossy(&said.stderr).trim()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::chips::Chips;
 use super::environment::Environment;
-use super::patience;
+use super::timeout;
 use crate::project::Project;
 
 pub(crate) struct Machine {
@@ -34,5 +34,5 @@ impl Machine {
 
 /// What a command printed, or an error if it was not done in time.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
-    patience::output(command, limit)
+    timeout::output(command, limit)
 }

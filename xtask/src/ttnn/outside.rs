@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::case::Started;
 use super::chips::Chips;
-use super::patience;
+use super::timeout;
 use super::tree::Tree;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
@@ -70,7 +70,7 @@ impl Tracking {
     pub(super) fn reports(&self, pid: u32, folder: &Path) -> Result<(), String> {
         let mut command = Command::new(&self.ttmon);
         command.args(["mem", "--no-server", "--pid", &pid.to_string(), "--csv"]).arg(folder);
-        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
     }
 
@@ -78,7 +78,7 @@ impl Tracking {
     pub(super) fn events(&self, pid: u32) -> Result<String, String> {
         let mut command = Command::new(&self.ttmon);
         command.args(["events", "--json", "--no-server", "--pid", &pid.to_string()]);
-        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         if said.status.success() { Ok(String::from_utf8_lossy(&said.stdout).into_owned()) } else { Err("ttmon events failed".to_owned()) }
     }
 
@@ -90,7 +90,7 @@ impl Tracking {
             command.arg("--root").arg(tree.path()).arg("--cluster").arg(&chips.path);
         }
         command.args(["mem", "--json", "--banks", "--blocks", "--buffers", "--no-server", "--pid", &pid.to_string()]);
-        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         let complaint = String::from_utf8_lossy(&said.stderr);
         if !said.status.success() {
             let is_ended = said.status.code() == Some(NO_PROCESS);

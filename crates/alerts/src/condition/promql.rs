@@ -7,7 +7,7 @@ use ttmon_model::fields::DeviceField;
 
 use super::{Comparison, Function, Measured, Op, Operand};
 
-/// What joins series of one device, whatever else labels them.
+/// Joins series of one device, independent of their other labels.
 const DEVICE: &str = "on (instance, device)";
 
 /// Why a condition has no meaning in PromQL.

@@ -96,7 +96,7 @@ pub struct Event {
     pub alert: Alert,
 }
 
-/// All alerts at one moment: firing first, then pending, then those that ended within the last quarter of an hour.
+/// All alerts at one time: firing first, then pending, then those that ended within the last quarter of an hour.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     /// The alerts.

@@ -166,7 +166,7 @@ fn another_chip_in_its_place_has_no_alerts() {
 }
 
 #[test]
-fn silences_hold_back_and_what_goes_on_is_told_when_they_end() {
+fn silences_hold_back_and_lasting_alerts_are_sent_when_they_end() {
     let mut engine = Engine::new(rules(HOT), Duration::ZERO);
     let mut outbox = Outbox::default();
     let silence = |until: u64| Silence {
@@ -189,7 +189,7 @@ fn silences_hold_back_and_what_goes_on_is_told_when_they_end() {
     assert_eq!(step(80, 70.0, &[silence(1000)]), [Change::Resolved]);
     assert_eq!(step(81, 95.0, &[silence(1000)]), []);
     assert_eq!(step(82, 70.0, &[silence(1000)]), []);
-    assert_eq!(step(200, 70.0, &[silence(1000)]), [], "what began and ended in silence is not told");
+    assert_eq!(step(200, 70.0, &[silence(1000)]), [], "an alert that began and ended in silence is not sent");
 }
 
 /// The number in docs/alerts.md: two messages for each time that a rule must be clear, for each rule and device.

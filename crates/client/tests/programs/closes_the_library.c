@@ -1,4 +1,4 @@
-/* Opens the library (argument 1), reports, closes it, reports once more; and all that again. A copy that is loaded anew would take
+/* Opens the library (argument 1), reports, closes it, reports again; and repeats all that. A copy that is loaded anew would take
  * the ledger of the one before for another writer's, and be off. */
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-/* A child after fork has an empty ledger of its own; its parent's stays as it is. Tags from before mean nothing there. */
+/* A child after fork has an empty ledger of its own; its parent's stays unchanged. Tags from before the fork are not used. */
 #include <sys/syscall.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-/* Opens the library (argument 2) as Python does, invisible to others, and reports through it. What must come of it is
+/* Opens the library (argument 2) as Python does, invisible to others, and reports through it. The expected result is
  * argument 1: the number that ttmon_report_allocation returns, and how many ledgers there are then (argument 3). A program
  * with a copy of the library in itself reports through that one first, and must get the number WITH_A_COPY. */
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// A stand-in for ttnn: one operation, named by -DNAME, which allocates a buffer in the way it is told.
+// A stand-in for ttnn: one operation, named by -DNAME, which allocates a buffer in the requested way.
 #include <cstdint>
 
 namespace ttnn {

@@ -1,4 +1,4 @@
-// A program of the stand-in: does what it is told on stdin, line by line, and answers each line with one.
+// A program of the stand-in: executes commands on stdin, and answers each line with one.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -49,7 +49,7 @@ static std::string answer(const std::string& line) {
         libraries.push_back(library);
         said << libraries.size() - 1;
     } else if (what == "reload") {
-        // Loads, opens, closes and unloads, again and again, and takes the place so that the next one lies elsewhere.
+        // Loads, opens, closes and unloads repeatedly, and occupies the address so that the next one is elsewhere.
         std::string path;
         int times, moved = 0;
         words >> path >> times;

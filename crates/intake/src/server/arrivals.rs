@@ -18,7 +18,7 @@ use crate::store::Left;
 
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
-/// Whoever is turned away connects anew later; whoever stays without being known would never be tracked.
+/// A rejected peer can connect again later; an unidentified peer would never be tracked.
 const NO_DESCRIPTOR: &str = "no descriptor is left; raise the limit of open files";
 
 impl Server {
@@ -35,7 +35,7 @@ impl Server {
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
                     // With the spare descriptor gone there is one for this connection, to close it. The kernel looks for a descriptor
-                    // before it looks whether somebody waits.
+                    // before it checks whether a peer waits.
                     let turned_away = listener.accept().map(drop);
                     self.spare = File::open("/dev/null").ok();
                     match turned_away {
@@ -90,7 +90,7 @@ impl Server {
         let is_alive = alive.is_some();
         let peer = alive.and_then(|pidfd| self.known_or_new(pid, pidfd));
         if is_alive && peer.is_none() && File::open("/dev/null").is_err() {
-            // It lives, and could not be looked at.
+            // It is alive, but could not be read.
             return self.refuse(NO_DESCRIPTOR);
         }
         let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// The process at the other end of a connection, alive a moment ago; `None` if it has ended.
+    /// The process at the other end of a connection, which was alive just before; `None` if it has ended.
     pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
         let known = self.by_pid.get(&pid).copied();
         if let Some(known) = known {
@@ -122,7 +122,7 @@ impl Server {
             if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
                 return Some(known);
             }
-            // The pid may mean another process by now.
+            // The pid may belong to another process since.
             self.process_ended(known);
         }
         let number = self.add_process(peer::look(pid, pidfd)?)?;

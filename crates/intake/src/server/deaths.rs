@@ -6,7 +6,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::BUFFER_KINDS;
 
-use super::people::add;
+use super::messages::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines;
@@ -25,7 +25,7 @@ impl Server {
             self.owners -= 1;
             self.store.remove(key);
             self.plan = None;
-            self.tell_end(key.pid, &tracked);
+            self.print_end(key.pid, &tracked);
             // Giving back a million entries takes a while.
             self.workers.remove(tracked.release(&mut self.budget));
         }
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    fn tell_end(&mut self, pid: u32, tracked: &Tracked) {
+    fn print_end(&mut self, pid: u32, tracked: &Tracked) {
         let sum = |kinds: &[u8]| {
             tracked.devices().iter().flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind))).fold((0, 0), add)
         };
@@ -80,7 +80,7 @@ impl Server {
         }
         self.counters.handed_refused = self.handed.refused();
         if self.handed.is_stuck() {
-            self.warn("⚠️  Hand-over paused: descriptors that somebody sent cannot be closed");
+            self.warn("⚠️  Hand-over paused: received descriptors cannot be closed");
             self.watch_handover(EventFlags::empty());
             self.handover_again = Some(Instant::now() + HANDOVER_PAUSE);
         }

@@ -10,12 +10,12 @@ use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
 use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
-use crate::lines::{self, Done, Told, megabytes};
+use crate::lines::{self, Done, EventLine, megabytes};
 use crate::owner::{Change, NotRecorded, Reported, Tracked, View};
 use crate::peer;
 use crate::work::unix_ns;
 
-/// No chip has less of any memory than this: smaller sizes need no look at what the device has.
+/// No chip has less of any memory than this: smaller sizes need no check against the device's memory.
 const SIZE_OF_NOTE: u64 = 64 << 20;
 
 /// Whom a message belongs to.
@@ -98,7 +98,7 @@ impl Server {
                 }
                 self.count(&change);
                 if !self.is_quiet {
-                    self.tell(pid, request, &change);
+                    self.print_event(pid, request, &change);
                 }
             }
             Err(refusal) => self.refused(connection, request, refusal),
@@ -295,11 +295,11 @@ impl Server {
         counters.ambiguous_frees += u64::from(change.is_ambiguous);
     }
 
-    fn tell(&mut self, pid: u32, request: &Request, change: &Change) {
+    fn print_event(&mut self, pid: u32, request: &Request, change: &Change) {
         let format = self.log.format();
         let is_summed = matches!(change.kind, kind::CB | kind::KERNEL);
         let total = if is_summed { self.bytes_on(request.device_id, change.kind) } else { 0 };
-        let told = Told {
+        let lines = EventLine {
             done: change.done,
             pid,
             device: request.device_id,
@@ -311,7 +311,7 @@ impl Server {
             total,
             unix_ns: if format == lines::Format::Json { unix_ns() } else { 0 },
         };
-        lines::event(self.log.out(), format, &told);
+        lines::event(self.log.out(), format, &lines);
     }
 
     /// Bytes of one kind on a device, of all who said so.

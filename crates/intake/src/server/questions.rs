@@ -53,7 +53,7 @@ impl Server {
                 };
                 let usage = plan.usage(&asker, device, bytes);
                 if usage.is_none() {
-                    self.tell_unknown(connection, device);
+                    self.report_unknown(connection, device);
                 }
                 Some(usage.unwrap_or_default().reply(size, device))
             }
@@ -61,7 +61,7 @@ impl Server {
                 self.counters.infos += 1;
                 let info = if device == -1 { Some(plan.count(&asker.view)) } else { plan.info(&asker.view, device) };
                 if info.is_none() {
-                    self.tell_unknown(connection, device);
+                    self.report_unknown(connection, device);
                 }
                 info.unwrap_or_default().reply(size, device)
             }
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// The protocol has no word for what is not known: zeros are answered, and this says so once for each number and connection.
-    fn tell_unknown(&mut self, connection: &mut Connection, device: i32) {
+    fn report_unknown(&mut self, connection: &mut Connection, device: i32) {
         let told = &mut connection.unknown_devices;
         let is_new = told.len() < COMPLAINTS_PER_CONNECTION_MAX as usize && !told.contains(&device);
         if is_new {
@@ -192,7 +192,7 @@ impl Server {
         self.workers.dump(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
     }
 
-    /// An empty line: somebody at a terminal wants to see what there is.
+    /// An empty line: a user at a terminal wants a dump.
     pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.rest.clear();
         // The end may have come before the quiet that the line feed was waiting for.

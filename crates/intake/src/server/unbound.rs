@@ -1,4 +1,4 @@
-//! Sockets whose place somebody else has: the service runs without them, and tries again.
+//! Sockets whose path another process has: the service runs without them, and tries again.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,7 +32,7 @@ impl Unbound {
 }
 
 impl Server {
-    /// Tries the places that somebody else had, if it is time.
+    /// Tries the paths that another process had, if it is time.
     pub(super) fn listen_again(&mut self, now: Instant) {
         if self.unbound.again.is_none_or(|at| now < at) {
             return;

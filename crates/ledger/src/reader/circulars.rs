@@ -30,7 +30,7 @@ pub struct Circular {
 
 /// No chip has more columns or rows of cores.
 const CORES_END: u8 = 64;
-/// Tries for all records of one moment.
+/// Tries to read all records at one point in time.
 const TRIES: u32 = 8;
 
 pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
@@ -48,7 +48,7 @@ pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, Re
     Ok(settled(region, totals.circulars_used, before)?.into_iter().filter(is_live).collect())
 }
 
-/// Records that are whole, of one moment if that can be had.
+/// Complete records, of one point in time if possible.
 fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>, ReadError> {
     let mut found = copy(region, used)?;
     for _ in 0..TRIES {

@@ -1,6 +1,6 @@
 //! From the ledger's clock to the time of day.
 //!
-//! A ledger holds one moment in all its clocks, that of its creation. For the CPU's counter the rate is measured from there to
+//! A ledger has the time of its creation in all its clocks. For the CPU's counter the rate is measured from there to
 //! now: both ends are good to a fraction of a microsecond, so every time in between is as well, however young the ledger is. Clocks
 //! may be set meanwhile, and a process may have clocks of its own: times may then be unknown, what is live is never in doubt.
 
@@ -34,11 +34,11 @@ const YOUNG_NS: u64 = 1_000_000;
 /// Two clocks that are farther apart than this, and a part of the time gone by, were not just disciplined a little.
 const APART_NS: u64 = 10_000_000;
 const APART_PART: u64 = 128;
-/// How long the counter is watched when the clocks contradict each other, and how well that tells which is right.
+/// How long the counter is watched if the clocks contradict each other, and the accuracy of the result.
 const WATCH_NS: u64 = 200_000;
 const NEAR_PART: u64 = 32;
 
-/// All clocks at one moment.
+/// All clocks at one time.
 #[derive(Clone, Copy, Debug)]
 struct ClockReading {
     ticks: u64,
@@ -78,7 +78,7 @@ impl Creation {
 
     /// CLOCK_MONOTONIC gives the rate, unless it contradicts the wall clock: then one of the two was changed since (the wall
     /// clock was set, or the process has a time namespace, and so a monotonic clock of its own), and `watch`, a rate measured
-    /// now, tells which to believe.
+    /// now, decides which is right.
     fn by_counter(&self, now: ClockReading, watch: impl FnOnce() -> Option<u64>) -> Converter {
         let by_monotonic = self.scale(now.ticks, now.monotonic.checked_sub(self.monotonic));
         let by_realtime = self.scale(now.ticks, now.realtime.checked_sub(self.realtime));
@@ -104,7 +104,7 @@ impl Creation {
         }
     }
 
-    /// Nanoseconds a tick x 2^32, from the creation to a moment so much later.
+    /// Nanoseconds per tick x 2^32, from the creation to a later time.
     fn scale(&self, ticks_now: u64, elapsed: Option<u64>) -> Option<u64> {
         let (ticks, elapsed) = (ticks_now.checked_sub(self.ticks)?, elapsed?);
         let scale = (u128::from(elapsed) << 32).checked_div(u128::from(ticks))?;
@@ -143,7 +143,7 @@ impl ClockReading {
     }
 }
 
-/// The rate of the counter by our own monotonic clock, from `since` on for a moment.
+/// The rate of the counter by this process's monotonic clock, measured for a short time from `since`.
 fn watched(since: ClockReading) -> Option<u64> {
     loop {
         let now = ClockReading::now()?;
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(created.scale(69_999, Some(1_000)), None, "before its creation");
         assert_eq!(created.scale(70_001, Some(4_999_999_000)), None, "one tick in five seconds");
         assert_eq!(created.scale(70_000, Some(0)), None, "no time at all");
-        assert_eq!(created.scale(70_001, Some(100)), Some(ONE * 10), "too young to tell");
+        assert_eq!(created.scale(70_001, Some(100)), Some(ONE * 10), "too young to measure");
         assert_eq!(creation(None).converter().unix_ns(77), 0);
         // The counter began anew, as after a sleep of the machine.
         let anew = ClockReading { ticks: 5, ..after(0, HOUR, HOUR) };

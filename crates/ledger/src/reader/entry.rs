@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// The entry that an allocation made, as far as its event tells.
+    /// The entry that an allocation made, as far as its event describes it.
     pub(super) fn from_record(record: &Record, converter: &Converter) -> Self {
         Self {
             slot: record.slot,

@@ -59,7 +59,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
     let first = (after + 1).max((last + 1).saturating_sub(ring));
     let mut records: Vec<Record> = Vec::new();
     replay::records(region, first, last, |record| records.extend(record))?;
-    // Read after the records: where the writer is by now, it may have been while we read.
+    // Read after the records: the writer may have been anywhere up to its present position while they were read.
     let counters = Counters::read(&region.source, tables)?;
     let oldest = (counters.seq / 2 + 2).saturating_sub(ring).max(counters.rows_believable_from);
     let tags = tags::read(region, counters.tags_used)?;

@@ -41,7 +41,7 @@ pub struct Failure {
     pub stack: u32,
     /// The largest live buffers of that row, largest first.
     pub largest: Vec<Large>,
-    /// What the program was told, or the beginning of it.
+    /// The start of the error message that the program received.
     pub message: String,
     /// Whether that is only the beginning.
     pub is_message_cut: bool,
@@ -85,7 +85,7 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
     let mut failures: Vec<Failure> = bytes
         .chunks_exact(stride)
         .zip(again)
-        // The number is stored last and taken away first: the same on both sides is a whole record.
+        // The number is stored last and cleared first: if it is the same before and after, the record is complete.
         .filter(|(record, number)| *number != 0 && u64_at(record, failure::NUMBER) == *number)
         .filter_map(|(record, _)| Failure::decode(record, &texts, counters.stacks_used, &converter))
         .collect();

@@ -100,7 +100,7 @@ pub(super) struct Tables {
     pub(super) codes: Table,
 }
 
-/// A newer minor version may have longer records, but not so much longer that reading them takes for ever.
+/// A newer minor version may have longer records, up to a limit on the time to read them.
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 

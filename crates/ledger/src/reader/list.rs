@@ -1,4 +1,4 @@
-//! The list: every live entry, exact at one moment although the writer goes on.
+//! The list: every live entry, exact at one time although the writer continues.
 //!
 //! The entries are copied while they change, then the figures are read, then the events between the start of the copy and the
 //! figures are replayed over the copy. A copied entry can be torn only by an event of just that time, and the replay puts
@@ -18,7 +18,7 @@ use super::{Exactness, ReadError, Region, tags};
 use crate::layout::{ENTRIES_MAX, entry};
 use crate::pages;
 
-/// What is live, and the figures of the same moment.
+/// The live entries, and the figures of the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The figures. Their exactness is that of the list as well.
@@ -54,7 +54,7 @@ pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     Ok(Listing { totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
 }
 
-/// What is live, and the figures of the same moment.
+/// The live entries, and the figures of the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
     /// The figures. Their exactness is that of the list as well.
@@ -83,7 +83,7 @@ pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, R
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
         taken = ListAttempt::take(region, converter, None)?;
     }
-    // The writer's own figures may be had by now; that the list does not fit them is of no concern here.
+    // The writer's own figures may be readable since; that the list differs from them does not matter here.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
     Ok(taken.frame.into_totals(exactness))
 }
@@ -225,7 +225,7 @@ impl Copy {
         self.entries.retain_mut(|entry| {
             entry.drop_unknown_names(counters);
             if entry.event == Entry::NO_EVENT {
-                // The replay took it away.
+                // The replay removed it.
                 return false;
             }
             let index = row_index(entry.allocator, entry.kind);

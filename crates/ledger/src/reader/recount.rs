@@ -29,7 +29,7 @@ pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
     frame.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
 }
 
-/// Puts what the entries say in the place of figures that are of no one moment.
+/// Replaces inconsistent figures by the sums of the entries.
 pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
     let allocated = allocated(frame, entries);
     let (events, last_time) = (frame.events(), frame.last_time);
@@ -51,7 +51,7 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
                 row.peak = row.used;
                 continue;
             }
-            // Only the event that is half done can have made this peak, and perhaps noted half of it: its set is what is live.
+            // Only the unfinished event can have made this peak, and may have recorded it in part: its set is the live entries.
             if row.used > row.peak {
                 row.peak_time = last_time;
             }

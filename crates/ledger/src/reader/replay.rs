@@ -61,7 +61,7 @@ impl Record {
 }
 
 /// Reads the records of the events `first ..= last`, which are no more than the ring holds. `each` gets `None` for what is not
-/// whole; whether a whole one was overwritten meanwhile only a later look at `seq` tells.
+/// complete. A later read of `seq` shows whether a complete record was overwritten meanwhile.
 pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), ReadError> {
     let table = region.header.tables.events;
     let size = u64::from(table.records);
@@ -120,13 +120,13 @@ pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter
     records(region, from + 1, to, |record| {
         is_whole &= record.is_some_and(|record| changes.add(&record, tables, converter));
     })?;
-    // Whatever the writer did meanwhile, it was not where we read.
+    // The writer may have written, but not at the positions that were read.
     let now = region.source.seq()? / 2;
     Ok((is_whole && now >= to && now - from < room).then_some(changes))
 }
 
 impl Changes {
-    /// Notes what an event did to entries; false where that cannot be told.
+    /// Records the effect of an event on entries; false if the effect is unknown.
     fn add(&mut self, record: &Record, tables: &Tables, converter: &Converter) -> bool {
         let op = Op::from_byte(record.op);
         let has_slot = matches!(op, Some(Op::Alloc | Op::Free | Op::Ref | Op::Unref));

@@ -78,7 +78,7 @@ pub struct Chip {
 pub struct Geometry {
     /// Banks a buffer is spread over.
     pub banks: u32,
-    /// Blocks are multiples of it.
+    /// Blocks are multiples of this size.
     pub alignment: u32,
     /// Bytes of one bank.
     pub bank_bytes: u64,

@@ -1,6 +1,6 @@
-//! The figures: allocators and their rows, all of one moment.
+//! The figures: allocators and their rows, all of the same time.
 //!
-//! They are read between two looks at `seq`. Equal and even means that no event touched them meanwhile.
+//! They are read between two reads of `seq`. Equal and even means that no event changed them meanwhile.
 
 use std::cell::Cell;
 use std::thread;
@@ -75,7 +75,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// What was read of the moving part of a ledger.
 pub(super) struct Frame {
-    /// Whether all of it is of one moment.
+    /// Whether all figures are of the same time.
     pub(super) is_exact: bool,
     /// Whether an event stayed half done while we tried: its writer is dead, or stopped.
     pub(super) is_stalled: bool,
@@ -132,7 +132,7 @@ impl Frame {
     }
 }
 
-/// Reads the figures, of one moment if that can be had within a few tries.
+/// Reads the figures, of the same time if possible within a few tries.
 pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
     let mut raw = RAW.take();
     let frame = frame_by(&mut raw, region, converter);

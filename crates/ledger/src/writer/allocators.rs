@@ -128,7 +128,7 @@ impl Books {
         let Some(id) = AllocatorId::new(slot, generation) else { return Err(Lost::NoAllocator) };
 
         let event = self.begin(time);
-        // Whoever dies in here leaves a slot that no name fits.
+        // A thread that dies here leaves a slot that no name matches.
         self.set_figure(slot, NAME, NO_NAME);
         self.set_figure(slot, IN_USE, 0);
         self.describe(event, id, spec);
@@ -185,8 +185,8 @@ impl Books {
     fn reopen(&self, time: u64, id: AllocatorId) {
         let event = self.begin(time);
         let slot = id.slot();
-        // The rows come first: a reader takes them for its allocator's one generation ahead of it too, so that the peaks are
-        // there wherever this is cut off.
+        // The rows come first: a reader accepts rows one generation ahead of their allocator, so that the peaks are
+        // there if the thread dies at any point.
         for number in slot * ROWS_EACH..(slot + 1) * ROWS_EACH {
             let row = self.region.row(number);
             if row.get(row::STATE) != 0 {

@@ -164,7 +164,7 @@ impl Books {
         }
     }
 
-    /// Gives all of it back.
+    /// Releases all memory.
     ///
     /// # Safety
     /// Nobody uses the books any more.

@@ -1,7 +1,7 @@
 //! Circular and dataflow buffers of programs, by core range.
 //!
 //! One lives while its state says so and its creation is later than the epoch of its allocator's cb row, as an entry does. Its
-//! bytes are not in that row: programs share them, and only a reader that looks at each core can tell how much is taken.
+//! bytes are not in that row: programs share them, and only a reader that adds them up per core knows how much is used.
 //!
 //! Which records a program has is known privately: chains of slots, one for each remainder of the program's number.
 

@@ -38,7 +38,7 @@ impl Writer {
         true
     }
 
-    /// A call of the program took so long because it was recorded: of a call now and then, measured by whoever hooks it.
+    /// Adds the time that recording added to a call. The hook measures some of the calls.
     #[inline]
     pub fn cost(&self, nanoseconds: u64) {
         if let Some(books) = self.books().filter(|books| books.are_ours()) {
@@ -89,7 +89,7 @@ impl Books {
         self.region.more(LAUNCHES, record, launches::LAST_TIME).store(time, Relaxed);
     }
 
-    /// The chip's record, taken now if it has none: its number tells where to look first.
+    /// The chip's record, created now if there is none: its number gives the first position to try.
     fn launches_of(&self, metal_id: u32) -> Option<usize> {
         const COUNT: usize = LAUNCHES.records as usize;
         let name = u64::from(metal_id) + 1;
@@ -100,7 +100,7 @@ impl Books {
             if found == name {
                 return Some(record);
             }
-            // Another thread may take it at the same moment, for the same chip perhaps.
+            // Another thread may take it at the same time, possibly for the same chip.
             if found == 0 {
                 match word.compare_exchange(0, name, AcqRel, Acquire) {
                     Ok(_) => {

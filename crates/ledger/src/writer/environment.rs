@@ -18,7 +18,7 @@ pub enum VisibleDevicesVariable<'a> {
     All,
     /// What it says.
     Only(&'a [u8]),
-    /// Nobody may look, or it is too long: which device is which cannot be told.
+    /// It may not be read, or is too long: the devices cannot be determined.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Environment<'a> {
     /// Writes it; inside an event, where there may be readers.
     pub(super) fn write(&self, region: &Region) {
         let word = region.header(header::VISIBLE_IS_SET);
-        // Whoever dies in here leaves a list that maps no chip.
+        // A thread that dies here leaves a list that maps no chip.
         protocol::withdraw(word, pair(header::VISIBLE_CUT, high(self.word())));
         region.set_header_text(header::VISIBLE, header::VISIBLE_BYTES, self.text());
         word.publish(self.word());

@@ -37,7 +37,7 @@ pub struct Failure<'a> {
     pub operation: u32,
     /// Where the program asked.
     pub stack: u32,
-    /// What the program is told; the first 383 bytes are kept.
+    /// The error message that the program receives; the first 383 bytes are kept.
     pub message: &'a str,
 }
 
@@ -90,7 +90,7 @@ impl Session<'_> {
 }
 
 impl Books {
-    /// The largest live buffers of a row, and how many there are. One look at every entry: it is the way to an exception.
+    /// The largest live buffers of a row, and their number. Reads every entry: an exception follows, so the cost does not matter.
     fn largest(&self, number: usize) -> (Largest, u32) {
         let mut largest: Largest = [(0, 0); failure::LARGEST_MAX];
         let mut found = 0;

@@ -1,11 +1,11 @@
 //! A ledger in a file, written by the service for a process that only speaks its socket.
 //!
-//! The bytes and the order of stores are those of a process's own ledger, so that whoever kills the service finds it exact and
+//! The bytes and the order of stores are those of a process's own ledger, so that the ledger is exact after the service was killed, and
 //! the next service [takes it over](Hosted::adopt). Two things are different. A store to a page that a full tmpfs cannot give
 //! is a signal that ends the service, so room is [asked for](Hosted::make_room) before it is used, where the answer is an error.
 //! And nothing is unlisted: what is only in private memory would be gone with the service, so the caller stops at the capacity.
 //!
-//! A file that somebody else makes shorter while it is mapped ends this process. Whoever makes the file keeps it from others.
+//! A file that another process truncates while it is mapped ends this process. The caller must protect the file from others.
 
 use std::{
     fmt,
@@ -59,7 +59,7 @@ struct BackedRecords {
     tags: u32,
 }
 
-// SAFETY: the books lie in memory of their own that belongs to no thread; all of it is atomic or never changes, and the lock is
+// SAFETY: the books are in separate memory that belongs to no thread; every part is atomic or never changes, and the lock is
 // not held between two calls, since a session borrows the writer.
 unsafe impl Send for Hosted {}
 
@@ -117,7 +117,7 @@ impl Hosted {
         match start::books_over(region, clock, pid, (-1, 0)).and_then(Books::place) {
             Some(books) => Ok(Self { books, file, room: BackedRecords::default() }),
             None => {
-                // SAFETY: mapped by our caller a moment ago; nothing points into it.
+                // SAFETY: just mapped by the caller; nothing points into it.
                 unsafe { memory::unmap(start, bytes) };
                 Err(io::ErrorKind::OutOfMemory.into())
             }
@@ -125,7 +125,7 @@ impl Hosted {
     }
 
     fn books(&self) -> &Books {
-        // SAFETY: placed by `over`, aligned, and alive until `self` is dropped; all of it is atomic or never changes.
+        // SAFETY: placed by `over`, aligned, and alive until `self` is dropped; every part is atomic or never changes.
         unsafe { self.books.as_ref() }
     }
 
@@ -194,7 +194,7 @@ impl Hosted {
         self.populate(table.offset + u64::from(from) * stride, u64::from(to.saturating_sub(from)) * stride)
     }
 
-    /// Memory behind these bytes of the file. What is there already stays as it is.
+    /// Allocates memory for these bytes of the file. Existing content is unchanged.
     fn populate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let page = PAGE as u64;
         let start = offset / page * page;
@@ -238,7 +238,7 @@ impl Hosted {
         self.session().tag(text)
     }
 
-    /// The file, for readers who must find it whatever becomes of its name.
+    /// The file, for readers that must find it even if its name is removed.
     pub fn file(&self) -> &File {
         &self.file
     }

@@ -152,7 +152,7 @@ fn is_made_by(start: usize, pid: libc::pid_t, ticks: u64) -> bool {
     copied == 16 && low(words[0]) == pid.unsigned_abs() && words[1] == ticks
 }
 
-/// Finds, byte by byte, lines of maps that name a ledger at its first byte, and tells where it is mapped:
+/// Finds, byte by byte, lines of maps that name a ledger at its first byte, and returns where it is mapped:
 /// `7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058   /memfd:ttmon-ledger (deleted)`.
 struct Lines {
     start: usize,

@@ -3,7 +3,7 @@
 //! A link of four bytes is `tag << 22 | slot + 1`; 0 ends a chain. Each bucket has the first link of its chain, each slot the
 //! one behind it. Buckets are added one at a time, as entries come: those before `split` have already been divided between
 //! themselves and the bucket `mask + 1` further on (linear hashing), so that no event pays for a table as a whole. The tag has the
-//! hash's bits that decide this, and tells most strangers in a chain, so that no entry is touched but the one that is looked for.
+//! hash's bits that decide this, and excludes most other entries of a chain, so that only the wanted entry is touched.
 //! The links of free slots chain those.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

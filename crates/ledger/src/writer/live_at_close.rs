@@ -38,7 +38,7 @@ impl Books {
         for offset in (entry::STATE..=entry::THREAD).step_by(8) {
             place.set(offset, record.get(offset));
         }
-        // The count publishes the record: pairs with the reader, which reads the count first. Whoever dies before the entry's
+        // The count publishes the record: pairs with the reader, which reads the count first. A thread that dies before the entry's
         // FREE leaves it in both places, under one creation event.
         used.store(u64::from(next) + 1, Release);
     }

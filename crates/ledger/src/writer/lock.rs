@@ -1,5 +1,5 @@
 //! The one lock: robust, so that a thread that dies inside is noticed; error-checking, so that a signal handler that comes
-//! back into its own thread's event is told instead of waiting for itself. It holds a program up for a second at most, and longer only while others get the lock.
+//! back into its own thread's event gets an error instead of waiting for itself. It holds a program up for a second at most, and longer only while others get the lock.
 
 use std::{
     cell::UnsafeCell,
@@ -21,7 +21,7 @@ pub(super) enum Held {
 /// A mutex in private memory that does not move once [`Lock::start`] was called.
 pub(super) struct Lock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// Somebody waited in vain, and nobody got it since: only try.
+    /// A thread waited in vain, and the lock was not acquired since: only try.
     is_impatient: AtomicBool,
     /// The first word of the mutex is its owner's thread id: so it is in glibc, whose kernel interface it is, and
     /// [`Lock::start`] looks. A gettid would cost ten times the event.
@@ -154,13 +154,13 @@ impl Lock {
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
-    /// The holder's thread id; 0 where the system does not tell it for nothing.
+    /// The holder's thread id; 0 if the system does not provide it for free.
     pub(super) fn owner(&self) -> u32 {
         if self.tells_owner.load(Relaxed) { self.first_word() } else { 0 }
     }
 
     fn first_word(&self) -> u32 {
-        /// The bits of a robust futex word that are the owner; the others say that somebody waits, or that the owner died.
+        /// The owner bits of a robust futex word; the other bits mean that a thread waits, or that the owner died.
         const OWNER: u32 = 0x3FFF_FFFF;
         // SAFETY: a mutex is longer than four bytes and aligned to them; other threads change this word, with atomics only.
         let word = unsafe { &*self.mutex.get().cast::<AtomicU32>() };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_thread_is_told_not_stopped() {
+    fn its_own_thread_gets_an_error_and_does_not_block() {
         let lock = started();
         assert_eq!(lock.take(), Ok(Held::Clean));
         assert_eq!(lock.take(), Err(Lost::Reentry));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_died_inside_is_told_to_the_next() {
+    fn a_thread_that_died_inside_is_reported_to_the_next() {
         let lock = started();
         thread::scope(|scope| {
             scope.spawn(|| {

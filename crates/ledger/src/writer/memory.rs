@@ -51,7 +51,7 @@ pub(super) enum Backing {
     File(RawFd, NonNull<u8>),
 }
 
-/// Maps zeroed memory that is not populated and not in core dumps, whatever the program said to mlockall.
+/// Maps zeroed memory that is not populated and not in core dumps, even after `mlockall` of the program.
 pub(super) fn map(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
     keeping_errno(|| map_now(bytes, backing))
 }
@@ -223,14 +223,14 @@ const LEFT_MASK: usize = layout::LEFT.records as usize - 1;
 const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
 
 impl Region {
-    /// A word of the region. Callers below mask their index to its table, whatever number they were given.
+    /// A word of the region. Callers below mask any index to its table.
     #[inline]
     fn at(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: aligned, since mmap gave a page and all offsets are of whole words; in bounds, since each caller masks its
         // index to a table that the layout puts inside `bytes`; alive, since a region is unmapped with its writer only, and
         // replaced, not unmapped, in a forked child; any bits are a u64; nobody else maps it for writing (sealed; a
-        // forked child of an unsealed one replaces it) and all access is atomic; whoever dies in between leaves whole words.
+        // forked child of an unsealed one replaces it) and all access is atomic; a thread that dies in between leaves whole words.
         unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 

@@ -14,7 +14,8 @@ use super::{
     memory::{Record, Row, low, pair},
 };
 
-/// Places looked at for a record before it is given up, and members then given up unseen: a full graveyard must not slow
+/// Positions that are tried for a record before it is dropped, and members that are then dropped unseen: a full graveyard must
+/// not slow
 /// the program down.
 const TRIES: u32 = 4;
 const REST: u32 = 16;
@@ -33,8 +34,8 @@ impl Books {
             return;
         }
         if live > row.get(row::PEAK) {
-            // The figure itself comes last: whoever finds the old one after a kill finds it below the recount, and
-            // takes the live entries for the peak; whoever finds the new one finds all that belongs to it.
+            // The figure itself is stored last. After a kill, a reader that finds the old figure finds it below the recount, and
+            // uses the live entries as the peak; a reader that finds the new figure finds everything that belongs to it.
             row.publish(row::PEAK_EVENT, event.n);
             row.set(row::PEAK_TIME, event.time);
             row.set(row::PEAK_EPOCH, row.get(row::EPOCH));
@@ -58,7 +59,7 @@ impl Books {
         }
         let Some(grave) = self.grave() else {
             // Bytes and count stand for it. A kill between these stores and the entry's FREE would count it twice, which
-            // a reader of an odd ledger can tell: the sum exceeds the peak by this one.
+            // a reader of an odd ledger detects: the sum exceeds the peak by this entry.
             row.add(row::PEAK_LOST_BYTES, record.get(entry::SIZE));
             row.add(row::PEAK_LOST_COUNT, 1);
             return;

@@ -1,5 +1,5 @@
 //! What an event will touch, asked for while the clock is read and the lock taken: the two take as long as a cache line does
-//! on its way from memory. Only hints: whatever is read here without the lock may be out of date, and is used for nothing else.
+//! on its way from memory. Only hints: values that are read here without the lock may be out of date, and are used for nothing else.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -83,7 +83,7 @@ impl Books {
 #[inline]
 pub(super) fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint of every x86-64, which neither faults nor changes anything, whatever the address.
+    // SAFETY: a hint of every x86-64, which neither faults nor changes anything, for any address.
     // JUSTIFICATION: std has no safe call for it.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());

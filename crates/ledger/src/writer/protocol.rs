@@ -65,7 +65,7 @@ pub(super) fn withdraw<W: Word>(word: &W, value: u64) {
 
 #[cfg(all(test, loom))]
 mod tests {
-    //! One entry, its row's total and a ring of two records, written by two events and read at any moment in between.
+    //! One entry, its row's total and a ring of two records, written by two events and read at any time in between.
 
     use loom::{
         sync::{

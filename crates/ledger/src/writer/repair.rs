@@ -11,7 +11,7 @@ use super::{
     memory::low,
 };
 
-/// Figures of a row that the entries tell.
+/// Figures of a row that follow from the entries.
 const COUNTED: [u64; 5] = [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
 
 impl Books {

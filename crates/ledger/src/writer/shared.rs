@@ -129,7 +129,8 @@ impl Books {
         let peaks = shared::peaks(kind);
         for (at, sum) in [(peaks, used), (peaks + shared::ALLOCATED, allocated)] {
             if sum > word(at).load(Relaxed) {
-                // The time comes first: whoever finds the old figure after a kill finds it below what is live, and takes that.
+                // The time is stored first: after a kill, a reader that finds the old figure finds it below the live bytes, and
+                // uses those.
                 word(at + shared::TIME).store(event.time, Relaxed);
                 word(at).store(sum, Release);
             }

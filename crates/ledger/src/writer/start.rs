@@ -1,6 +1,6 @@
 //! Makes a ledger: a memfd if the process may have one, as long as its limits allow, sealed once it is mapped.
 //!
-//! It runs inside somebody else's program, perhaps inside one of its constructors or signal handlers: no malloc, no
+//! It runs inside another program, perhaps inside one of its constructors or signal handlers: no malloc, no
 //! output, and each limit is asked for first, because exceeding RLIMIT_FSIZE kills.
 
 use std::{
@@ -62,7 +62,7 @@ fn discard(made: Made, under_way: &PendingStart) {
 /// A ledger that is being made, for a child that a fork makes meanwhile: the child has the descriptor and the mapping, but
 /// not the thread that would finish it.
 ///
-/// A fork copies descriptors before memory, so that the low number stays noted when it is closed; the inode tells whether a
+/// A fork copies descriptors before memory, so that the low number stays recorded when it is closed; the inode shows whether a
 /// number means the ledger.
 #[derive(Debug)]
 pub(super) struct PendingStart {
@@ -257,7 +257,7 @@ fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>)
 }
 
 fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Made> {
-    // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: whoever may
+    // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: a user who may
     // look into this process must still not write.
     let mapped = map_halving(capacity, |bytes| unsafe {
         let length = libc::off_t::try_from(bytes).ok()?;
@@ -272,7 +272,7 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Ma
     });
     let Some((start, capacity)) = mapped else {
         under_way.forget();
-        // SAFETY: made by us a moment ago, and known to nobody.
+        // SAFETY: just created, and not yet shared.
         unsafe { libc::close(descriptor) };
         return None;
     };

@@ -103,7 +103,7 @@ impl Session<'_> {
         Ok(Stored::Replaced)
     }
 
-    /// Nothing changed in an event that was begun; its number has a record all the same.
+    /// Nothing changed in an event that was begun; its number still has a record.
     pub(super) fn end_unchanged<T>(&mut self, event: Event) -> Result<T, Lost> {
         self.books.end(event, Op::Nothing, &EventBody::default());
         self.refuse(Lost::NoMemory)

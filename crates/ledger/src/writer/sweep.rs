@@ -1,7 +1,7 @@
-//! Freeing a row as a whole, in one event, and clearing away what that leaves.
+//! Freeing a whole row in one event, and sweeping the dead entries that this leaves.
 //!
 //! An entry is dead when its creation is not later than its row's epoch. The dead keep their slots and cells until an
-//! allocation passes by: each looks at [`SWEEP_PER_ALLOCATION`] slots. An index hit on a dead one is a miss.
+//! allocation sweeps them: each checks [`SWEEP_PER_ALLOCATION`] slots. An index hit on a dead one is a miss.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,9 +14,9 @@ use super::{
     memory::{Record, low},
 };
 
-/// Slots looked at for each allocation while there are dead entries.
+/// Slots that each allocation checks while there are dead entries.
 const SWEEP_PER_ALLOCATION: u32 = 2;
-/// Slots looked at when the table is full, before a buffer goes unlisted. In a service's ledger nothing does: there it is all of them.
+/// Slots that are checked when the table is full, before a buffer is not listed. In a service's ledger: all slots.
 const SWEEP_WHEN_FULL: u32 = 1024;
 
 impl Books {
@@ -61,7 +61,7 @@ impl Books {
         self.dead.load(Relaxed) != 0 && (0..slots).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
     }
 
-    /// Looks at the next slot, and returns it if a dead entry was cleared from it.
+    /// Checks the next slot, and returns it if a dead entry was cleared from it.
     fn sweep_next(&self) -> Option<u32> {
         let listed = low(self.region.header(header::ENTRIES_USED).load(Relaxed));
         let all = listed.saturating_add(self.overflow.used.load(Relaxed));

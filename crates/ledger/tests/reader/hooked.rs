@@ -134,9 +134,9 @@ fn coverage_that_changes_is_not_torn() {
     let midway = ChangingSource { bytes: Mutex::new(before.bytes), afterwards: after.bytes, table, copies: AtomicU32::new(0) };
     let totals = Region::over(Box::new(midway), 0, length).unwrap().totals().unwrap();
     let [feature] = &totals.coverage[..] else { panic!("one: {:?}", totals.coverage) };
-    let told = (feature.state, feature.name.as_str(), feature.reason.as_str());
+    let reported = (feature.state, feature.name.as_str(), feature.reason.as_str());
     let whole = [(Coverage::Found, "allocate_buffer", ""), (Coverage::SteppedAside, "allocate", "layout not known")];
-    assert!(whole.contains(&told), "{told:?}");
+    assert!(whole.contains(&reported), "{reported:?}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn failures() {
 
 /// Entries 1 to 4 of six died with their row: 3 and 4 lie in their slots, 1 to 3 in the table.
 #[test]
-fn left_ones_are_told_once() {
+fn left_ones_are_reported_once() {
     let mut region = filled(Shape::small(), 6, 100);
     region.put64(Encoder::at(region.entries, 0), 0);
     region.put64(Encoder::at(region.entries, 1), 0);

@@ -155,7 +155,7 @@ fn huge_counts() {
     }
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes that are read.
 struct Counted {
     file: File,
     reads: Arc<AtomicU64>,

@@ -127,7 +127,7 @@ impl Playback {
             assert_eq!((read.event, read.address, read.size, read.refs), (entry.event, entry.address, entry.size, entry.refs));
             assert_eq!((read.per_bank, read.page, read.time % 1_000_000), (entry.per_bank, entry.page, entry.time - 1_000));
             assert_eq!(u16::from(read.kind) + 8 * read.allocator, entry.row);
-            // What its event did not tell is right, or not known because the entry went before it could be looked up.
+            // Values that its event did not have are right, or unknown because the entry was freed before it could be looked up.
             let detail = (read.layout, read.cores, read.flags, read.thread, read.operation);
             let known = (entry.layout, entry.cores, entry.flags, entry.thread, entry.operation);
             assert!(detail == known || detail == (0, 0, 0, 0, 0), "{detail:?} is not {known:?}");
@@ -237,7 +237,7 @@ fn an_entry_is_not_taken_for_its_successor() {
 
 /// Without the ring a list is not exact, and says so.
 #[test]
-fn more_events_than_the_ring_holds_are_told() {
+fn more_events_than_the_ring_holds_are_reported() {
     let script: Vec<Step> = (0..12_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();
     let play = Playback::new(Shape::small(), &script, &[(1_000, EVENTS + 300)]);
     play.go_on(EVENTS + 20);

@@ -1,4 +1,4 @@
-//! A writer killed at any moment, while a reader holds its ledger.
+//! A writer killed at any time, while a reader holds its ledger.
 
 use std::env;
 use std::fs::File;
@@ -89,7 +89,7 @@ pub(super) fn check(region: &Region, round: u64) -> (Listing, Totals) {
 }
 
 #[test]
-fn a_kill_at_any_moment_leaves_it_exact() {
+fn a_kill_at_any_time_leaves_it_exact() {
     let rounds = env::var("TTMON_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let (mut recounted, mut overflowed, mut lost) = (0, 0, 0);
     for round in 0..rounds {

@@ -1,4 +1,4 @@
-//! A writer, or a reader, that is stopped at any moment and goes on later.
+//! A writer, or a reader, that is stopped at any time and continues later.
 
 use std::env;
 use std::fs::File;
@@ -27,7 +27,7 @@ fn send(child: &Child, signal: libc::c_int) {
     unsafe { libc::kill(libc::pid_t::try_from(child.id()).unwrap(), signal) };
 }
 
-/// Stops the child with all its threads, or tells how it ended.
+/// Stops the child with all its threads, or returns how it ended.
 fn stop(child: &Child) -> Result<(), ExitStatus> {
     send(child, libc::SIGSTOP);
     let mut status = 0;
@@ -63,7 +63,7 @@ fn a_writer_stopped_inside_an_event_is_read() {
     assert_eq!(totals.status & ttmon_ledger::layout::status::INEXACT, 0);
 }
 
-/// Not a test: reads again and again until its input ends, and checks what it read. Without the variable it does nothing.
+/// Not a test: reads repeatedly until its input ends, and checks the result. Without the variable it does nothing.
 #[test]
 fn onlooker() {
     let Ok(path) = env::var(ONLOOKER) else { return };
@@ -83,7 +83,7 @@ fn onlooker() {
             exact += 1;
         }
         let recorded = region.events(seen).unwrap();
-        assert_eq!(seen + recorded.overrun + recorded.events.len() as u64, recorded.next, "each event is told once or as overrun");
+        assert_eq!(seen + recorded.overrun + recorded.events.len() as u64, recorded.next, "each event is reported once or as overrun");
         assert!(recorded.events.iter().zip(seen + recorded.overrun + 1..).all(|(event, number)| event.number == number));
         seen = recorded.next;
     }

@@ -51,7 +51,7 @@ pub fn circular(allocator: AllocatorId) -> Circular {
     Circular { allocator, chip: None, program: 0, address: 0x1_9D60, size: 4096, cores: [0, 0, 1, 1], is_dataflow: false, is_global: false }
 }
 
-/// The buffer of that key once more: one more reference.
+/// Another reference to the buffer of that key.
 pub fn reference(session: &mut Session<'_>, key: Key) -> Option<u32> {
     let buffer = Buffer { size: session.find(key)?.size, ..Buffer::default() };
     match report::allocate(session, key, &buffer) {

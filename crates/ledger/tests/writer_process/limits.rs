@@ -30,7 +30,7 @@ pub(crate) fn file_size_limit_below_the_smallest() {
     assert_eq!(truth().status & status::INEXACT, status::INEXACT, "it says that something is missing");
 }
 
-/// Nobody could find what is not in a memfd: nothing is recorded, and nobody is told that it was.
+/// Readers can find only a memfd: without one nothing is recorded or reported.
 fn is_off() {
     for _ in 0..10 {
         assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));

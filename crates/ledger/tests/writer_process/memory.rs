@@ -16,7 +16,7 @@ fn pages(statm: &mut fs::File) -> u64 {
 /// Far less than anything that a ledger maps as a whole.
 const FEW_PAGES: u64 = 256;
 
-/// Makes `path` the root of this process, as whoever it is; false where nobody may.
+/// Makes `path` the root of this process, as its present user; false if that is forbidden.
 fn change_root(path: &str) -> bool {
     let path = CString::new(path).expect("no NUL");
     // SAFETY: C strings; what changes is this case's process alone.

@@ -1,4 +1,4 @@
-/* Wrong arguments, errno, threads, signals, fork: how ttmon_monitor.h behaves in somebody else's program. */
+/* Wrong arguments, errno, threads, signals, fork: how ttmon_monitor.h behaves in another program. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-//! A snapshot as lines: what the programs of tests/programs and python/tests/test_monitor.py must print of it.
+//! A snapshot as lines: the expected output of the programs in tests/programs and of python/tests/test_monitor.py.
 
 use std::fmt::Write;
 

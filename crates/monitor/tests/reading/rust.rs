@@ -75,7 +75,7 @@ fn a_tracked_process_has_what_it_reported() {
     assert_eq!(monitor.system_stats(0).unwrap().unwrap().l1_used, Ok(1000 + 50 + 300));
 }
 
-/// Held by nobody: the process is found all the same, and only where it is asked for.
+/// Without a holder: the process is still found, but only if requested.
 #[test]
 fn a_tracked_process_without_a_device_is_found() {
     track();

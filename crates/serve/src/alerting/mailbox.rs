@@ -113,7 +113,7 @@ impl Mailbox {
             let since = last.map_or(Duration::MAX, |last| last.elapsed());
             let gap = MESSAGE_GAP.saturating_sub(since);
             let wait = match self.receiver.how {
-                // Again and again while something fires, or has ended; at once where that changed, or was not taken.
+                // Repeatedly while an alert fires, or has ended; at once if that changed, or was not accepted.
                 Delivery::Alertmanager { resend, .. } if !content.alerts.is_empty() => {
                     if content.has_changed || has_failed {
                         gap

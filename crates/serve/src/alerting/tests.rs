@@ -106,7 +106,7 @@ fn an_alert_reaches_a_webhook_and_ends() {
     working.join().expect("a thread");
 }
 
-/// Whoever answers nobody delays no sample: what does not fit is left out and counted.
+/// A receiver that does not answer delays no sample: messages that do not fit are dropped and counted.
 #[test]
 fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -130,7 +130,7 @@ fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
     threads.into_iter().for_each(|thread| drop(thread.join().expect("a thread")));
 }
 
-/// A receiver that fails is reported once, and once more when it takes messages again.
+/// A failing receiver is reported once, and again when it accepts messages.
 #[test]
 fn failing_receiver_is_reported() {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -187,8 +187,8 @@ fn a_restart_announces_nothing_twice() {
     (20..=60).for_each(|second_of| after.take(&second, &published(second_of, 105.0)));
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 0);
     (61..=130).for_each(|second_of| after.take(&second, &published(second_of, 50.0)));
-    assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is told");
-    // Whatever is in the file.
+    assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is sent");
+    // With any content of the file.
     for text in ["", "nonsense", "[]", "{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"] {
         fs::write(state.path().join("alerts.json"), text).expect("a file");
         assert_eq!(state::read_saved(state.path()), [], "{text}");
@@ -289,7 +289,7 @@ fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
 }
 
 #[test]
-fn alertmanager_is_told_what_fires_until_it_listens() {
+fn firing_alerts_are_sent_until_alertmanager_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = UrlFrom::Text(format!("http://{}", listener.local_addr().expect("an address")));
     let how = Delivery::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };

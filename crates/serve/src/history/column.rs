@@ -63,7 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever was stored comes back, gaps too, at whichever moment a column becomes wide.
+        /// All stored values are returned, including gaps, for any time at which a column becomes wide.
         #[test]
         fn what_was_stored_comes_back(values in prop::collection::vec(prop::option::of(any::<i64>()), 1..50)) {
             let mut column = Column::Empty;

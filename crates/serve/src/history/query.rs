@@ -11,7 +11,7 @@ use super::{History, scale};
 /// What is asked for.
 #[derive(Clone)]
 pub(crate) struct Query {
-    /// From this moment on, on the clock that does not jump.
+    /// From this time on, on the monotonic clock.
     pub(crate) since: Duration,
     /// Between two points; `None` is as fine as it was kept.
     pub(crate) step: Option<Duration>,
@@ -23,7 +23,7 @@ pub(crate) struct Query {
 
 /// The grid, and what is on it.
 pub(crate) struct Answer {
-    /// The moment of the first point.
+    /// Time of the first point.
     pub(crate) start: Duration,
     /// Between two points.
     pub(crate) step: Duration,
@@ -48,7 +48,7 @@ impl History {
         (grid.points, grid.points.saturating_mul(devices).saturating_mul(query.fields.len() as u64))
     }
 
-    /// Answers. The size was looked at before.
+    /// Answers. The size was checked before.
     pub(crate) fn ask(&self, query: &Query) -> Answer {
         let Some(grid) = self.grid(query) else {
             return Answer { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };

@@ -21,7 +21,7 @@ impl Ring {
         Self { step, length, newest: 0, first: None, columns: Vec::new() }
     }
 
-    /// The slot a moment falls into.
+    /// The slot of a time.
     pub(super) fn slot(&self, at: Duration) -> u64 {
         u64::try_from(at.as_nanos() / self.step.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
@@ -42,7 +42,7 @@ impl Ring {
         self.range().is_none_or(|(oldest, _)| self.first == Some(oldest))
     }
 
-    /// Goes on to a slot: all between, and this one, are gaps until somebody stores into them.
+    /// Advances to a slot: all slots in between, and this one, are gaps until a value is stored.
     pub(super) fn advance(&mut self, slot: u64) {
         if self.first.is_some() && slot <= self.newest {
             return;

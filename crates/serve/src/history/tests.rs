@@ -35,7 +35,7 @@ fn gaps_are_gaps() {
     let mut silent = snapshot.clone();
     silent.devices[0].temperature = Err(Missing::Timeout);
     history.add(seconds(102), &silent);
-    // Nobody looked at 103 and 104.
+    // There were no samples at 103 and 104.
     history.add(seconds(105), &at_degrees(&snapshot, 42.25));
     let expected = vec![Some(40.0), Some(41.5), None, None, None, Some(42.25)];
     assert_eq!(ask(&history, "temperature", 0, None), (100, expected));
@@ -59,9 +59,9 @@ fn the_oldest_goes_and_minutes_stay() {
     assert_eq!((start, coarse.len(), coarse[0]), (600, 109, Some(10.0)));
 }
 
-/// A service that began a while ago has every second, however far back somebody asks.
+/// A service that started recently has every second, for any requested span.
 #[test]
-fn all_there_is_is_told_by_the_second() {
+fn a_short_history_has_every_second() {
     let snapshot = machine();
     let mut history = History::new(seconds(1));
     for second in 1025..1160 {
@@ -107,7 +107,7 @@ fn another_chip_in_its_place_begins_anew() {
     other.devices[0].asic_id = Ok("00000000DEADBEEF".to_owned());
     history.add(seconds(2), &other);
     assert_eq!(ask(&history, "temperature", 1, None).1, vec![None, Some(50.0)]);
-    // One that is away for a moment is the same when it comes back.
+    // A device that is missing for a short time is the same when it returns.
     let mut away = other.clone();
     (away.devices[0].asic_id, away.devices[0].temperature) = (Err(Missing::Resetting), Err(Missing::Resetting));
     history.add(seconds(3), &away);

@@ -16,7 +16,7 @@ mod families {
     pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
     pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: SeriesType::Counter, unit: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
     pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "How long the newest sample took." };
-    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "How often the machine is looked at." };
+    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Interval between two samples of the machine." };
     pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: SeriesType::Counter, unit: "", help: "Samples taken." };
     pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: SeriesType::Counter, unit: "", help: "Samples that could not be taken at all." };
     pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: SeriesType::Counter, unit: "", help: "Samples left out because the sampler came late." };

@@ -32,7 +32,7 @@ impl Dialect {
     }
 
     /// What an `Accept` header asks for: the format with the greater weight, OpenMetrics when they weigh the same.
-    /// Whoever says nothing is a person or an old scraper.
+    /// A request without it is from a browser or an old scraper.
     pub(crate) fn negotiate(accept: &str) -> Self {
         let mut weights = (0.0, 0.0);
         for part in accept.split(',') {

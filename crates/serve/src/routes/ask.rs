@@ -91,7 +91,7 @@ impl Parameters {
     }
 }
 
-/// Percent-encoded text as it is meant, if it is UTF-8.
+/// Decodes percent-encoded text, if it is UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -188,23 +188,23 @@ fn seconds(name: &str, text: &str, least: f64, most: f64) -> Result<Duration, Pr
     number.map(Duration::from_secs_f64).ok_or_else(|| Problem::Parameter(format!("{name} wants seconds, {least} to {most}")))
 }
 
-/// A moment, or so long ago, on the clock that the history is kept by.
+/// A time, or an age, on the clock of the history.
 fn since(text: Option<&str>) -> Result<Duration, Problem> {
     let ago = match text {
         None => SINCE_DEFAULT,
-        Some(text) => match (seconds("since", text, 0.0, 1e9), moment(text)) {
+        Some(text) => match (seconds("since", text, 0.0, 1e9), parse_time(text)) {
             (Ok(ago), _) => ago,
             (_, Some(time)) => Duration::from_nanos(now().0.saturating_sub(time.0)),
             (Err(_), None) => {
-                return Err(Problem::Parameter("since wants seconds before now, or a moment such as 2026-11-15T08:12:45Z".to_owned()));
+                return Err(Problem::Parameter("since needs seconds before now, or a time such as 2026-11-15T08:12:45Z".to_owned()));
             }
         },
     };
     Ok(boot_time().saturating_sub(ago))
 }
 
-/// Any moment there can be; those that the kernel's clocks cannot say are as far away as it goes.
-fn moment(text: &str) -> Option<UnixTime> {
+/// Any time; those that the kernel's clocks cannot represent are clamped.
+fn parse_time(text: &str) -> Option<UnixTime> {
     let within = |year: &str| UnixTime::parse_rfc3339(&format!("{year}{}", text.get(4..)?));
     UnixTime::parse_rfc3339(text).or_else(|| match text.get(..4)?.parse::<u16>().ok().filter(|_| !text.starts_with('+'))? {
         // Leap years, which have every day.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_seconds_or_moments() {
+    fn spans_are_seconds_or_times() {
         assert!(since(Some("1970-01-01T00:00:00Z")).is_ok_and(|at| at == Duration::ZERO));
         assert!(since(Some("0001-02-29T00:00:00Z")).is_ok_and(|at| at == Duration::ZERO));
         assert!(since(Some("9999-12-31T23:59:59Z")).is_ok());

@@ -1,4 +1,4 @@
-//! The JSON documents. Whatever takes longer than a moment is made on another thread, so that other questions are not held up.
+//! The JSON documents. Slow ones are made on another thread, so that other requests do not wait.
 
 use std::collections::HashSet;
 use std::mem;
@@ -13,7 +13,7 @@ use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_reads::boot_time;
 use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, Found};
+use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
 use super::{Answer, aged, ask};
@@ -30,7 +30,7 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
-/// The snapshot or a part of it.
+/// The snapshot or one of its parts.
 pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -94,7 +94,7 @@ pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) ->
     })
 }
 
-/// Buffers are read from the ledgers when somebody asks: the sampler reads totals alone.
+/// Buffers are read from the ledgers on request: the sampler reads only totals.
 pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buffers) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -112,7 +112,7 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     Ok(aged(text.await?, age))
 }
 
-/// What `ttmon mem` shows: the snapshot as it is or, where asked for, of one process, and with what is read then.
+/// The document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
 pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memory) -> Result<Response<Body>, Problem> {
     let has_parts = asked.parts != MemoryParts::default();
     if has_parts && view == View::Public {
@@ -162,7 +162,7 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
     let mut budget = Budget::of_answer();
-    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read(found, detail, budget);
+    let content = |found: &Arc<OpenLedger>, budget: &mut Budget| ledgers::read(found, detail, budget);
     let read: Vec<LedgerSample> = read.map(|found| LedgerSample { owner: found.owner, content: content(found, &mut budget) }).collect();
     let mut snapshot = renewed(newest, read);
     snapshot.problems.extend(budget.problems(|_| None));

@@ -297,7 +297,7 @@ fn history() -> Value {
             "schema": {"const": ttmon_wire::SCHEMA},
             "version": {"type": "string"},
             "time": {"type": "string", "format": "date-time"},
-            "start": {"type": "string", "format": "date-time", "description": "The moment of the first point, by today's clock."},
+            "start": {"type": "string", "format": "date-time", "description": "Time of the first point, by the present clock."},
             "step_s": {"type": "number", "exclusiveMinimum": 0},
             "points": {"type": "integer", "minimum": 0},
             "fields": {"type": "array", "items": {"type": "string"}},

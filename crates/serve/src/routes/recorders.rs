@@ -1,7 +1,7 @@
 //! The flight recorders of tracked processes: what was allocated and freed, as a stream that goes on, or as one document.
 //!
-//! A stream reads the ledgers itself, a few times a second while it is looked at. A reader that is slow holds up nobody: what it
-//! has not taken stays in the recorders, and what these had to let go is told as a number.
+//! A stream reads the ledgers itself, a few times per second while it has a reader. A slow reader blocks nothing: unread events
+//! stay in the recorders, and lost events are reported as a number.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use ttmon_recorder::{News, Recorder, Scene};
 use ttmon_source::Departed;
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 use ttmon_wire::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;
@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Pieces of a stream on their way.
 const QUEUE_MAX: usize = 4;
 
-/// A stream, or one document for whoever asks for JSON.
+/// A stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
     view: View,
@@ -60,7 +60,7 @@ pub(super) async fn events(
     Ok(response)
 }
 
-/// Somebody who looks at recorders.
+/// A reader of recorders.
 struct Follower {
     service: Arc<Service>,
     view: View,
@@ -72,18 +72,18 @@ impl Follower {
     /// What is new in the recorders that this one may see; `None` while there is nothing fresh.
     fn look(&mut self, most: usize) -> Option<News> {
         let newest = self.service.fresh().ok()?;
-        let is_seen = |found: &Arc<Found>| {
+        let is_seen = |found: &Arc<OpenLedger>| {
             let process = newest.snapshot.processes.iter().find(|process| process.key == found.owner);
             process.is_some_and(|process| self.view.has(process))
         };
         let mut counts: HashMap<u32, usize> = HashMap::new();
-        let mut is_within_share = |found: &Arc<Found>| {
+        let mut is_within_share = |found: &Arc<OpenLedger>| {
             let count = counts.entry(found.uid).or_default();
             *count += 1;
             *count <= RECORDERS_OF_USER_MAX || View::of_user(found.uid) == View::Whole || self.asked.pid == Some(found.owner.pid)
         };
         let seen = newest.ledgers.iter().filter(|found| is_seen(found));
-        let present: Vec<Arc<Found>> = seen.filter(|found| is_within_share(found)).cloned().collect();
+        let present: Vec<Arc<OpenLedger>> = seen.filter(|found| is_within_share(found)).cloned().collect();
         // One that was never seen here alive is shown to nobody but who asks for it.
         let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
         let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
@@ -121,7 +121,7 @@ impl Follower {
         Ok(text)
     }
 
-    /// Lives as long as its reader, or until all is told.
+    /// Lives as long as its reader, or until the last event.
     async fn send(mut self, sender: mpsc::Sender<Bytes>) {
         let mut silent = Duration::ZERO;
         let mut head = Some("retry: 2000\n");

@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::service_events::ServiceEvent;
 
-/// A stream, or one document for whoever asks for JSON.
+/// A stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
     view: View,
@@ -52,10 +52,10 @@ pub(super) async fn events(
 
 /// Where a stream is.
 struct Events {
-    /// The last thing that was told.
+    /// The last sent item.
     after: u64,
     snapshots: bool,
-    /// Whether what changed in a snapshot is sent instead of it, where that is known.
+    /// Whether changes are sent instead of whole snapshots, if possible.
     deltas: bool,
     /// The last snapshot that was sent.
     number: u64,
@@ -109,7 +109,7 @@ impl Events {
     /// What is new. A stream that is behind gets no snapshot now and the newest one later.
     async fn news(&mut self, service: &Arc<Service>, view: View, is_behind: bool) -> Vec<Bytes> {
         let mut parts = Vec::new();
-        // In one piece: whoever was away for long gets a lot at once, and is not behind for that.
+        // In one piece: a reader that returns after a long time gets a lot at once, and is not behind because of that.
         let mut told = String::new();
         for event in service.events_after(self.after) {
             self.after = event.id;

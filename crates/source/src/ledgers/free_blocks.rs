@@ -11,7 +11,7 @@ use ttmon_ledger::reader::Live;
 use ttmon_model::Kind;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerSample};
 
-use super::{Detail, Found, Lines, add_buffers, ledger};
+use super::{Detail, Lines, OpenLedger, add_buffers, ledger};
 use crate::budget::{Budget, Resource};
 
 /// A ledger that changes all the time is listed this often.
@@ -21,10 +21,10 @@ const ENTRIES_MAX: u64 = 131_072;
 
 /// What is known of each ledger, by its identity.
 #[derive(Debug, Default)]
-pub(crate) struct FreeBlocks(HashMap<(u64, u64), Known>);
+pub(crate) struct FreeBlocks(HashMap<(u64, u64), KnownBlocks>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownBlocks {
     /// When it was listed.
     at: Duration,
     /// Its events by then.
@@ -43,7 +43,7 @@ struct Largest {
 
 impl FreeBlocks {
     /// Adds the largest free blocks to the samples of these ledgers, which stand in the same order.
-    pub(crate) fn complete(&mut self, now: Duration, ledgers: &[Arc<Found>], samples: &mut [LedgerSample], budget: &mut Budget) {
+    pub(crate) fn complete(&mut self, now: Duration, ledgers: &[Arc<OpenLedger>], samples: &mut [LedgerSample], budget: &mut Budget) {
         self.0.retain(|identity, _| ledgers.iter().any(|found| found.identity() == *identity));
         let mut due: Vec<(Option<Duration>, usize, u64)> = Vec::new();
         for (index, (found, sample)) in ledgers.iter().zip(&*samples).enumerate() {
@@ -62,7 +62,7 @@ impl FreeBlocks {
             let found = &ledgers[index];
             if entries <= left && budget.take(Resource::Buffers, entries, || found.uid).is_some() {
                 left -= entries;
-                self.0.insert(found.identity(), Known::read(found, now, entries));
+                self.0.insert(found.identity(), KnownBlocks::read(found, now, entries));
             }
         }
         for (found, sample) in ledgers.iter().zip(samples) {
@@ -81,8 +81,8 @@ fn entries(ledger: &Ledger) -> u64 {
     if is_wanted { all.fold(0, |sum, row| sum.saturating_add(row.count)) } else { 0 }
 }
 
-impl Known {
-    fn read(found: &Found, at: Duration, entries: u64) -> Self {
+impl KnownBlocks {
+    fn read(found: &OpenLedger, at: Duration, entries: u64) -> Self {
         // A ledger that lists more than it counted has changed meanwhile, or is broken: its blocks are unknown until the next turn.
         let listed = found.region.live(entries.saturating_add(entries / 8).saturating_add(64)).ok();
         let content = listed.and_then(|Live { totals, entries, .. }| {
@@ -135,7 +135,7 @@ mod tests {
     struct Program {
         hosted: Hosted,
         allocator: AllocatorId,
-        found: Vec<Arc<Found>>,
+        found: Vec<Arc<OpenLedger>>,
     }
 
     impl Program {
@@ -152,7 +152,7 @@ mod tests {
             let spec = AllocatorSpec { given_id: 0, origin: 3, mesh: (0, 0), kinds, chips: &chips };
             let allocator = hosted.open_allocator(&spec).expect("an allocator");
             let region = Arc::new(Region::open(file).expect("a region"));
-            let found = vec![Arc::new(Found::handed(OWNER, USER, region, (1, 7)))];
+            let found = vec![Arc::new(OpenLedger::handed(OWNER, USER, region, (1, 7)))];
             Self { hosted, allocator, found }
         }
 

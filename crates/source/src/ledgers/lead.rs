@@ -7,7 +7,7 @@ use ttmon_ledger::layout::NAME;
 use ttmon_model::Missing;
 use ttmon_model::sample::ProcessSample;
 
-use super::{Found, found, is_own, open_memfd, open_memory};
+use super::{OpenLedger, found, is_own, open_memfd, open_memory};
 use crate::budget::Resource;
 use crate::examined::{End, OpenFiles};
 use crate::root::Root;
@@ -23,7 +23,7 @@ pub(crate) enum Lead {
     Files(Vec<PathBuf>),
     /// A mapping with the right name, from one address to another: the program closed its files.
     Mapping(u64, u64),
-    /// None among its open files; its mappings have not been looked at.
+    /// None among its open files; its mappings have not been read.
     NoFile,
     /// Nowhere.
     Nothing,
@@ -65,7 +65,7 @@ impl Lead {
     }
 
     /// Opens the ledger, if it is this process's own.
-    pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<Found> {
+    pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
         match self {
             Self::Files(paths) => paths.iter().find_map(|path| found(open_memfd(path).ok()?, path, process, machine)),
             Self::Mapping(start, end) => {
@@ -73,7 +73,7 @@ impl Lead {
                 let path = directory.join(format!("map_files/{start:x}-{end:x}"));
                 match open_memfd(&path) {
                     // Memory may have to come from a file system that never answers: it is read of this user's own processes
-                    // alone. To whoever may follow the link it says what is mapped.
+                    // alone. A user who may follow the link sees what is mapped.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_own(process) => {
                         open_memory(&directory, *start, *end, process, machine)
                     }

@@ -9,7 +9,7 @@ use ttmon_model::deep::DeepSample;
 use ttmon_model::identity::DeviceId;
 use ttmon_model::{Arch, Attr, Missing, Reading};
 
-use crate::device::Known;
+use crate::device::KnownDevice;
 use crate::root::Root;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Deep {
     }
 
     /// Samples the chips that are there. What their files say comes first: one that is being reset is not opened.
-    pub(super) fn sample(&mut self, root: &Root, known: &[Known]) {
+    pub(super) fn sample(&mut self, root: &Root, known: &[KnownDevice]) {
         let places: Vec<(DeviceId, Reading<ChipFiles>)> = known.iter().map(|known| (known.id, place(root, known))).collect();
         let asked: Vec<ChipFiles> = places.iter().filter_map(|(_, place)| place.clone().ok()).collect();
         let mut answers = self.readers.sample(&asked).into_iter();
@@ -39,7 +39,7 @@ impl Deep {
     }
 }
 
-fn place(root: &Root, known: &Known) -> Reading<ChipFiles> {
+fn place(root: &Root, known: &KnownDevice) -> Reading<ChipFiles> {
     if known.has_left() {
         return Err(Missing::Gone);
     }

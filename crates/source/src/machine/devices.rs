@@ -17,7 +17,7 @@ use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
 use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
-use crate::device::{self, Known, Part, Retry};
+use crate::device::{self, KnownDevice, Part, Retry};
 use crate::root::Root;
 use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
 
@@ -31,7 +31,7 @@ pub(super) struct Devices {
     cluster: Option<Cluster>,
     /// Whether a machine without devices is an error.
     pub(super) is_device_needed: bool,
-    known: Vec<Known>,
+    known: Vec<KnownDevice>,
     /// Their numbers, as they were.
     slots: Slots,
     /// The file that these are kept in.
@@ -108,8 +108,8 @@ impl Devices {
         for id in ids {
             match self.known.iter_mut().find(|known| known.id == id) {
                 Some(known) if known.is_same(self.pace) => {}
-                Some(known) => *known = Known::in_place_of(&self.root, known),
-                None => self.known.push(Known::new(&self.root, id)),
+                Some(known) => *known = KnownDevice::in_place_of(&self.root, known),
+                None => self.known.push(KnownDevice::new(&self.root, id)),
             }
         }
         if is_first && !self.known.is_empty() {
@@ -195,7 +195,7 @@ impl Devices {
 
     /// The devices whose users a scan asks for.
     pub(super) fn listed(&mut self) -> Vec<Listed> {
-        let listed = |known: &mut Known| {
+        let listed = |known: &mut KnownDevice| {
             let users = known.users_request(&self.root, self.pace);
             Listed { id: known.id, has_left: known.has_left(), users }
         };

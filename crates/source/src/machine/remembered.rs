@@ -1,6 +1,6 @@
 //! Processes from one sample to the next: most are read in full now and then, and every time only as far as they change.
 //!
-//! A process's `stat` tells whether it is still the same one, how it fares, and whether its mappings may have changed, which
+//! A process's `stat` shows whether it is still the same one, its state, and whether its mappings may have changed, which
 //! is how tracking begins. Its owner, command and cgroup hardly ever change once it runs: they are read with the first look,
 //! with the second, the fourth and so on, and at last in every 32nd sample; at once when `stat` shows another name, start or
 //! shape. When hundreds change at the same time, those whose turn is longest ago come first.
@@ -16,7 +16,7 @@ use ttmon_reads::{Pace, Reply, Request};
 
 /// Known processes read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;
-/// Samples between two full looks at a process that does not seem to change.
+/// Samples between two full reads of a process that does not seem to change.
 const IN_FULL_EVERY: u64 = 32;
 
 /// What is remembered.
@@ -126,7 +126,7 @@ impl Remembered {
 }
 
 impl Process {
-    /// The turn in which it is to be read in full again. A young process is looked at more often.
+    /// The turn of its next full read. A young process is read more often.
     fn due(&self) -> u64 {
         let distance = 1_u64.checked_shl(self.looks.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
         self.read_at + distance.min(IN_FULL_EVERY)

@@ -21,7 +21,7 @@ use super::tracking::Departed;
 use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
 use crate::budget::{Budget, Resource};
 use crate::examined::Examined;
-use crate::ledgers::{Found, FreeBlocks, Lead};
+use crate::ledgers::{FreeBlocks, Lead, OpenLedger};
 use crate::naming::Names;
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
@@ -46,18 +46,18 @@ pub(super) struct Scan {
     passwd: Option<String>,
     names: Names,
     /// Ledgers found so far.
-    pub(super) ledgers: Vec<Arc<Found>>,
+    pub(super) ledgers: Vec<Arc<OpenLedger>>,
     /// Their largest free blocks.
     pub(super) free_blocks: FreeBlocks,
     /// Those whose processes ended or became other programs since the last sample.
     pub(super) departed: Vec<Arc<Departed>>,
     /// Where to look for those of the processes at hand.
     pub(super) leads: Vec<(ProcessKey, Lead)>,
-    /// Processes that were looked at, so that a later sample looks at new ones only; the program, where it had no ledger.
+    /// Processes that were checked, so that a later sample checks only new ones; with the program of those without a ledger.
     pub(super) swept: BTreeMap<u32, Option<Program>>,
-    /// Where the second look at them goes on.
+    /// Where the second check continues.
     pub(super) next_again: u32,
-    /// Those of them that this user may not look at.
+    /// The processes that this user may not read.
     pub(super) denied: BTreeSet<u32>,
     /// Processes of earlier samples.
     pub(super) remembered: Remembered,
@@ -142,7 +142,7 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    /// The scan of an earlier sample once more, with what it could not read.
+    /// The scan of an earlier sample again, with the parts that it could not read.
     pub fn again(sample: &Sample, problems: Vec<Problem>) -> Self {
         Self {
             at: sample.scanned_at(),
@@ -284,7 +284,7 @@ impl Scan {
 
     fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
         let taken = scope.devices.iter().zip(lanes).map(|(device, lane)| match lane.replies.into_iter().next() {
-            // Its list went with it: that says nothing of what the driver tells of others.
+            // Its list is gone with it: the driver's lists of other devices still count.
             Some(_) if device.has_left => Err(Missing::Gone),
             Some(reply) => users::take(&self.root, device.id, &reply, problems),
             None => Err(Missing::NotTracked),
@@ -331,7 +331,7 @@ impl Scan {
         Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems).0).collect())
     }
 
-    /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
+    /// Reads the processes themselves if the driver does not list the users of a device, or may not list all.
     fn complete_users(&mut self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
         let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
         let Self { root, examined, budget, .. } = self;
@@ -386,7 +386,7 @@ impl Scan {
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
         let mut refreshed = self.remembered.begin(&pids, stats, scale);
-        // One whose open files are looked at is read in full anyway.
+        // A process whose open files are read is read in full anyway.
         refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
         let mut leads = self.find_leads(&pids);
@@ -423,7 +423,7 @@ impl Scan {
         }
         self.unchanged = refreshed.iter().filter(|process| process.is_same).map(|process| process.sample.key.pid).collect();
         for Refreshed { sample, standing, .. } in refreshed {
-            // Whoever may not look does not forget it in between.
+            // A user who may not read it does not forget it in between.
             self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
             containers.extend(standing.mounts.map(|mounts| (mounts, sample.key)));
             processes.push(sample);
@@ -442,7 +442,7 @@ impl Scan {
     /// Where the ledgers of these processes may be, by their open files.
     fn find_leads(&mut self, pids: &[u32]) -> Vec<Lead> {
         let Self { root, budget, examined, remembered, ledgers: open, .. } = self;
-        let is_own = |found: &Found| found.source == Source::Ledger;
+        let is_own = |found: &OpenLedger| found.source == Source::Ledger;
         let known = |pid: u32| open.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
         let leads = pids.iter().map(|pid| match *pid {
             pid if remembered.is_without_ledger(pid) => Lead::Nothing,

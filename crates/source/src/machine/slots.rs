@@ -14,7 +14,7 @@ use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::{Arch, Attr};
 
-use crate::device::Known;
+use crate::device::KnownDevice;
 use crate::root::Root;
 use crate::served;
 use ttmon_reads::read_small;
@@ -23,7 +23,7 @@ use ttmon_reads::read_small;
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The list that is kept, in the state directory of a service.
 const FILE: &str = "devices";
-/// Longest line of it, by far.
+/// Longest line of the file, by far.
 const LINE_BYTES_MAX: usize = 128;
 const BOARD_UNKNOWN: &str = "-";
 
@@ -57,20 +57,20 @@ impl Slots {
     }
 
     /// Adds the devices that are missing, and notes the numbers that are another device's now.
-    pub(super) fn complete(&self, root: &Root, known: &mut Vec<Known>) {
+    pub(super) fn complete(&self, root: &Root, known: &mut Vec<KnownDevice>) {
         for (id, bdf, board) in &self.devices {
             if let Some(listed) = known.iter_mut().find(|known| known.id == *id) {
                 listed.former = Some(*bdf).filter(|bdf| listed.bdf != Ok(*bdf));
             } else if known.iter().all(|known| known.bdf != Ok(*bdf)) {
-                known.push(Known::remembered(root, *id, *bdf, board));
+                known.push(KnownDevice::remembered(root, *id, *bdf, board));
             }
         }
         known.extend(absent(root, known));
     }
 
-    /// Writes them down, where they are others than before. Whoever cannot, does without.
-    pub(super) fn keep(&mut self, file: &Path, known: &[Known]) {
-        let board = |known: &Known| known.attributes.text(Attr::CardType).unwrap_or(BOARD_UNKNOWN).to_owned();
+    /// Writes them to the file if they changed. Failures are ignored.
+    pub(super) fn keep(&mut self, file: &Path, known: &[KnownDevice]) {
+        let board = |known: &KnownDevice| known.attributes.text(Attr::CardType).unwrap_or(BOARD_UNKNOWN).to_owned();
         let devices: Vec<Slot> = known.iter().filter_map(|known| Some((known.id, known.bdf.ok()?, board(known)))).collect();
         if devices == self.devices || self.head.is_empty() {
             return;
@@ -113,7 +113,7 @@ pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
 
 /// Devices on the bus that the driver supports and does not list. It gives them the lowest free numbers, in the order of their
 /// addresses. One that another driver has, for a virtual machine say, is none of them.
-fn absent(root: &Root, listed: &[Known]) -> Vec<Known> {
+fn absent(root: &Root, listed: &[KnownDevice]) -> Vec<KnownDevice> {
     if !may_be_unbound(root) {
         return Vec::new();
     }
@@ -121,7 +121,7 @@ fn absent(root: &Root, listed: &[Known]) -> Vec<Known> {
     let unbound =
         on_bus(root).filter(|bdf| listed.iter().all(|known| known.bdf != Ok(*bdf)) && !has_driver(bdf) && is_supported(root, *bdf));
     let free = (0..).map(DeviceId).filter(|id| listed.iter().all(|known| known.id != *id));
-    unbound.zip(free).map(|(bdf, id)| Known::absent(root, id, bdf)).collect()
+    unbound.zip(free).map(|(bdf, id)| KnownDevice::absent(root, id, bdf)).collect()
 }
 
 fn is_supported(root: &Root, bdf: Bdf) -> bool {

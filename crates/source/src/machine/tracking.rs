@@ -1,4 +1,4 @@
-//! Ledgers over time: which processes are looked at for one, which were found, which went away.
+//! Ledgers over time: which processes are checked for one, which were found, which are gone.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::granted::{self, Granted, Wanted};
 use super::scan::{Scan, note_cut};
 use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach};
 use crate::budget::{Budget, Resource};
-use crate::ledgers::{self, Detail, Found, Lead};
+use crate::ledgers::{self, Detail, Lead, OpenLedger};
 use crate::process::{self, Program};
 use crate::root::Root;
 use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
@@ -29,7 +29,7 @@ impl Scan {
     pub(super) fn sweep(&mut self, files: &mut Files) -> Result<Vec<u32>, Error> {
         let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
-                // One is looked at each time: it may begin to track at any moment.
+                // Checked each time: it may begin to track at any time.
                 self.swept.clear();
                 vec![pid]
             }
@@ -92,8 +92,8 @@ impl Scan {
         Ok(replies.collect())
     }
 
-    /// A part of the processes that were looked at, each in its turn: those whose mappings may be others than when no ledger was
-    /// found. A program may begin to track long after it was first seen.
+    /// A part of the checked processes in turn: those whose mappings may have changed since no ledger was found. A program may
+    /// begin to track long after it was first seen.
     fn changed(&mut self, files: &mut Files) -> Result<Vec<(u32, Option<Program>)>, Error> {
         let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
         let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();
@@ -105,7 +105,7 @@ impl Scan {
         }
         let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Pace::Once)).collect();
         let replies = files.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
-        // Read before its files are looked at: what it maps in between is a change.
+        // Read before its files are checked: a mapping in between counts as a change.
         let programs = replies.iter().flat_map(|lane| &lane.replies).map(|stat| Program::of(stat.as_deref().ok()?));
         let is_changed = |(pid, now): &(u32, Option<Program>)| now.is_none() || self.swept.get(pid).is_none_or(|before| before != now);
         Ok(turn.into_iter().zip(programs).filter(is_changed).collect())
@@ -116,11 +116,11 @@ impl Scan {
         // In the order of their pids.
         let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
         // One whose mappings are the same has the same ledger; its file need not be asked for.
-        let has_it = |found: &Found| {
+        let has_it = |found: &OpenLedger| {
             let is_mapped = found.source == Source::Ledger && self.unchanged.binary_search(&found.owner.pid).is_ok();
             is_mapped || found.is_still_there()
         };
-        let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
+        let (staying, departed): (Vec<Arc<OpenLedger>>, Vec<Arc<OpenLedger>>) =
             mem::take(&mut self.ledgers).into_iter().partition(|found| of(found.owner).is_some() && has_it(found));
         self.ledgers = staying;
         let Self { root, budget, .. } = self;
@@ -147,7 +147,7 @@ impl Scan {
     }
 
     /// Holds a ledger open, if its user may have one more.
-    fn hold(&mut self, found: Found) {
+    fn hold(&mut self, found: OpenLedger) {
         if self.budget.take_or_cut(Resource::Ledgers, 1, found.uid) {
             self.ledgers.push(Arc::new(found));
         }
@@ -161,7 +161,7 @@ impl Scan {
         self.denied.clear();
     }
 
-    /// Opens what services keep and was not seen before; says which of it this user may not read.
+    /// Opens new ledgers of services; returns those that this user may not read.
     fn open_served(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
         let mut denied = Vec::new();
         for named in mem::take(&mut self.served) {
@@ -183,7 +183,7 @@ impl Scan {
 #[derive(Debug)]
 pub struct Departed {
     /// The ledger.
-    pub found: Arc<Found>,
+    pub found: Arc<OpenLedger>,
     /// What it says for the last time.
     pub last: LedgerSample,
     /// How its program went.
@@ -203,12 +203,12 @@ pub enum End {
 
 impl Departed {
     /// One whose process ended a while ago.
-    pub fn exited(found: Arc<Found>, time: UnixTime) -> Self {
+    pub fn exited(found: Arc<OpenLedger>, time: UnixTime) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, Detail::Totals, &mut Budget::default()) };
         Self { found, last, end: End::Exited, time }
     }
 
-    fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime, budget: &mut Budget) -> Self {
+    fn new(root: &Root, found: Arc<OpenLedger>, detail: Detail, time: UnixTime, budget: &mut Budget) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, detail, budget) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
         Self { found, last, end, time }

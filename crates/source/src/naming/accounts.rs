@@ -50,7 +50,7 @@ enum Way {
 }
 
 impl Accounts {
-    /// A user's name, if it is known by now; else the question is asked, for a later call.
+    /// A user's name, if known; else it is requested for a later call.
     pub(super) fn name(&mut self, root: &Root, uid: u32, now: Duration) -> Option<String> {
         match self.known.get(&uid) {
             Some((_, Some(name))) => return Some(name.clone()),

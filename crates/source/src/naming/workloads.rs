@@ -21,13 +21,13 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
     /// By the pod's uid and the container's id.
-    known: BTreeMap<(Option<String>, Option<String>), (Duration, Found)>,
+    known: BTreeMap<(Option<String>, Option<String>), (Duration, WorkloadNames)>,
     /// The directories, as they were listed for this sample.
     listed: Option<(Duration, Listing)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct WorkloadNames {
     pod: Option<String>,
     namespace: Option<String>,
     container: Option<String>,
@@ -48,7 +48,7 @@ impl Workloads {
             return;
         }
         let key = (workload.pod.clone(), workload.container.clone());
-        let is_due = |(at, found): &(Duration, Found)| !found.is_whole(&key) && now.saturating_sub(*at) >= AGAIN_AFTER;
+        let is_due = |(at, found): &(Duration, WorkloadNames)| !found.is_whole(&key) && now.saturating_sub(*at) >= AGAIN_AFTER;
         if self.known.get(&key).is_none_or(is_due) {
             if self.known.len() >= WORKLOAD_NAMES_MAX {
                 self.known.clear();
@@ -63,22 +63,22 @@ impl Workloads {
         }
     }
 
-    fn find(&mut self, root: &Root, (pod, container): &(Option<String>, Option<String>), now: Duration) -> Found {
+    fn find(&mut self, root: &Root, (pod, container): &(Option<String>, Option<String>), now: Duration) -> WorkloadNames {
         if self.listed.as_ref().is_none_or(|(at, _)| *at != now) {
             self.listed = Some((now, Listing::read(root)));
         }
-        let Some((_, listing)) = &self.listed else { return Found::default() };
+        let Some((_, listing)) = &self.listed else { return WorkloadNames::default() };
         let by_log = container.as_deref().and_then(|id| listing.logs.iter().find_map(|name| parse_log(name, id)));
         if let Some(found) = by_log {
             return found;
         }
         let by_uid = pod.as_deref().and_then(|uid| listing.pods.iter().find_map(|name| parse_pod(name, uid)));
         let container = container.as_deref().and_then(|id| docker(root, listing, id).or_else(|| podman(root, id)));
-        Found { container, ..by_uid.unwrap_or_default() }
+        WorkloadNames { container, ..by_uid.unwrap_or_default() }
     }
 }
 
-impl Found {
+impl WorkloadNames {
     /// Whether nothing of what can be known is missing.
     fn is_whole(&self, (pod, container): &(Option<String>, Option<String>)) -> bool {
         (pod.is_none() || self.pod.is_some()) && (container.is_none() || self.container.is_some())
@@ -102,17 +102,17 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// `NAMESPACE_POD_UID`: none of the three has a `_`.
-fn parse_pod(name: &str, uid: &str) -> Option<Found> {
+fn parse_pod(name: &str, uid: &str) -> Option<WorkloadNames> {
     let [namespace, pod, its] = parts(name)?;
-    (its == uid).then(|| Found { pod: Some(pod.to_owned()), namespace: Some(namespace.to_owned()), container: None })
+    (its == uid).then(|| WorkloadNames { pod: Some(pod.to_owned()), namespace: Some(namespace.to_owned()), container: None })
 }
 
 /// `POD_NAMESPACE_CONTAINER-ID.log`.
-fn parse_log(name: &str, id: &str) -> Option<Found> {
+fn parse_log(name: &str, id: &str) -> Option<WorkloadNames> {
     let (front, its) = name.strip_suffix(".log")?.rsplit_once('-')?;
     let [pod, namespace, container] = parts(front)?;
     let owned = |text: &str| Some(text.to_owned());
-    is_id(its, id).then(|| Found { pod: owned(pod), namespace: owned(namespace), container: owned(container) })
+    is_id(its, id).then(|| WorkloadNames { pod: owned(pod), namespace: owned(namespace), container: owned(container) })
 }
 
 fn parts(name: &str) -> Option<[&str; 3]> {

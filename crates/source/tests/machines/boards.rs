@@ -447,7 +447,7 @@ fn a_heartbeat_stops() {
     assert_eq!(now, (Ok(false), Health::Warning));
 }
 
-/// A descriptor of another machine takes nothing away.
+/// A descriptor of another machine removes nothing.
 #[test]
 fn a_strangers_cluster_descriptor() {
     let tree = n300();

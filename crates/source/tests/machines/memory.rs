@@ -275,7 +275,7 @@ fn a_link_instead_of_statistics() {
     assert_eq!((device(&snapshot, 0).memory.dram.used, snapshot.problems.len()), (Err(Missing::NotTracked), 1));
 }
 
-/// Chips that share a serial and have no asic id cannot be told apart by it.
+/// Chips that share a serial and have no asic id cannot be distinguished by it.
 #[test]
 fn an_id_that_fits_two_rows_is_unmapped() {
     let tree = board();

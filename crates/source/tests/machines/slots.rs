@@ -174,7 +174,7 @@ fn a_number_that_another_chip_has_now_is_said() {
     assert_eq!(problems, [("device 1".to_owned(), true), ("device 2".to_owned(), true)]);
 }
 
-/// A service keeps the numbers while the machine runs: whoever starts later knows what was there.
+/// A service keeps the numbers while the machine runs: programs that start later know the earlier devices.
 #[test]
 fn numbers_are_kept_while_the_machine_runs() {
     let tree = t3k();
@@ -197,7 +197,7 @@ fn numbers_are_kept_while_the_machine_runs() {
         let problems: Vec<_> = snapshot.problems.iter().map(|problem| problem.detail.as_str()).collect();
         assert_eq!(problems, [0, 3].map(|n| format!("PCI device {} was here before, and is not on the bus", bdf(n))));
     }
-    // After the machine was started anew nothing of it holds.
+    // After the machine was restarted, none of them is valid.
     tree.put("proc/sys/kernel/random/boot_id", "3f1c-b");
     assert_eq!(tree.snapshot().devices.len(), 4);
     // What is no list is none.

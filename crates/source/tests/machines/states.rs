@@ -306,7 +306,7 @@ fn identity_outlasts_all_ones_and_a_start() {
 }
 
 /// In place of each file: nothing, a piece, bytes that are no text, a megabyte. That field is missing and a problem is
-/// told; everything else is as it was.
+/// reported; everything else is unchanged.
 #[test]
 fn any_file_may_be_rubbish() {
     let rubbish: [(&str, Vec<u8>); 4] =

@@ -118,8 +118,8 @@ fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
     assert_eq!(device(&mock, 0).memory.dram.used, Err(Missing::NotTracked));
 }
 
-/// Memory that the service was told of under a number that may be a chip's is not nothing on that chip, also where its owner has no
-/// device open.
+/// Memory that was reported to the service under a number that may be this chip's makes the chip's memory unknown, not zero, even
+/// if its owner has no device open.
 #[test]
 fn what_cannot_be_placed_leaves_nobody_at_zero() {
     let used_by = |writer: LedgerWriter, visible: Option<&str>, metal_id: u32, bytes: u64, is_mock: bool| -> Vec<_> {
@@ -134,12 +134,12 @@ fn what_cannot_be_placed_leaves_nobody_at_zero() {
     };
     let used = |visible, metal_id, bytes, is_mock| used_by(LedgerWriter::Service, visible, metal_id, bytes, is_mock);
     let unknown = Err(Missing::NotTracked);
-    assert_eq!(used_by(LedgerWriter::Client, None, 2, 4096, false), [Ok(0); 4], "anybody may write into a ledger of their own");
+    assert_eq!(used_by(LedgerWriter::Client, None, 2, 4096, false), [Ok(0); 4], "any user may write into their own ledger");
     assert_eq!(used(None, 2, 4096, false), [Ok(0), Ok(0), unknown, unknown], "one of the two remote chips");
     assert_eq!(used(None, 0, 4096, false), [Ok(0), Ok(4096), Ok(0), Ok(0)]);
     assert_eq!(used(None, 2, 0, false), [Ok(0); 4]);
     assert_eq!(used(None, 2, 4096, true), [Ok(0); 4], "of no chip of this machine");
-    assert_eq!(used(Some("0"), 0, 4096, false), [unknown; 4], "which one that is cannot be told");
+    assert_eq!(used(Some("0"), 0, 4096, false), [unknown; 4], "the chip is unknown");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_claim_on_a_device_that_another_holds_counts_nowhere() {
     let chip = LedgerChip { metal_id: Some(1), unique_id: None };
     let snapshot = with_ledger(&tree, None, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 1 << 50, 1 << 50)])]);
     let process = snapshot.processes.iter().find(|process| process.key.pid == PID).unwrap();
-    assert_eq!(process.total(Kind::Dram), Ok(1 << 50), "it is told under the process");
+    assert_eq!(process.total(Kind::Dram), Ok(1 << 50), "it is listed under the process");
     assert_eq!(device(&snapshot, 0).memory.dram.used, Err(Missing::NotTracked), "of the one that holds it nothing is known");
     assert!(snapshot.problems.iter().any(|problem| problem.detail.contains("does not hold")), "{:?}", snapshot.problems);
     tree.pids(0, "");
@@ -183,7 +183,7 @@ fn a_closed_allocator_had_its_peak() {
 
 /// A mock's unique ids are 0 and 1 << 32, which are the ids that TT-Metal's statistics have; the program calls its chips 0 and 1.
 #[test]
-fn unmapped_chips_go_by_the_programs_numbers_whoever_tells_of_them() {
+fn unmapped_chips_have_the_programs_numbers_in_every_ledger() {
     let tree = crossed();
     tree.region("dev/shm", 0, &[(PID, "python3", 999, 111)]);
     tree.region("dev/shm", 1 << 32, &[(PID, "python3", 999, 222)]);
@@ -199,7 +199,8 @@ fn unmapped_chips_go_by_the_programs_numbers_whoever_tells_of_them() {
     assert_eq!(snapshot.allocators[0].unmapped, [0, 1]);
 }
 
-/// Told to see another device meanwhile, a program has two chips that it called 0. What it reports itself, of no chip known, is one more.
+/// A program that changed its visible devices has two chips that it called 0. Memory that it reports itself, on an unknown chip,
+/// is a third.
 #[test]
 fn numbers_that_two_chips_had_are_no_names() {
     let chip = |unique_id: Option<u64>| LedgerChip { metal_id: Some(0), unique_id };
@@ -212,9 +213,9 @@ fn numbers_that_two_chips_had_are_no_names() {
     assert_eq!(told(&allocators[1..]), [(0, Ok(71))]);
 }
 
-/// What the service heard of a process that has a ledger of its own is the same memory once more: none of it is listed twice.
+/// The service's report of a process with its own ledger describes the same memory: nothing is listed twice.
 #[test]
-fn a_ledger_told_twice_is_listed_once() {
+fn a_ledger_reported_twice_is_listed_once() {
     let chip = LedgerChip { metal_id: Some(1), unique_id: None };
     let mut sample = and_ledger(crossed().machine().sample().unwrap(), None, false, vec![allocator(0, chip, true, vec![])]);
     let own = sample.ledgers[0].content.as_mut().unwrap();
@@ -251,7 +252,7 @@ fn a_process_is_looked_through_again_when_its_mappings_change() {
     assert!(is_taken(6), "its mappings changed");
 }
 
-/// A program that is refused memory often ends because of it, before the next snapshot.
+/// A program often ends after a refusal, before the next snapshot.
 #[test]
 fn refusals_stay_counted_after_the_program_ended() {
     let chip = LedgerChip { metal_id: Some(0), unique_id: None };

@@ -1,4 +1,4 @@
-//! The machine at hand, read again and again.
+//! The local machine, sampled repeatedly.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,9 +28,9 @@ pub struct Local {
     pub machine: Machine,
     /// Which devices.
     pub selection: Selection,
-    /// Where processes are looked at: `/proc`, or the one of another root.
+    /// The directory of processes: `/proc`, or that of another root.
     pub proc: PathBuf,
-    /// Services of it that may be asked instead, whether they run yet or not.
+    /// Its services that may be asked instead, running or not.
     pub services: Vec<Service>,
     /// Whether the chips themselves are read from the start: then only services that do so are asked.
     pub is_deep: bool,
@@ -64,7 +64,7 @@ impl Local {
                 Some(snapshot) => self.served(snapshot, wants_buffers, &mut note_events),
                 None => served.explain(self.look(&mut previous, &mut note_events)),
             };
-            // A service looks at its own pace: between two of its looks there is nothing new.
+            // A service has its own interval: between two samples there is nothing new.
             let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
             let is_new = time.is_none() || time != last || wants_buffers;
             last = time;

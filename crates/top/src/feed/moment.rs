@@ -8,7 +8,7 @@ use ttmon_model::order::BufferOrder;
 use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Kind, Snapshot};
 
-/// Buffers of a moment that are kept, as many as anybody scrolls through.
+/// Buffers that are kept per frame, as many as a user scrolls through.
 const BUFFERS_MAX: usize = 1000;
 /// Blocks of all banks together; tables beyond are left out.
 const BLOCKS_MAX: usize = 4000;
@@ -32,8 +32,8 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) ->
     ttmon_wire::frame_line(&snapshot, version, &events[events.len().saturating_sub(EVENTS_MAX)..])
 }
 
-/// The largest of every process, then the second largest of every process, and so on: nobody's are left out because of somebody
-/// else's. They come in the order of their size.
+/// The largest of every process, then the second largest of every process, and so on: no process is left out because of another
+/// one's buffers. They are sorted by size.
 fn keep_largest(buffers: &mut Vec<Buffer>) {
     if buffers.len() > BUFFERS_MAX {
         buffers.sort_by_key(|buffer| (buffer.process(), Reverse(buffer.entry.size)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_bounded() {
+    fn a_frame_is_bounded() {
         let mut snapshot = machine::hooked();
         let many = |_| snapshot.buffers[0].clone();
         snapshot.buffers = (0..5000).map(many).collect();

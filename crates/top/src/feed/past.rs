@@ -7,7 +7,7 @@ use ttmon_ask::{Past, Service};
 use ttmon_model::DeviceId;
 use ttmon_model::units::UnixTime;
 
-use crate::history::{GAP, MOMENTS_MAX, narrow};
+use crate::history::{GAP, SAMPLES_MAX, narrow};
 use crate::metric::METRICS;
 
 /// As long as charts look back.
@@ -32,7 +32,7 @@ pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Op
         let past = service.past(SPAN, &fields, &[*device], patience).ok()?;
         let step = u64::try_from(past.step.as_nanos()).ok()?;
         let grid =
-            grid.get_or_insert_with(|| Grid { start: past.start, step, points: past.points.min(MOMENTS_MAX), devices: BTreeMap::new() });
+            grid.get_or_insert_with(|| Grid { start: past.start, step, points: past.points.min(SAMPLES_MAX), devices: BTreeMap::new() });
         grid.add(&past);
     }
     grid
@@ -53,7 +53,7 @@ impl Grid {
                 column
             };
             let mut columns: Vec<Vec<f32>> = METRICS.iter().map(|metric| column(&metric.field.name())).collect();
-            // Words are charted only of chips that do not tell bytes.
+            // Words are charted only for chips that do not report bytes.
             for (index, metric) in METRICS.iter().enumerate() {
                 if metric.stand_in().is_some_and(|other| columns[other].iter().any(|value| !value.is_nan())) {
                     columns[index].fill(GAP);
@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// The point of a moment, rounded: two answers tell the same moment a little apart when the clock is being steered.
+    /// The point of a time, rounded: two answers give the same time a little apart when the clock is being slewed.
     fn place(&self, time: UnixTime) -> Option<usize> {
         let after = time.0.saturating_add(self.step / 2).checked_sub(self.start.0)?;
         usize::try_from(after / self.step).ok().filter(|place| *place < self.points)

@@ -1,5 +1,5 @@
-//! A service of another host, or of this one, asked again and again. One that does not answer is asked less and less often,
-//! and is back by itself.
+//! A service of another host, or of this one, asked repeatedly. If it does not answer, it is asked less and less often until it
+//! returns.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,7 +13,7 @@ use ttmon_model::units::UnixTime;
 use super::past::{Grid, past};
 use super::{Lost, News, Request, unix_time};
 
-/// Another host may be far away.
+/// The network to another host may be slow.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -44,9 +44,9 @@ impl Remote {
                     (since, failures) = (None, 0);
                     self.selection.apply(&mut snapshot);
                     let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
-                    // The service looks at its own pace: between two of its looks there is nothing new.
+                    // The service has its own interval: between two samples there is nothing new.
                     let is_told = last.replace(snapshot.time) == Some(snapshot.time) || tell(News::Snapshot(Box::new(snapshot)));
-                    if !is_told || !(is_known || self.tell_past(&devices, &tell)) {
+                    if !is_told || !(is_known || self.send_past(&devices, &tell)) {
                         return;
                     }
                     is_known = true;
@@ -55,7 +55,7 @@ impl Remote {
                 Err(trouble) => {
                     let since = *since.get_or_insert_with(unix_time);
                     failures += 1;
-                    // What happened meanwhile is told once it is back.
+                    // Events meanwhile are shown once it is back.
                     (is_known, last) = (false, None);
                     if !tell(News::Lost(Lost { message: trouble.to_string(), is_no_device: false, since })) {
                         return;
@@ -70,7 +70,7 @@ impl Remote {
                     Err(RecvTimeoutError::Disconnected) => return,
                     Ok(Request::Interval(other)) => {
                         interval = other;
-                        // One that is away is not asked more often for that.
+                        // A missing service is not asked more often because of that.
                         if failures == 0 {
                             next = next.min(begun + interval);
                         }
@@ -90,7 +90,7 @@ impl Remote {
         }
     }
 
-    /// Buffers are for whoever may see them: without a token they are left out.
+    /// Buffers need permission: without a token they are left out.
     fn snapshot(&self, with_memory: bool) -> Result<Snapshot, Trouble> {
         if !with_memory {
             return self.service.snapshot(PATIENCE);
@@ -102,7 +102,7 @@ impl Remote {
     }
 
     /// A service without a past is as good as one whose past nobody asked for.
-    fn tell_past(&self, devices: &[u32], tell: &impl Fn(News) -> bool) -> bool {
+    fn send_past(&self, devices: &[u32], tell: &impl Fn(News) -> bool) -> bool {
         past(&self.service, devices, PATIENCE).is_none_or(|grid: Grid| tell(News::Past(grid)))
     }
 }

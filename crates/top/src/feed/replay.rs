@@ -21,9 +21,9 @@ const SPEED_OWN: usize = 2;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How far a jump goes, in what was seen here too.
 pub(crate) const JUMP_NANOS: u64 = 60 * 1_000_000_000;
-/// How long a moment is shown whose time cannot be read.
+/// How long a frame without a readable time is shown.
 const PAUSE_UNKNOWN: Duration = Duration::from_secs(1);
-/// Moments played at once after a jump, so that charts have something to show.
+/// Frames played at once after a jump, so that charts have data.
 const LEAD_IN: usize = 60;
 
 /// A recording.
@@ -36,7 +36,7 @@ pub struct Replay {
 /// Where a replay is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Which moment, from 0.
+    /// Index of the frame, from 0.
     pub(crate) at: usize,
     pub(crate) count: usize,
     /// In quarters of its own pace.
@@ -58,10 +58,10 @@ impl Replay {
         let mut shown = None;
         loop {
             if shown != Some(position.at) {
-                // After a jump what came before is told too, once.
+                // After a jump, earlier frames are sent too, once.
                 let is_next = shown.is_none_or(|shown: usize| shown + 1 == position.at);
                 let from = if is_next { position.at } else { position.at.saturating_sub(LEAD_IN) };
-                if !(from..=position.at).all(|number| self.moment(number).into_iter().all(&tell)) {
+                if !(from..=position.at).all(|number| self.frame(number).into_iter().all(&tell)) {
                     return;
                 }
                 shown = Some(position.at);
@@ -72,12 +72,12 @@ impl Replay {
             }
             let next = if position.is_paused { None } else { Some(Instant::now() + self.until_next(&position)) };
             let before = position;
-            // What is not for a recording does not make the next moment wait.
+            // Requests that do not concern a recording do not delay the next frame.
             while position == before {
                 match wait(requests, next) {
                     Ok(None) => {
                         position.at = self.following(position.at);
-                        // What lies between cannot be told.
+                        // The frames in between are unknown.
                         shown = position.at.checked_sub(1);
                     }
                     Ok(Some(Request::Environment(process))) => {
@@ -90,7 +90,7 @@ impl Replay {
         }
     }
 
-    /// The first moment that can be shown; the very first, where none can.
+    /// The first readable frame; the very first if none is.
     fn first(&mut self) -> usize {
         let mut number = 0;
         while number < self.reader.len() {
@@ -102,13 +102,13 @@ impl Replay {
         0
     }
 
-    /// The next moment. Of a frame that cannot be read one is enough.
+    /// The next frame. One message is enough for an unreadable zstd frame.
     fn following(&mut self, number: usize) -> usize {
         let next = if self.reader.line(number).is_ok() { number + 1 } else { self.reader.behind_frame_of(number) };
         next.min(self.reader.len() - 1)
     }
 
-    /// The first moment not before a time, behind another.
+    /// The first frame at or after a time, behind another.
     fn not_before(&mut self, time: UnixTime, behind: usize) -> usize {
         let last = self.reader.len() - 1;
         let mut number = self.reader.number_at(time).max(self.following(behind));
@@ -118,7 +118,7 @@ impl Replay {
         number
     }
 
-    /// The last moment not after a time, or the first there is.
+    /// The last frame at or before a time, or the first one.
     fn not_after(&mut self, time: UnixTime) -> usize {
         let mut number = self.reader.number_at(time);
         loop {
@@ -130,7 +130,7 @@ impl Replay {
         }
     }
 
-    fn moment(&mut self, number: usize) -> Vec<News> {
+    fn frame(&mut self, number: usize) -> Vec<News> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
         match line.and_then(|line| ttmon_wire::read_frame(line).map_err(|error| error.to_string())) {
             Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
@@ -138,7 +138,7 @@ impl Replay {
                 Err(lost) => vec![News::Lost(lost)],
             },
             Err(why) => {
-                let message = format!("moment {} of the recording: {why}", number + 1);
+                let message = format!("frame {} of the recording: {why}", number + 1);
                 vec![News::Lost(Lost { message, is_no_device: false, since: unix_time() })]
             }
         }
@@ -213,7 +213,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A recording with a frame for each group of moments, in seconds; one of the frames is damaged.
+    /// A recording with one zstd frame per group of times, in seconds; one is damaged.
     fn replay(groups: &[&[u64]], damaged: Option<usize>) -> Replay {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, "0.1.0", UnixTime(0)).unwrap();
@@ -262,11 +262,11 @@ mod tests {
 
     #[test]
     fn what_is_damaged_at_the_beginning_is_passed() {
-        // The first moment has a frame of its own, whatever comes next.
+        // The first document has its own zstd frame, independent of the next.
         let replay = replay(&[&[0], &[1, 2, 3]], Some(1));
         let (ask, asked) = channel();
         let heard = std::cell::RefCell::new(Vec::new());
-        // Whoever listens leaves after the first position.
+        // The listener leaves after the first position.
         replay.run(&asked, |news| {
             let is_position = matches!(news, News::Position(_));
             heard.borrow_mut().push(news);
@@ -278,8 +278,8 @@ mod tests {
         assert!(matches!(heard.last(), Some(News::Position(Position { at: 1, count: 4, .. }))));
     }
 
-    /// What is told of a recording until nobody asks any more; it stands still at its end.
-    fn told(replay: Replay, asked: &[Request]) -> Vec<News> {
+    /// The messages about a recording until there are no more requests; it stops at its end.
+    fn messages(replay: Replay, asked: &[Request]) -> Vec<News> {
         let (ask, requests) = channel();
         for request in asked {
             ask.send(request.clone()).unwrap();
@@ -294,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_devices_that_are_meant_are_told() {
+    fn only_selected_devices_are_sent() {
         let with = |list: &str| Replay { selection: Selection::parse(list).unwrap(), ..replay(&[&[0]], None) };
-        let one = told(with("1"), &[]);
+        let one = messages(with("1"), &[]);
         let ids = |snapshot: &ttmon_model::Snapshot| snapshot.devices.iter().map(|device| device.id.0).collect::<Vec<_>>();
         assert!(matches!(&one[0], News::Snapshot(snapshot) if ids(snapshot) == [1]), "{one:?}");
-        let none = told(with("7"), &[]);
+        let none = messages(with("7"), &[]);
         assert!(
             matches!(&none[0], News::Lost(lost) if lost.is_no_device && lost.message.contains("no device 7 (available: 0-1)")),
             "{none:?}"
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn variables_are_said_to_be_absent() {
         let process = crate::tests::machine::n300().processes[0].key;
-        let heard = told(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
+        let heard = messages(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
         assert!(
             matches!(heard.last(), Some(News::Environment(of, Err(why))) if *of == process && why.to_string().contains("not recorded")),
             "{heard:?}"

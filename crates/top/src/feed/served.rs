@@ -16,7 +16,7 @@ use crate::signals::start_ticks;
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for longer than a machine's own files.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Whoever looks more often than services do reads the machine.
+/// With a shorter interval than the service's, the machine is read here.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Ticks of the kernel's clock in a second, as /proc has them on every architecture of ours.
 const TICKS: u64 = 100;
@@ -59,7 +59,7 @@ impl Served {
         }
     }
 
-    /// The newest snapshot of the service in use. One that fails is told, and not used any more.
+    /// The newest snapshot of the service in use. A failing service is reported, and not used any more.
     pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, tell: &impl Fn(News) -> bool) -> Option<Snapshot> {
         let used = self.used.filter(|_| interval >= INTERVAL_MIN)?;
         match self.services[used].snapshot(PATIENCE) {
@@ -82,7 +82,7 @@ impl Served {
         }
     }
 
-    /// Where the machine cannot be read here either, both are told.
+    /// If the machine cannot be read here either, both errors are reported.
     pub(super) fn explain(&self, news: News) -> News {
         match (news, &self.trouble) {
             (News::Lost(lost), Some(trouble)) => News::Lost(Lost { message: format!("{trouble}; {}", lost.message), ..lost }),
@@ -96,8 +96,8 @@ impl Served {
         self.next = Instant::now() + pause(self.failures);
     }
 
-    /// Looks for one that answers, if it is time, and tells what it remembers. Done after a look at the machine, so that one
-    /// that hangs holds nothing up.
+    /// Searches a service that answers, if it is time, and sends its history. Done after sampling the machine, so that a hung
+    /// service delays nothing.
     pub(super) fn look_for_one(&mut self, interval: Duration, tell: &impl Fn(News) -> bool) {
         if self.used.is_some() || interval < INTERVAL_MIN || Instant::now() < self.next {
             return;

@@ -207,7 +207,7 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
 
 /// Everything of a process can be read to its end, nothing is denied that is only not listed, and no key is named in vain.
 #[test]
-fn a_process_is_told_whole() {
+fn a_process_is_shown_in_full() {
     let mut snapshot = machine::hooked();
     let command: Vec<String> = (0..60).map(|number| format!("--argument-{number}=value")).collect();
     snapshot.processes[0].command = Ok(command.join(" "));
@@ -247,7 +247,7 @@ fn the_end_of_a_long_filter_is_seen() {
 
 /// Where there is nothing to show, it is said why, in words that are true and fit the smallest screen.
 #[test]
-fn nothing_to_show_is_told() {
+fn an_empty_view_is_explained() {
     let mut snapshot = machine::n300();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     state.hosts[0].history = crate::history::History::default();
@@ -272,7 +272,7 @@ fn nothing_to_show_is_told() {
 
 /// A picture that stands still shows no events of a later time.
 #[test]
-fn a_frozen_moment_knows_nothing_of_what_came_later() {
+fn a_frozen_screen_has_nothing_later() {
     let snapshot = machine::hooked();
     let mut state = watched(&snapshot, (120, 40), Theme::default(), 3);
     state.view = View::Memory;
@@ -343,7 +343,7 @@ fn a_long_name_leaves_room_in_the_title() {
     assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
     update(&mut state, Event::News(0, playing()));
     assert!(text(&drawn(&state)).starts_with(" ttmon  [REPLAY]  [SIMULATED]  a-machine-wi…  8 dev "), "{}", text(&drawn(&state)));
-    // Whatever somebody else's service says.
+    // A foreign service may send anything.
     snapshot.driver = Ok("9".repeat(100_000));
     snapshot.devices[0].health = Health::Critical;
     snapshot.devices[0].health_reasons = vec!["hot ".repeat(100_000)];
@@ -373,7 +373,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     }
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     let status = status_line(&state);
-    assert!(status.contains("device 3 hot"), "the worst of a moment comes first: {status}");
+    assert!(status.contains("device 3 hot"), "the most severe of one time comes first: {status}");
     assert!(status.contains("+5: a") || status.contains("+6: a"), "{status}");
     update(&mut state, Event::News(0, playing()));
     let status = status_line(&state);
@@ -384,7 +384,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     assert!(screen.contains("Alerts (7)") && screen.contains("device 20 dram-full") && screen.contains("device 14 reset: "), "{screen}");
     press(&mut state, Chord::Char('a'));
     assert_eq!(state.dialog, None);
-    // With time the newest comes first, whatever it is.
+    // Later the newest comes first.
     for second in 1..=11 {
         let mut next = snapshot.clone();
         next.time = UnixTime(snapshot.time.0 + second * SECOND);

@@ -82,7 +82,7 @@ fn a_filter_is_tried_while_it_is_typed_and_dropped_with_escape() {
     typed(&mut state, "/mem>x");
     press(&mut state, Chord::Enter);
     assert!(text(&drawn(&state)).contains("is no filter"));
-    assert_eq!(state.filter_text, "", "what was before is in force, not a part of what makes no sense");
+    assert_eq!(state.filter_text, "", "the previous filter applies, not a part of the invalid one");
     typed(&mut state, "/bert");
     press(&mut state, Chord::Ctrl('w'));
     press(&mut state, Chord::Ctrl('u'));
@@ -103,7 +103,7 @@ fn buffers_are_read_only_while_they_are_looked_at() {
     assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
 }
 
-/// The question is about the process of the moment it was asked in, whatever the list does meanwhile.
+/// The dialog is about the process at the time it was opened, even if the list changes meanwhile.
 #[test]
 fn a_signal_goes_to_the_process_of_the_question() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
@@ -140,7 +140,7 @@ fn a_signal_goes_to_nobody_else() {
         assert!(text(&drawn(&state)).contains("the process has ended"));
     }
     press(&mut state, Chord::Down);
-    assert!(!text(&drawn(&state)).contains("the process has ended"), "the next key takes a message away");
+    assert!(!text(&drawn(&state)).contains("the process has ended"), "the next key clears a message");
     press(&mut state, Chord::F(9));
     assert!(matches!(state.dialog, Some(Dialog::Signal(_))), "another one was chosen");
 }
@@ -167,7 +167,7 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     assert!(!state.is_frozen());
 }
 
-/// A minute is one whatever the pace; where nothing was seen for longer it is the next moment.
+/// A minute is a minute at any interval; after a longer gap it is the next sample.
 #[test]
 fn a_minute_back_is_a_minute() {
     let mut state = super::blank((80, 24), Theme::default());

@@ -42,7 +42,7 @@ fn devices_of_all_machines_are_one_list() {
 }
 
 #[test]
-fn one_that_comes_back_is_told() {
+fn a_returning_machine_is_reported() {
     let mut state = several((120, 40));
     assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let mut back = machine::n300();
@@ -76,7 +76,7 @@ fn processes_of_all_machines() {
     assert!(state.processes().iter().all(|row| row.host == 1) && !state.processes().is_empty());
 }
 
-/// Two that call themselves the same are told apart by where they are.
+/// Two machines with the same name are distinguished by their addresses.
 #[test]
 fn namesakes() {
     let mut state = several((120, 40));
@@ -92,7 +92,7 @@ fn namesakes() {
     assert_eq!((state.hosts[1].name(), state.hosts[2].name()), ("tt-b", "tt-c"));
 }
 
-/// A frozen picture is of one moment, on all machines.
+/// A frozen screen shows one time, on all machines.
 #[test]
 fn all_machines_freeze_together() {
     let mut state = several((120, 40));
@@ -105,7 +105,7 @@ fn all_machines_freeze_together() {
     assert!(!state.is_frozen());
 }
 
-/// Buffers are read of the machine that is looked at.
+/// Buffers are read from the shown machine.
 #[test]
 fn buffers_follow_the_choice() {
     let mut state = several((120, 40));
@@ -143,9 +143,10 @@ fn what_is_old_is_dim() {
     assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 AWAY"));
 }
 
-/// Why a machine is away is read to its end on the smallest screen: in the list, in its own views, among the alerts.
+/// The reason why a machine is missing can be read to its end on the smallest screen: in the list, in its own views, among the
+/// alerts.
 #[test]
-fn why_a_machine_is_away_is_told_whole() {
+fn why_a_machine_is_missing_is_shown_in_full() {
     let mut state = several((80, 24));
     assert!(text(&drawn(&state)).contains("▾ tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let message = "answers in another way than this ttmon knows (a document of schema 9, which is newer than 1, of version 7.8.9)";
@@ -162,7 +163,7 @@ fn why_a_machine_is_away_is_told_whole() {
 }
 
 #[test]
-fn the_cursor_is_seen_on_a_machine_that_is_away() {
+fn the_cursor_is_seen_on_a_missing_machine() {
     let mut state = several((120, 40));
     (state.focus, state.at) = (Focus::Devices, 1);
     let buffer = drawn(&state);
@@ -171,7 +172,7 @@ fn the_cursor_is_seen_on_a_machine_that_is_away() {
 }
 
 #[test]
-fn a_long_silence_is_told_whole() {
+fn a_long_silence_is_shown_in_full() {
     for (ascii, expected) in [(true, "age 1h2m"), (false, "08:12 ◷1h2m")] {
         let mut state = watched(&machine::n300(), (80, 24), Theme { ascii, ..Theme::default() }, 3);
         update(&mut state, Event::Silence(0, Duration::from_secs(3725)));

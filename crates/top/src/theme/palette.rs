@@ -93,7 +93,7 @@ pub(crate) const LIGHT: Palette = Palette {
     ],
 };
 
-/// Blue for what is calm, orange for what is near its limit: told apart without red and green.
+/// Blue for calm, orange for near a limit: distinguishable without red and green.
 pub(crate) const COLOR_BLIND_DARK: Palette = Palette {
     warning: ink((0xff, 0xc0, 0x70), Color::Yellow),
     critical: ink((0xff, 0x9f, 0x43), Color::LightYellow),

@@ -103,7 +103,7 @@ pub(super) fn typed(state: &mut State, code: KeyCode) -> Vec<Effect> {
     }
 }
 
-/// What is typed is tried at once; what makes no sense yet is told and changes nothing.
+/// The input is applied at once; invalid input is reported and changes nothing.
 fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) -> Vec<Effect> {
     match code {
         KeyCode::Esc => {
@@ -114,7 +114,7 @@ fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) ->
         KeyCode::Enter => {
             match Filter::parse(&text) {
                 Ok(filter) => (state.filter, state.filter_text) = (filter, text),
-                // What a part of it meant is not what was asked for either.
+                // The meaning of a part is not what was requested either.
                 Err(bad) => {
                     state.filter = Filter::parse(&before).unwrap_or_default();
                     state.filter_text = before;
@@ -218,7 +218,7 @@ fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
         None => toggle(&mut state.settings, at - CHOICES.len()),
     }
     state.theme = state.themes.theme(state.settings.theme);
-    super::tell_pace(state, refresh)
+    super::send_pace(state, refresh)
 }
 
 /// Columns stay in the order of the table; the last one stays.

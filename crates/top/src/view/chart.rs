@@ -52,7 +52,7 @@ pub(super) struct Chart<'a> {
     pub(super) seconds: u64,
     /// For the axis; without one it counts back from the newest, and a machine that stands still looks the same.
     pub(super) clock: Option<&'a Clock>,
-    /// The time that is looked at, where the picture stands still.
+    /// The selected time, if the screen is frozen.
     pub(super) cursor: Option<UnixTime>,
     pub(super) marks: Vec<&'a Mark>,
     /// Nanoseconds between two samples, as they are asked for now.
@@ -155,7 +155,7 @@ impl Chart<'_> {
         Axis::nice(low.max(0.0), high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
     }
 
-    /// Whether the machine was looked at between a sample and the next one: as often as just before or just after.
+    /// Whether there are samples between a sample and the next one: as often as just before or just after.
     fn is_joined(&self, before: usize) -> bool {
         let distance = |first: usize| Some(self.times.get(first + 1)?.0 - self.times.get(first)?.0);
         let Some(between) = distance(before) else { return false };

@@ -174,11 +174,11 @@ fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>
     Some(Line { name: device.id.to_string(), values: state.history().column(device.id, metric)? })
 }
 
-/// What all charts of a screen have in common: the span of time, its marks, and the time that is looked at.
+/// Properties that all charts of a screen share: the time span, its marks, and the selected time.
 fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
     let seconds = ZOOMS[state.settings.zoom];
     let frozen = state.here().frozen.as_ref();
-    // What came after the time that is looked at is seen too, a quarter of the chart.
+    // The time after the selected time is shown too, a quarter of the chart.
     let until = frozen.map_or(snapshot.time, |frozen| UnixTime((snapshot.time.0 + seconds * 250_000_000).min(frozen.until.0)));
     Chart {
         title: String::new(),

@@ -133,7 +133,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     lines
 }
 
-/// A value as it is read: rates as short as in the charts, everything else exactly.
+/// A value in the detail view: rates as short as in the charts, everything else exactly.
 fn shown(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Float(rate), Unit::BytesPerSecond | Unit::WordsPerSecond) => short(*rate, unit),

@@ -169,7 +169,7 @@ pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) 
     reading.map_or_else(|_| (ABSENT.to_owned(), Role::Dim), |value| (show(value), Role::Plain))
 }
 
-/// Warm is told by the temperature itself, too.
+/// A warm device is also visible by its temperature.
 fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     let (text, role) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
     let style = match device.warmth() {
@@ -383,7 +383,7 @@ mod tests {
         assert!(parts(120).contains("Kernels not tracked  DRAM: Buffers 2.4GB  Traces 44.0MB"), "{}", parts(120));
     }
 
-    /// More than fit the smallest screen: what lies above is told as what lies below.
+    /// More than fit the smallest screen: hidden rows above are reported like those below.
     #[test]
     fn hidden_devices_are_counted_on_both_sides() {
         let mut snapshot = machine::galaxy();

@@ -40,7 +40,7 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, 76, rows);
     let inside = canvas.window(area, "Help: Esc closes it, Up and Down scroll");
     let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
-    // How to leave comes first, whatever the size of the screen.
+    // How to leave comes first, on any size of screen.
     let quit_first = || KEYS.iter().rev().take(1).chain(&KEYS[..KEYS.len() - 1]);
     for (row, key) in (0..inside.height).zip(quit_first().skip(first)) {
         let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
@@ -157,7 +157,7 @@ pub(super) fn process_line_count(state: &State, of: Owner) -> usize {
     state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of, columns(state.size.0)).len())
 }
 
-/// Everything known of a process, each line as long as it is.
+/// Everything known about a process, each line in full length.
 fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let fold = |(text, role): (String, Role)| {
         let text = text::clean(&text, state.theme.ascii);

@@ -1,5 +1,5 @@
 //! Devices of several machines: a heading for each, its devices below it unless it is folded. One that does not answer says
-//! so, since when and why, and what was last known of it is dim.
+//! so, since when and why, and its last values are dim.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::Device;
@@ -41,7 +41,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
 fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let host = &state.hosts[line.host];
     let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
-    let (text, role) = told(state, host, canvas);
+    let (text, role) = summary(state, host, canvas);
     // However long it is called, how it is has most of the line.
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
     let at = canvas.say(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
@@ -55,7 +55,7 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
 }
 
 /// How a machine is, in a line.
-fn told(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
+fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     if let Some(lost) = &host.lost {
         return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.why), Role::Critical);
     }

@@ -134,7 +134,7 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
     }
 }
 
-/// Peaks of several processes are not of one moment: only one that is alone here tells the device's.
+/// Peaks of several processes are at different times: only a single process gives the device's peak.
 fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     let mut peaks = snapshot.processes_on(device.id).filter_map(|(_, use_of)| use_of.kinds[kind].peak.ok());
     peaks.next().filter(|_| peaks.next().is_none())

@@ -163,7 +163,7 @@ fn shares_of_a_chip() {
     let (known, unknown) = (account(Some(&machine())), account(None));
     assert_eq!(limits("1%").failures(&known), [""; 0]);
     assert_eq!(limits("0.001%").failures(&known).len(), 2);
-    assert!(limits("1%").failures(&unknown)[0].contains("cannot be judged"));
+    assert!(limits("1%").failures(&unknown)[0].contains("cannot be checked"));
 }
 
 /// Which script it was stands at the beginning, and with what at the end.

@@ -12,7 +12,7 @@ use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Set
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_serve::{EndedProcess, IntakeCallbacks};
-use ttmon_source::ledgers::Found;
+use ttmon_source::ledgers::OpenLedger;
 use ttmon_source::{Departed, Error, Machine, Reach};
 
 use super::systemd::InheritedSockets;
@@ -149,10 +149,10 @@ impl Running {
             // Only noted down here: reading a ledger while the list is locked would hold up the socket.
             kept.each(|kept| {
                 if let Some(ended) = kept.ended.filter(|_| kept.owner.pid == pid) {
-                    found.push((Found::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
+                    found.push((OpenLedger::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
                 }
             });
-            let past = |(found, time, uid): (Found, UnixTime, u32)| {
+            let past = |(found, time, uid): (OpenLedger, UnixTime, u32)| {
                 let program = found.region.identity().program.clone();
                 EndedProcess { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
             };
@@ -163,22 +163,22 @@ impl Running {
             let mut found = Vec::new();
             of_ended.each(|kept| {
                 if kept.ended.is_some() {
-                    found.push(Found::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity));
+                    found.push(OpenLedger::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity));
                 }
             });
             found
         };
-        let found = move |ledgers: &[Arc<Found>]| for_found.found(ledgers);
+        let found = move |ledgers: &[Arc<OpenLedger>]| for_found.found(ledgers);
         IntakeCallbacks { past: Box::new(past), ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
     }
 
     pub(super) fn statistics(&self) {
-        self.handle.tell(Control::Statistics);
+        self.handle.control(Control::Statistics);
     }
 
     /// Tells it to end, and waits for it.
     pub(super) fn stop(self) -> Result<(), Failure> {
-        self.handle.tell(Control::Stop);
+        self.handle.control(Control::Stop);
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Failure::new(format!("the server failed: {error}; start it again, nothing that was confirmed is lost"))),

@@ -289,7 +289,7 @@ fn limits_fail() {
     check(&["--max-dram", "35M"], "hook", 123, "36.0MB, 35.0MB allowed");
     check(&["--max-dram", "1%"], "hook", 0, "");
     check(&["--max-dram", "0.1%"], "hook", 123, "of 12.0GB allowed");
-    check(&["--max-dram", "50%"], "a 0 100 1", 123, "cannot be judged");
+    check(&["--max-dram", "50%"], "a 0 100 1", 123, "cannot be checked");
     // Two at once: no limit below what they may have had together is known to hold.
     let two = "a 0 111 1; fork; a 0 222 2";
     check(&["--max-dram", "200"], two, 123, "--max-dram: the peak on chip 0 was");

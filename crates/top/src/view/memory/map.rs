@@ -148,12 +148,12 @@ fn map(blocks: &[Block], (base, end): (u64, u64), width: usize) -> Vec<usize> {
     let mut next = 0;
     let cell = |index: usize| {
         let (from, to) = (edge(index), edge(index + 1).max(edge(index).saturating_add(1)));
-        // Blocks are in order: those before this cell are not looked at again.
+        // Blocks are sorted: those before this cell are not read again.
         while blocks.get(next).is_some_and(|block| block.address.saturating_add(block.size) <= from) {
             next += 1;
         }
         let inside = || blocks[next..].iter().take_while(|block| block.address < to);
-        // Somebody else's table may be out of order, and say of a byte that it is in two blocks.
+        // A foreign table may be unsorted, and list a byte in two blocks.
         let overlap = |block: &Block| block.address.saturating_add(block.size).min(to).saturating_sub(block.address.max(from));
         let used_bytes = inside().filter(|block| !block.is_free).map(overlap).fold(0u64, u64::saturating_add);
         let is_largest = inside().any(|block| block.is_free && block.size == largest_free);

@@ -1,4 +1,4 @@
-//! What every event looks at, together: between two events a program runs through more than the nearest cache holds.
+//! The data that every event uses, in one place: between two events a program uses more memory than the nearest cache holds.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::calls::Owner;
 pub(crate) struct Hot {
     /// `calls`: the one thread that comes here, and whether it is inside.
     pub(crate) owner: Owner,
-    /// `tables`: the allocator that was used last, a guess for whoever has no lock yet.
+    /// `tables`: the allocator that was used last, a guess for threads without the lock.
     pub(crate) last: AtomicU64,
     /// `cost`: calls until the next one that is measured.
     pub(crate) until_measured: AtomicU32,
@@ -46,13 +46,13 @@ pub(crate) fn is_set(variable: &CStr, answer: &AtomicU8) -> bool {
     match answer.load(Relaxed) {
         NO => false,
         YES => true,
-        _ => look(variable, answer),
+        _ => update(variable, answer),
     }
 }
 
 /// As [`is_set`], asked anew.
 #[cold]
-pub(crate) fn look(variable: &CStr, answer: &AtomicU8) -> bool {
+pub(crate) fn update(variable: &CStr, answer: &AtomicU8) -> bool {
     let is_set = ttmon_client::hooked::is_set(variable);
     answer.store(if is_set { YES } else { NO }, Relaxed);
     is_set

@@ -1,4 +1,4 @@
-//! What people are told besides events: complaints, statistics, the end.
+//! Output besides events: warnings, statistics, shutdown.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Server {
     /// What there is, and what happened so far.
     pub fn statistics(&mut self) {
         match self.log.format() {
-            Format::Text => self.statistics_for_people(),
+            Format::Text => self.statistics_text(),
             Format::Json => {
                 let counters: Vec<String> = ROWS.iter().map(|(name, _, get)| format!("\"{name}\":{}", get(&self.counters))).collect();
                 let text = format!(
@@ -94,7 +94,7 @@ impl Server {
         self.tracked().map(|tracked| tracked.hosted.live_entries()).sum()
     }
 
-    fn statistics_for_people(&mut self) {
+    fn statistics_text(&mut self) {
         self.say("\n📊 Current Statistics:");
         for (device, figures) in self.figures() {
             let of = |kinds: &[u8]| kinds.iter().filter_map(|kind| figures.get(usize::from(*kind)).copied()).fold((0, 0), add);
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// The last words. What was heard stays, for the next server.
-    pub(super) fn farewell(&mut self) {
+    pub(super) fn shutdown(&mut self) {
         if !self.is_quiet {
             self.statistics();
             self.say("\n🛑 Allocation Server stopped");
