@@ -78,7 +78,7 @@ impl Rule {
         name
     }
 
-    /// The summary of a device as it is now, never empty. A value that is missing is named by its reason.
+    /// The summary with a device's present values, never empty. A missing value is replaced by its reason.
     pub fn summary_of(&self, device: &Device) -> String {
         let mut text = String::new();
         let mut rest = self.summary.as_str();

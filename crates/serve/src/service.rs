@@ -29,7 +29,7 @@ use crate::service_events::{EventKind, Journal, ServiceEvent};
 #[derive(Debug)]
 pub(crate) struct StaleSample(pub(crate) String);
 
-/// The service's memory. Locks are held for a moment and never two at once.
+/// The service's memory. Locks are held briefly and never two at once.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) version: &'static str,
