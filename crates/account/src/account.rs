@@ -15,7 +15,7 @@ use ttmon_print::text::{self, Cut};
 use ttmon_wire::run::HostMemory;
 
 use crate::checks::thousands;
-use crate::digest::{Digest, DigestFailure, DigestRow, Group, Left};
+use crate::digest::{Digest, DigestFailure, DigestRow, Group, LeftBuffer};
 use crate::names::{self, Names};
 
 /// A chip: on a row of this machine, or by its identity, which is its unique id if known. Programs have a shorter name for it, by
@@ -138,7 +138,7 @@ pub struct Leftover<'a> {
     /// Its ledger.
     pub digest: &'a Digest,
     /// The buffer.
-    pub left: &'a Left,
+    pub left: &'a LeftBuffer,
     /// Its chips.
     pub places: &'a [ChipPlace],
 }
@@ -403,13 +403,13 @@ impl OnChip {
 /// What was never freed was all there when the first of its allocators was torn down, but for what came later: where several share
 /// a chip, its peak was no less.
 fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, places: &[Vec<ChipPlace>]) {
-    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&Left>> = BTreeMap::new();
+    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&LeftBuffer>> = BTreeMap::new();
     for leftover in &digest.left {
         for place in places.get(leftover.allocator).into_iter().flatten() {
             left.entry((*place, leftover.kind)).or_default().push(leftover);
         }
     }
-    let end_of = |leftover: &Left| digest.allocators.get(leftover.allocator).map_or(0, |allocator| allocator.life.1);
+    let end_of = |leftover: &LeftBuffer| digest.allocators.get(leftover.allocator).map_or(0, |allocator| allocator.life.1);
     for ((place, kind), left) in left {
         let Some(of_kind) = chips.get_mut(&place).and_then(|chip| chip.kinds.get_mut(&kind)).filter(|of_kind| of_kind.is_at_least) else {
             continue;

@@ -40,7 +40,7 @@ pub struct Digest {
     /// In the order of `places`.
     pub allocators: Vec<DigestAllocator>,
     /// Buffers nobody freed, largest first.
-    pub left: Vec<Left>,
+    pub left: Vec<LeftBuffer>,
     /// What it was refused.
     pub failures: Vec<DigestFailure>,
     /// Its phases.
@@ -112,7 +112,7 @@ impl Group {
 
 /// A buffer that nobody freed.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct LeftBuffer {
     /// Index among the allocators.
     pub allocator: usize,
     /// Its kind.
@@ -256,7 +256,7 @@ impl<'a> Leftovers<'a> {
         (cached, (others.0.max(all.0.saturating_sub(cached.0)), others.1.max(all.1.saturating_sub(cached.1))))
     }
 
-    fn largest(&self, most: usize) -> Vec<Left> {
+    fn largest(&self, most: usize) -> Vec<LeftBuffer> {
         let mut entries: Vec<&Entry> = self.listing.entries.iter().chain(&self.listing.left).collect();
         entries.sort_unstable_by_key(|entry| (Reverse(entry.size), entry.allocator, entry.address));
         entries.truncate(most);
@@ -268,8 +268,8 @@ fn is_cached(entry: &Entry) -> bool {
     entry.flags & flag::CACHE != 0
 }
 
-fn leftover(entry: &Entry, listing: &Listing, lines: &Lines) -> Option<Left> {
-    Some(Left {
+fn leftover(entry: &Entry, listing: &Listing, lines: &Lines) -> Option<LeftBuffer> {
+    Some(LeftBuffer {
         allocator: listing.totals.allocators.iter().position(|allocator| allocator.slot == entry.allocator)?,
         kind: buffer_kind(entry.kind),
         entry: *entry,

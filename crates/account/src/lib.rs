@@ -12,5 +12,5 @@ mod size;
 
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead, RefusedOnChips};
 pub use checks::{Checks, buffers, thousands};
-pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, Group, Left};
+pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, Group, LeftBuffer};
 pub use size::{Limit, Size, SizeError};

@@ -26,7 +26,7 @@ use ttmon_model::sample::Origin;
 
 pub use events::Events;
 pub use past::{Past, Series};
-pub use place::{BadPlace, Place};
+pub use place::{BadPlace, ServicePlace};
 pub use post::{Credentials, PostError, Target, get, post};
 pub use roots::RootsError;
 pub use tls::Roots;
@@ -37,7 +37,7 @@ use stream::{Deadline, Stream};
 /// A service that accepts requests.
 #[derive(Debug)]
 pub struct Service {
-    place: Place,
+    place: ServicePlace,
     token: Option<Secret>,
     roots: Option<Roots>,
 }
@@ -53,12 +53,12 @@ impl std::fmt::Debug for Secret {
 
 impl Service {
     /// The service at an address, with an optional token. `https://` needs trusted certificates.
-    pub fn new(place: Place, token: Option<String>, roots: Option<Roots>) -> Self {
+    pub fn new(place: ServicePlace, token: Option<String>, roots: Option<Roots>) -> Self {
         Self { place, token: token.map(Secret), roots }
     }
 
     /// Its address.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ServicePlace {
         &self.place
     }
 

@@ -10,7 +10,7 @@ const PORT_DEFAULT: u16 = 9477;
 
 /// Address of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServicePlace {
     /// A socket of this host.
     Unix(PathBuf),
     /// An address.
@@ -36,7 +36,7 @@ impl fmt::Display for BadPlace {
 
 impl std::error::Error for BadPlace {}
 
-impl FromStr for Place {
+impl FromStr for ServicePlace {
     type Err = BadPlace;
 
     fn from_str(text: &str) -> Result<Self, BadPlace> {
@@ -75,7 +75,7 @@ fn split_port(text: &str) -> Result<(&str, u16), BadPlace> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServicePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "{}", path.display()),
@@ -84,7 +84,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl ServicePlace {
     /// Whether the connection cannot be read by others: a socket, TLS, or the local host.
     pub fn is_private(&self) -> bool {
         match self {
@@ -128,7 +128,7 @@ mod tests {
             ("https://tt-qb-01", "https://tt-qb-01:9477", true),
             ("https://[fe80::1]:1", "https://[fe80::1]:1", true),
         ] {
-            let place: Place = text.parse().unwrap_or_else(|_| panic!("{text}"));
+            let place: ServicePlace = text.parse().unwrap_or_else(|_| panic!("{text}"));
             assert_eq!((place.to_string().as_str(), place.is_private()), (shown, is_private));
         }
     }
@@ -138,7 +138,7 @@ mod tests {
         for text in
             ["", "unix:", "host:9477", "ftp://host", "http://", "http://:1", "http://a:b", "http://a\r\nb", "http://[::1", "http://a/b"]
         {
-            assert_eq!(text.parse::<Place>(), Err(BadPlace), "{text}");
+            assert_eq!(text.parse::<ServicePlace>(), Err(BadPlace), "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::stream::{self, Deadline};
-use crate::{BadPlace, Place, Roots, Trouble, status, understand};
+use crate::{BadPlace, Roots, ServicePlace, Trouble, status, understand};
 
 /// Longest status line that is read.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -14,7 +14,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 /// An address with a path: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    place: Place,
+    place: ServicePlace,
     path: String,
 }
 
@@ -55,7 +55,7 @@ impl Target {
 
     /// Whether it is reached by TLS.
     pub fn is_secret(&self) -> bool {
-        matches!(self.place, Place::Tcp { is_secret: true, .. })
+        matches!(self.place, ServicePlace::Tcp { is_secret: true, .. })
     }
 
     /// The same address with a longer path.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::tls::{self, Roots};
-use crate::{Place, Trouble};
+use crate::{ServicePlace, Trouble};
 
 /// Reads and writes.
 pub(crate) trait Stream: Read + Write {}
@@ -44,10 +44,10 @@ impl Deadline {
 }
 
 /// Connects within the deadline.
-pub(crate) fn open(place: &Place, roots: Option<&Roots>, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
+pub(crate) fn open(place: &ServicePlace, roots: Option<&Roots>, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
     match place {
-        Place::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(Trouble::unreachable)?, deadline })),
-        Place::Tcp { host, port, is_secret } => {
+        ServicePlace::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(Trouble::unreachable)?, deadline })),
+        ServicePlace::Tcp { host, port, is_secret } => {
             let stream = Timed { socket: tcp(host, *port, &deadline).map_err(Trouble::unreachable)?, deadline };
             if *is_secret { tls::wrap(stream, host, roots) } else { Ok(Box::new(stream)) }
         }

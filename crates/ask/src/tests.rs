@@ -23,7 +23,7 @@ fn service(answer: Vec<u8>, stays: bool) -> Service {
             let _ = stream.read(&mut request);
         }
     });
-    Service::new(Place::Tcp { host: "127.0.0.1".to_owned(), port, is_secret: false }, Some("sesame".to_owned()), None)
+    Service::new(ServicePlace::Tcp { host: "127.0.0.1".to_owned(), port, is_secret: false }, Some("sesame".to_owned()), None)
 }
 
 fn answer(bytes: &[u8]) -> Result<String, Trouble> {
@@ -74,7 +74,7 @@ fn one_that_says_nothing_is_left_in_time() {
 
 #[test]
 fn missing_service_is_an_error_without_secrets() {
-    let place: Place = "unix:/nonexistent/api.sock".parse().expect("a place");
+    let place: ServicePlace = "unix:/nonexistent/api.sock".parse().expect("a place");
     let service = Service::new(place, Some("sesame".to_owned()), None);
     assert!(!format!("{service:?}").contains("sesame"));
     assert_eq!(service.get("/", PATIENCE).expect_err("nobody").to_string(), "cannot be reached (No such file or directory)");

@@ -4,7 +4,7 @@
 //! per sample, one window is mapped for reading, and nothing is written.
 //!
 //! [`Transport`] is the only way to a chip. Behind it is the [kernel], an [image] of a simulated chip, or a [fake] for tests. A [`Session`] makes samples of
-//! one chip through it, within the limits of [`Pace`](pace::Pace). Sessions run in [processes of their own](process), because a
+//! one chip through it, within the limits of [`ChipSchedule`](pace::ChipSchedule). Sessions run in [processes of their own](process), because a
 //! chip that is reset may leave a reader stuck; [`Readers`] starts those processes and asks them.
 
 mod client;

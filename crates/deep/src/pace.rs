@@ -27,13 +27,13 @@ pub enum Decision {
 
 /// When a chip was read, and when it was last held.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct ChipSchedule {
     read_at: Option<Duration>,
     free_since: Option<Duration>,
     not_before: Option<Duration>,
 }
 
-impl Pace {
+impl ChipSchedule {
     /// Notes whether a process holds the chip.
     pub fn note(&mut self, now: Duration, is_held: bool) {
         self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_held_chip_is_read_twice_a_second_at_most() {
-        let mut pace = Pace::default();
+        let mut pace = ChipSchedule::default();
         let reads = (0..100).filter(|turn| pace.decide(at(turn * 50), true, GRACE) == Decision::Read).count();
         assert_eq!(reads, 10);
         assert_eq!(pace.decide(at(5000), true, GRACE), Decision::Read);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_idle_chip_is_read_after_its_power_down_and_seldom() {
-        let mut pace = Pace::default();
+        let mut pace = ChipSchedule::default();
         let decisions: Vec<Decision> = (0..14).map(|second| pace.decide(at(second * 500), false, GRACE)).collect();
         assert_eq!(decisions[..12], [Decision::Wait; 12]);
         assert_eq!(decisions[12..], [Decision::Read, Decision::Keep]);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_holder_in_between_starts_the_wait_anew() {
-        let mut pace = Pace::default();
+        let mut pace = ChipSchedule::default();
         assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
         assert_eq!(pace.decide(at(40_000), false, GRACE), Decision::Wait);
         pace.note(at(45_000), true);
@@ -102,12 +102,12 @@ mod tests {
 
     #[test]
     fn without_a_grace_there_is_no_wait() {
-        assert_eq!(Pace::default().decide(at(0), false, Duration::ZERO), Decision::Read);
+        assert_eq!(ChipSchedule::default().decide(at(0), false, Duration::ZERO), Decision::Read);
     }
 
     #[test]
     fn a_dead_chip_is_left_alone_for_ten_seconds() {
-        let mut pace = Pace::default();
+        let mut pace = ChipSchedule::default();
         assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
         pace.back_off(at(0));
         assert_eq!(pace.decide(at(9999), true, GRACE), Decision::Keep);

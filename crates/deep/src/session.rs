@@ -7,7 +7,7 @@ use ttmon_model::units::Version;
 use ttmon_model::{Arch, Missing, Reading};
 
 use crate::dispatch::Block;
-use crate::pace::{Decision, Pace};
+use crate::pace::{ChipSchedule, Decision};
 use crate::table::{Layout, Pointers, Table};
 use crate::transport::{Failure, Tile, Transport, Window};
 
@@ -22,7 +22,7 @@ const POINTER_WORDS: u64 = 2;
 pub struct Session<T> {
     transport: T,
     arch: Arch,
-    pace: Pace,
+    pace: ChipSchedule,
     known: Option<TelemetryState>,
     block: Option<Block>,
     /// Words that the counters of queues took in the last sample.
@@ -73,7 +73,7 @@ pub(crate) type IsHeld = Option<bool>;
 impl<T: Transport> Session<T> {
     /// A chip that was not read yet.
     pub fn new(transport: T, arch: Arch) -> Self {
-        Self { transport, arch, pace: Pace::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
+        Self { transport, arch, pace: ChipSchedule::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
     }
 
     /// Notes whether a process holds the chip, between samples.
@@ -81,7 +81,7 @@ impl<T: Transport> Session<T> {
         self.pace.note(now, is_held == Some(true));
     }
 
-    /// One sample, or the last one with its age where the chip may not be read now. `grace` is as in [`Pace::decide`].
+    /// One sample, or the last one with its age where the chip may not be read now. `grace` is as in [`ChipSchedule::decide`].
     pub fn sample(&mut self, now: Duration, is_held: IsHeld, grace: Duration) -> Reading<DeepSample> {
         match self.pace.decide(now, is_held == Some(true), grace) {
             Decision::Read => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tar::{Builder, EntryType, Header};
-use ttmon_model::attributes::{ATTRIBUTES, Place};
+use ttmon_model::attributes::{ATTRIBUTES, AttributeFolder};
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_reads::isolate::Reader;
 use ttmon_reads::{Lane, Pace, Request, Want};
@@ -123,11 +123,11 @@ fn devices_files(class: &Path, wanted: &mut BTreeSet<PathBuf>, links: &mut BTree
     let sensors = listed(&pci.join("hwmon"));
     for row in ATTRIBUTES {
         match row.place {
-            Place::Class => _ = wanted.insert(own.join(row.file)),
-            Place::Counters => _ = wanted.insert(own.join("pcie_perf_counters").join(row.file)),
-            Place::Pci => _ = wanted.insert(pci.join(row.file)),
-            Place::Bridge => wanted.extend(pci.parent().map(|bridge| bridge.join(row.file))),
-            Place::Hwmon => wanted.extend(sensors.iter().map(|sensor| sensor.join(row.file))),
+            AttributeFolder::Class => _ = wanted.insert(own.join(row.file)),
+            AttributeFolder::Counters => _ = wanted.insert(own.join("pcie_perf_counters").join(row.file)),
+            AttributeFolder::Pci => _ = wanted.insert(pci.join(row.file)),
+            AttributeFolder::Bridge => wanted.extend(pci.parent().map(|bridge| bridge.join(row.file))),
+            AttributeFolder::Hwmon => wanted.extend(sensors.iter().map(|sensor| sensor.join(row.file))),
         }
     }
     wanted.extend(PCI_FILES.iter().map(|file| pci.join(file)));

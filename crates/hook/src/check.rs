@@ -15,7 +15,7 @@ use crate::tables;
 
 /// When an allocator is compared next, by the events it had.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct CheckSchedule {
     events: u32,
     next: u32,
     differences: u8,
@@ -26,7 +26,7 @@ const LONGEST: u32 = 4096;
 /// Of one thread among many, who was not alone: not at once again.
 const LATER: u32 = 64;
 
-impl Pace {
+impl CheckSchedule {
     pub(crate) const NEW: Self = Self { events: 0, next: FIRST, differences: 0 };
 
     /// One event more; whether it is time.
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn checks_become_rare_and_two_differences_count() {
-        let mut pace = Pace::NEW;
+        let mut pace = CheckSchedule::NEW;
         let mut checked = Vec::new();
         for event in 1..20_000 {
             if pace.tick() {
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn counting_never_ends_the_checks() {
-        let rests: [fn(&mut Pace); 2] = [Pace::postpone, |pace| assert!(!pace.done(true))];
+        let rests: [fn(&mut CheckSchedule); 2] = [CheckSchedule::postpone, |pace| assert!(!pace.done(true))];
         for rest in rests {
-            let mut pace = Pace { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
+            let mut pace = CheckSchedule { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
             for _ in 0..3 {
                 assert!((0..LONGEST).any(|_| pace.tick()));
                 rest(&mut pace);

@@ -47,12 +47,12 @@ const REASONS: [&str; 6] = [
     "unknown_interpreter: process_vm_readv is refused",
 ];
 
-struct Place(UnsafeCell<MaybeUninit<Python>>);
+struct InterpreterCell(UnsafeCell<MaybeUninit<Python>>);
 
 // SAFETY: written once, by the thread that made STATE `WRITING`, and read only after that thread stored a later state.
-unsafe impl Sync for Place {}
+unsafe impl Sync for InterpreterCell {}
 
-static PYTHON: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+static PYTHON: InterpreterCell = InterpreterCell(UnsafeCell::new(MaybeUninit::uninit()));
 
 #[inline]
 pub(crate) fn is_wanted() -> bool {

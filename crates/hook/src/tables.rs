@@ -11,7 +11,7 @@ use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
 
 use crate::buffer::Facts;
-use crate::check::Pace;
+use crate::check::CheckSchedule;
 use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
 use crate::fast_path::HOT;
@@ -29,7 +29,7 @@ pub(crate) struct Allocator {
     /// TT-Metal's object.
     pub(crate) pointer: usize,
     pub(crate) id: AllocatorId,
-    pub(crate) pace: Pace,
+    pub(crate) pace: CheckSchedule,
     /// Its own statistics count something else: not to be compared.
     pub(crate) is_unchecked: bool,
     /// Blocks are multiples of this size.
@@ -225,7 +225,7 @@ impl Tables {
                 id,
                 geometry,
                 chips,
-                pace: Pace::NEW,
+                pace: CheckSchedule::NEW,
                 is_unchecked: false,
                 block: geometry.block,
                 shrunk: 0,

@@ -40,7 +40,7 @@ struct Live {
 
 /// A place that memory can be: a device, or a number that fits none.
 #[derive(Clone, Debug, Default)]
-struct Located {
+struct MemoryPlace {
     /// What other sources say.
     base: [u64; 6],
     live: Vec<Live>,
@@ -63,9 +63,9 @@ type Numbers = Vec<(u64, DeviceId)>;
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     devices: Vec<(DeviceId, DeviceInfo)>,
-    places: HashMap<DeviceId, Located>,
+    places: HashMap<DeviceId, MemoryPlace>,
     /// What lies under a number that fits no device, by the process that gave it.
-    unmapped: HashMap<u64, Vec<(ProcessKey, View, Located)>>,
+    unmapped: HashMap<u64, Vec<(ProcessKey, View, MemoryPlace)>>,
     /// Numbers of devices, by who sees them.
     numbers: Vec<(VisibleDevices, Option<Numbers>)>,
     sources: Option<Arc<Sources>>,
@@ -105,8 +105,12 @@ impl Plan {
         plan
     }
 
-    fn place_of(&mut self, kinds: &PerKind<ttmon_model::memory::Figure>, mut live: impl FnMut(&mut Self, Kind) -> Vec<Live>) -> Located {
-        let mut place = Located::default();
+    fn place_of(
+        &mut self,
+        kinds: &PerKind<ttmon_model::memory::Figure>,
+        mut live: impl FnMut(&mut Self, Kind) -> Vec<Live>,
+    ) -> MemoryPlace {
+        let mut place = MemoryPlace::default();
         for (kind, figure) in kinds.iter() {
             match (figure.source, figure.used) {
                 (Ok(Source::Server), _) => place.live.extend(live(self, kind)),
@@ -207,7 +211,7 @@ impl Plan {
     }
 }
 
-impl Located {
+impl MemoryPlace {
     fn add(&mut self, more: &Self) {
         for (sum, more) in self.base.iter_mut().zip(more.base) {
             *sum = sum.saturating_add(more);

@@ -33,7 +33,7 @@ impl About {
 
 /// Connections that want a dump of one sort: one dump is under way, and one follows it for those who asked meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct DumpQueue {
     pub(crate) is_under_way: bool,
     /// It waits for a sample of the other sources.
     pub(crate) is_waiting: bool,

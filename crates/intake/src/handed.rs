@@ -23,7 +23,7 @@ const RECEIVED_MAX: usize = 64;
 
 /// One ledger.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptLedger {
     number: u64,
     /// Whose.
     pub owner: ProcessKey,
@@ -51,7 +51,7 @@ pub struct Ended {
     at: Instant,
 }
 
-impl Kept {
+impl KeptLedger {
     fn measure(&mut self) {
         self.bytes = self.file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
     }
@@ -59,33 +59,33 @@ impl Kept {
 
 /// All that are kept, for other threads too.
 #[derive(Clone, Debug, Default)]
-pub struct PostMortem(Arc<Mutex<Vec<Kept>>>);
+pub struct PostMortem(Arc<Mutex<Vec<KeptLedger>>>);
 
 impl PostMortem {
-    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<KeptLedger>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows each of them, the oldest first.
-    pub fn each(&self, show: impl FnMut(&Kept)) {
+    pub fn each(&self, show: impl FnMut(&KeptLedger)) {
         self.lock().iter().for_each(show);
     }
 }
 
 /// The receiving end, and what came.
-pub(crate) struct Handed {
+pub(crate) struct HandedLedgers {
     receiver: Option<Receiver>,
     /// The machine whose processes are kept: 0, or the mark of a simulated one.
     machine: u64,
     kept: PostMortem,
     /// Those that are not kept any more: giving back what they take is not for the loop.
-    forgotten: Vec<Kept>,
+    forgotten: Vec<KeptLedger>,
     last: u64,
     refused: u64,
     measured: Instant,
 }
 
-impl Handed {
+impl HandedLedgers {
     pub(crate) fn new(receiver: Option<Receiver>, machine: u64) -> Self {
         Self { receiver, machine, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0, measured: Instant::now() }
     }
@@ -127,7 +127,7 @@ impl Handed {
             }
             self.last += 1;
             let number = self.last & 0xFFFF_FFFF_FFFF;
-            kept.push(Kept {
+            kept.push(KeptLedger {
                 number,
                 owner,
                 uid: handed.uid,
@@ -199,19 +199,19 @@ impl Handed {
         }
         self.measured = now;
         let mut kept = self.kept.lock();
-        kept.iter_mut().for_each(Kept::measure);
+        kept.iter_mut().for_each(KeptLedger::measure);
         self.forgotten.extend(drop_excess(&mut kept));
     }
 
     pub(crate) fn forget_old(&mut self, now: Instant) {
         self.measure(now);
-        let is_old = |known: &mut Kept| known.ended.is_some_and(|ended| now >= ended.at + HANDED_DEAD_TIME);
+        let is_old = |known: &mut KeptLedger| known.ended.is_some_and(|ended| now >= ended.at + HANDED_DEAD_TIME);
         self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
     }
 
     /// Ledgers that are no longer kept, to be dropped by a thread that may wait. The loop does not watch their processes any
     /// longer.
-    pub(crate) fn take_forgotten(&mut self) -> Vec<Kept> {
+    pub(crate) fn take_forgotten(&mut self) -> Vec<KeptLedger> {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         forgotten.iter_mut().for_each(|known| known.pidfd = None);
         forgotten
@@ -245,18 +245,18 @@ pub(crate) fn live(region: &Region) -> (u64, u64) {
 
 /// All slots are taken: the user with the most slots loses the oldest, of an ended process if possible. A user who has the most
 /// alone gets no slot of a live process.
-fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> Option<Kept> {
+fn make_place(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
     let most = user_with_most(kept, |_| 1)?;
-    let is_theirs = |known: &Kept| known.uid == most;
+    let is_theirs = |known: &KeptLedger| known.uid == most;
     let oldest = kept.iter().position(|known| is_theirs(known) && known.ended.is_some());
     let oldest = oldest.or_else(|| kept.iter().position(is_theirs).filter(|_| most != newcomer));
     oldest.map(|oldest| kept.remove(oldest))
 }
 
 /// What is beyond the shares. Of dead processes the oldest goes first, of a user's in all the largest: that is the one that grows.
-fn drop_excess(kept: &mut Vec<Kept>) -> Vec<Kept> {
+fn drop_excess(kept: &mut Vec<KeptLedger>) -> Vec<KeptLedger> {
     let mut dropped = Vec::new();
-    let dead = |known: &Kept| if known.ended.is_some() { known.bytes } else { 0 };
+    let dead = |known: &KeptLedger| if known.ended.is_some() { known.bytes } else { 0 };
     while kept.iter().map(dead).fold(0, u64::saturating_add) > HANDED_DEAD_BYTES_MAX
         || user_with_most(kept, dead).is_some_and(|uid| of_user(kept, uid, dead) > HANDED_DEAD_BYTES_OF_USER_MAX)
     {
@@ -264,7 +264,7 @@ fn drop_excess(kept: &mut Vec<Kept>) -> Vec<Kept> {
         let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
         dropped.push(kept.remove(oldest));
     }
-    let all = |known: &Kept| known.bytes;
+    let all = |known: &KeptLedger| known.bytes;
     while let Some(uid) = user_with_most(kept, all).filter(|uid| of_user(kept, *uid, all) > HANDED_BYTES_OF_USER_MAX) {
         let largest = (0..kept.len()).filter(|at| kept[*at].uid == uid).max_by_key(|at| kept[*at].bytes);
         let Some(largest) = largest else { break };
@@ -273,11 +273,11 @@ fn drop_excess(kept: &mut Vec<Kept>) -> Vec<Kept> {
     dropped
 }
 
-fn of_user(kept: &[Kept], uid: u32, of: impl Fn(&Kept) -> u64) -> u64 {
+fn of_user(kept: &[KeptLedger], uid: u32, of: impl Fn(&KeptLedger) -> u64) -> u64 {
     kept.iter().filter(|known| known.uid == uid).map(of).fold(0, u64::saturating_add)
 }
 
-fn user_with_most(kept: &[Kept], of: impl Fn(&Kept) -> u64) -> Option<u32> {
+fn user_with_most(kept: &[KeptLedger], of: impl Fn(&KeptLedger) -> u64) -> Option<u32> {
     kept.iter().map(|known| known.uid).max_by_key(|uid| of_user(kept, *uid, &of))
 }
 
@@ -287,7 +287,7 @@ fn clean(name: &str) -> String {
 }
 
 /// Whose it is: who sent it, and the header says the same. One that has ended already is believed by its user alone.
-fn owner(handed: &handover::Handed) -> Option<(ProcessKey, Option<OwnedFd>)> {
+fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>)> {
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
     let key = ProcessKey { pid, start_ticks: identity.start_ticks };
@@ -309,17 +309,17 @@ mod tests {
     use crate::store::tests::in_memory;
 
     /// Ledgers of one process, as if they were of many: `(user, bytes of a dead one)`.
-    fn handed(ledgers: &[(u32, Option<u64>)]) -> Handed {
+    fn handed(ledgers: &[(u32, Option<u64>)]) -> HandedLedgers {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
         let hosted = store.create(&held, &View::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
-        let handed = Handed::new(None, 0);
+        let handed = HandedLedgers::new(None, 0);
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
             let ended = dead_bytes.map(|_| Ended { time: UnixTime(0), at: Instant::now() });
-            handed.kept.lock().push(Kept {
+            handed.kept.lock().push(KeptLedger {
                 number,
                 owner: ProcessKey { pid: 1, start_ticks: number },
                 uid: *uid,
@@ -335,7 +335,7 @@ mod tests {
         handed
     }
 
-    fn numbers(handed: &Handed) -> Vec<u64> {
+    fn numbers(handed: &HandedLedgers) -> Vec<u64> {
         handed.kept.lock().iter().map(|known| known.number).collect()
     }
 

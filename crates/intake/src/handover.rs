@@ -63,7 +63,7 @@ pub struct Receiver {
 
 /// A ledger that came.
 #[derive(Debug)]
-pub struct Handed {
+pub struct HandedLedger {
     /// The ledger.
     pub region: Region,
     /// The same as a file: what it takes of memory can be asked.
@@ -145,7 +145,7 @@ impl Receiver {
     }
 
     /// Receives at most `most` messages. Never waits: poll the descriptor for that.
-    pub fn receive(&mut self, most: usize) -> Vec<Handed> {
+    pub fn receive(&mut self, most: usize) -> Vec<HandedLedger> {
         let mut handed = Vec::new();
         for _ in 0..most {
             if self.is_stuck() {
@@ -163,7 +163,7 @@ impl Receiver {
     }
 
     /// One message; `None` if it is no ledger.
-    fn next(&self) -> Result<Option<Handed>, Errno> {
+    fn next(&self) -> Result<Option<HandedLedger>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
         // Room for all that can come: what does not fit is closed by the kernel, while we wait.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
@@ -246,7 +246,7 @@ fn sees_all_pids() -> bool {
 }
 
 /// A file whose length is fixed and equals that of the ledger: it must not grow while it is held.
-fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
+fn read(file: OwnedFd, sender: Option<Sender>) -> Option<HandedLedger> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;
     let is_sealed = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
@@ -257,5 +257,5 @@ fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
     if region.bytes() != metadata.len() {
         return None;
     }
-    Some(Handed { region, file, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
+    Some(HandedLedger { region, file, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
 }

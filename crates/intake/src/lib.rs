@@ -24,7 +24,7 @@ mod store;
 mod work;
 
 pub use counters::{Counters, ROWS as COUNTERS};
-pub use handed::{Ended, Kept, PostMortem};
+pub use handed::{Ended, KeptLedger, PostMortem};
 pub use lines::Format;
 pub use listen::{Listener, Taken};
 pub use log::Log;

@@ -17,7 +17,7 @@ use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_WAIT};
 
 /// A process, held by a descriptor: its pid means nobody else while that says that it lives.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldProcess {
     pub(crate) pidfd: OwnedFd,
     pub(crate) key: ProcessKey,
     /// Its pid in its own namespace.
@@ -27,7 +27,7 @@ pub(crate) struct Held {
     pub(crate) name: String,
 }
 
-impl Held {
+impl HeldProcess {
     /// Whose it is.
     pub(crate) fn uid(&self) -> u32 {
         self.uids[0]
@@ -87,11 +87,11 @@ pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
 }
 
 /// What /proc says of a process that a descriptor holds; `None` once it has ended.
-pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<Held> {
+pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
     let stat = Stat::read(pid)?;
     let status = Status::read(pid)?;
     // Alive after reading: then what was read was its own.
-    is_alive(pidfd.as_fd()).then(|| Held {
+    is_alive(pidfd.as_fd()).then(|| HeldProcess {
         pidfd,
         key: ProcessKey { pid, start_ticks: stat.start_ticks },
         namespace_pid: status.namespace_pids.last().copied().unwrap_or(pid),
@@ -102,7 +102,7 @@ pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<Held> {
 
 /// A peer, and a pid that it named which is not its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedPeer {
     pub(crate) peer: u32,
     /// The peer's users.
     pub(crate) uids: [u32; 4],
@@ -111,8 +111,8 @@ pub(crate) struct Named {
 
 /// The process that is meant: one that the peer forked, which goes on using its connection. One that has become another user's
 /// is not that any more. This may take a while.
-pub(crate) fn descendant(named: Named) -> Option<Held> {
-    let Named { peer, uids, pid } = named;
+pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
+    let NamedPeer { peer, uids, pid } = named;
     let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| look(pid, pidfd));
     // Outside containers a process's own number is everybody's.
     let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
@@ -235,13 +235,13 @@ mod tests {
     fn a_child_is_below_its_parent_and_a_stranger_is_not() {
         let me = look(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
-        let named = |peer: &Held, pid| Named { peer: peer.key.pid, uids: peer.uids, pid };
+        let named = |peer: &HeldProcess, pid| NamedPeer { peer: peer.key.pid, uids: peer.uids, pid };
         let found = descendant(named(&me, child.id())).expect("a child");
         assert_eq!(found.key.pid, child.id());
         assert!(below(me.key.pid, Instant::now() + DESCENDANTS_WAIT).contains(&child.id()));
         assert!(descendant(named(&found, me.key.pid)).is_none());
         assert!(descendant(named(&me, 1)).is_none() || me.key.pid == 1);
-        let other_user = Named { uids: me.uids.map(|uid| uid + 1), ..named(&me, child.id()) };
+        let other_user = NamedPeer { uids: me.uids.map(|uid| uid + 1), ..named(&me, child.id()) };
         assert!(descendant(other_user).is_none(), "another user's is nobody's child");
         child.kill().expect("alive");
         child.wait().expect("killed");

@@ -31,14 +31,14 @@ use crate::answer::Plan;
 use crate::complaints::Complaints;
 use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
-use crate::dump::Wanted;
+use crate::dump::DumpQueue;
 use crate::follow::Follower;
-use crate::handed::Handed;
+use crate::handed::HandedLedgers;
 use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
-use crate::peer::Held;
+use crate::peer::HeldProcess;
 use crate::slab::Slab;
 use crate::store::Store;
 use crate::work::{Control, Handle, Inbox, News, Sampler, Sources, Workers, unix_ns};
@@ -64,7 +64,7 @@ pub struct Settings {
 /// A process that connected, or that a peer forked.
 #[derive(Debug)]
 struct Process {
-    held: Held,
+    held: HeldProcess,
     /// How it sees the machine, once that is known.
     view: Option<View>,
     tracked: Option<Tracked>,
@@ -103,7 +103,7 @@ pub struct Server {
     by_user: HashMap<u32, usize>,
     owners: usize,
     store: Store,
-    handed: Handed,
+    handed: HandedLedgers,
     workers: Workers,
     inbox: Inbox,
     log: Log,
@@ -124,7 +124,7 @@ pub struct Server {
     spare: Option<File>,
     accept_again: Option<Instant>,
     handover_again: Option<Instant>,
-    dumps: [Wanted; 3],
+    dumps: [DumpQueue; 3],
     /// Dumps wait no longer than this for other sources.
     dump_due: Option<Instant>,
     buffer: Vec<u8>,
@@ -155,7 +155,7 @@ impl Server {
         let ends = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
-        let handed = Handed::new(settings.handover, settings.store.machine());
+        let handed = HandedLedgers::new(settings.handover, settings.store.machine());
         let (handle, mut inbox) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {

@@ -22,7 +22,7 @@ use ttmon_sys::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::owner::View;
-use crate::peer::{self, Held};
+use crate::peer::{self, HeldProcess};
 
 /// Files of an earlier server that are read.
 const FILES_MAX: usize = 16_384;
@@ -38,8 +38,8 @@ pub struct Store {
 
 /// What an earlier server left.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
-    pub(crate) adopted: Vec<(Held, Hosted)>,
+pub(crate) struct AdoptedState {
+    pub(crate) adopted: Vec<(HeldProcess, Hosted)>,
     /// How many of processes that have ended.
     pub(crate) removed: usize,
     /// How many of processes that live and that are of no use here.
@@ -48,7 +48,7 @@ pub(crate) struct Left {
 
 /// One of them.
 enum StoredLedger {
-    Whole(Held, Box<Hosted>),
+    Whole(HeldProcess, Box<Hosted>),
     Unreadable,
     Ended,
 }
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// A new ledger for a process, empty; others see it when it is whole.
-    pub(crate) fn create(&self, held: &Held, view: &View) -> io::Result<Hosted> {
+    pub(crate) fn create(&self, held: &HeldProcess, view: &View) -> io::Result<Hosted> {
         let name = served::file_name(held.key);
         let draft = format!("{name}.new");
         let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
@@ -235,8 +235,8 @@ impl Store {
 
     /// The ledgers that an earlier server left of processes that still live. Those of processes that have ended are removed; what
     /// cannot be read, or is another machine's, is left alone.
-    pub(crate) fn adopt(&self) -> Left {
-        let mut left = Left::default();
+    pub(crate) fn adopt(&self) -> AdoptedState {
+        let mut left = AdoptedState::default();
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX) {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| name.ends_with(".ledger") || name.ends_with(".ledger.new")) else { continue };

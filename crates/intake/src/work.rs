@@ -24,10 +24,10 @@ use ttmon_source::ledgers::OpenLedger;
 use crate::counters::Counters;
 use crate::dump::{self, About, Content, Dump, Viewer};
 use crate::follow::Follower;
-use crate::handed::{self, Kept, PostMortem};
+use crate::handed::{self, KeptLedger, PostMortem};
 use crate::limits::{CONNECTIONS_MAX, DUMP_ENTRIES_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
 use crate::owner::View;
-use crate::peer::{self, Held, Named};
+use crate::peer::{self, HeldProcess, NamedPeer};
 
 /// What other sources say: a sample without what this server itself keeps, and the ledgers that were found.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(crate) enum News {
     /// What other sources say.
     Sampled(Result<Box<Sources>, ttmon_source::Error>),
     /// What a pid means that a connection named: a process that its peer forked, or nobody.
-    Found(u64, u32, Option<Box<Held>>),
+    Found(u64, u32, Option<Box<HeldProcess>>),
     /// A dump is ready, for each of those who may see different things.
     Dumped(About, Vec<(Viewer, String)>),
     /// Lines about events of programs that write ledgers.
@@ -186,13 +186,13 @@ pub(crate) struct DumpWork {
 /// What the dead leave, whose memory is given back.
 enum Remains {
     Hosted(Hosted),
-    Handed(Vec<Kept>),
+    Handed(Vec<KeptLedger>),
 }
 
 /// The threads. Those whose work a peer can make long have no other work.
 pub(crate) struct Workers {
     inspector: Worker<ProcessKey>,
-    genealogist: Worker<(u64, Named)>,
+    genealogist: Worker<(u64, NamedPeer)>,
     clerk: Worker<DumpWork>,
     coroner: Worker<(u64, Arc<Region>)>,
     undertaker: Worker<Remains>,
@@ -216,7 +216,7 @@ impl Workers {
         Ok(Self {
             inspector: Worker::start("inspector", CONNECTIONS_MAX, move |work| inspect(work, &of_inspector))?,
             genealogist: Worker::start("genealogist", CONNECTIONS_MAX, move |work| {
-                work.iter().for_each(|(number, named): (u64, Named)| {
+                work.iter().for_each(|(number, named): (u64, NamedPeer)| {
                     of_genealogist.send(News::Found(number, named.pid, peer::descendant(named).map(Box::new)));
                 });
             })?,
@@ -249,7 +249,7 @@ impl Workers {
     }
 
     /// Finds the process that a connection named; false where too many others ask.
-    pub(crate) fn find(&self, connection: u64, named: Named) -> bool {
+    pub(crate) fn find(&self, connection: u64, named: NamedPeer) -> bool {
         self.genealogist.ask((connection, named))
     }
 
@@ -285,7 +285,7 @@ impl Workers {
     }
 
     /// The same of ledgers that were handed over and are kept no longer.
-    pub(crate) fn forget(&self, ledgers: Vec<Kept>) {
+    pub(crate) fn forget(&self, ledgers: Vec<KeptLedger>) {
         self.undertaker.ask(Remains::Handed(ledgers));
     }
 }

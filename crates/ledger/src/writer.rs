@@ -60,7 +60,7 @@ use crate::{
 use books::{Books, makes_inexact};
 use event::{flags_of, references_of};
 use identity::keeping_errno;
-use lock::Held;
+use lock::LockState;
 
 /// Options of a writer.
 #[derive(Clone, Copy, Debug)]
@@ -147,8 +147,8 @@ impl Writer {
         // The time is read before the lock, so that waiting does not make an event late.
         let time = clock::now(books.clock);
         match books.lock.take() {
-            Ok(Held::Clean) => {}
-            Ok(Held::AfterDeath) => books.repair(time),
+            Ok(LockState::Clean) => {}
+            Ok(LockState::AfterDeath) => books.repair(time),
             Err(reason) => {
                 books.lose(reason);
                 return Err(reason);

@@ -10,7 +10,7 @@ use crate::units::Version;
 
 /// Directory of a file, relative to the class device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AttributeFolder {
     /// `tenstorrent!N/`
     Class,
     /// `tenstorrent!N/device/hwmon/hwmonK/`, whichever K is the newest.
@@ -44,7 +44,7 @@ pub enum Format {
 
 /// How often a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum ReadInterval {
     /// Once, when the device appears.
     Static,
     /// With every sample.
@@ -86,13 +86,13 @@ pub struct Attribute {
     /// Its name in code.
     pub attr: Attr,
     /// Where it lives.
-    pub place: Place,
+    pub place: AttributeFolder,
     /// Its file name.
     pub file: &'static str,
     /// How it reads.
     pub format: Format,
     /// How often it is read.
-    pub pace: Pace,
+    pub pace: ReadInterval,
     /// Numbers outside this range are invalid. All-ones, the answer of a dead bus, is always outside.
     pub bounds: RangeInclusive<u64>,
     /// Part of the telemetry: its value determines the device's state.
@@ -113,7 +113,7 @@ impl Attribute {
 
     /// Whether the firmware must answer before the file has a value. The kernel itself answers for files of the PCI device.
     pub fn is_from_firmware(&self) -> bool {
-        matches!(self.place, Place::Class | Place::Hwmon | Place::Counters)
+        matches!(self.place, AttributeFolder::Class | AttributeFolder::Hwmon | AttributeFolder::Counters)
     }
 
     /// Parses a text. Its bounds are checked later (see [`Attribute::judge`]).

@@ -16,7 +16,7 @@ pub use value::{Member, Typed, Value};
 
 use std::ops::Deref;
 
-use crate::attributes::Pace;
+use crate::attributes::ReadInterval;
 use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
 use crate::units::Unit;
@@ -255,7 +255,7 @@ impl<T> Field<T> {
     }
 
     const fn file(mut self, attr: Attr) -> Self {
-        self.info.is_fixed = matches!(ATTRIBUTES[attr as usize].pace, Pace::Static);
+        self.info.is_fixed = matches!(ATTRIBUTES[attr as usize].pace, ReadInterval::Static);
         self.info.source = FieldSource::File(attr);
         self
     }

@@ -51,7 +51,7 @@ impl Failure {
 }
 
 pub(crate) fn pass(run: impl FnOnce() -> Result<(), Failure>) -> i32 {
-    let _kept = Kept::new();
+    let _kept = ThreadState::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         run().map_or_else(
             |failure| {
@@ -70,12 +70,12 @@ pub(crate) fn pass(run: impl FnOnce() -> Result<(), Failure>) -> i32 {
 }
 
 /// `errno`, and whether the thread can be cancelled, as they were before.
-struct Kept {
+struct ThreadState {
     errno: c_int,
     cancel_state: c_int,
 }
 
-impl Kept {
+impl ThreadState {
     fn new() -> Self {
         let mut cancel_state = 0;
         // SAFETY: errno's address is this thread's and valid as long as the thread. The other call gets the address of a
@@ -88,7 +88,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ThreadState {
     fn drop(&mut self) {
         let mut ours = 0;
         // SAFETY: as above. A thread whose type is deferred, as that of all who call what is not made for anything else,

@@ -25,7 +25,7 @@ pub(super) struct Plan {
 }
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptFiles {
     lanes: Mutex<Lanes>,
     room: Arc<Room>,
 }
@@ -37,7 +37,7 @@ struct Room {
     most: usize,
 }
 
-impl Default for Kept {
+impl Default for KeptFiles {
     /// Half of the files that this process may open.
     fn default() -> Self {
         let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -103,7 +103,7 @@ impl Drop for Plan {
     }
 }
 
-impl Kept {
+impl KeptFiles {
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,7 @@ mod restrict;
 
 use faults::{Fault, Faults};
 
-use kept::{Kept, Plan};
+use kept::{KeptFiles, Plan};
 pub use pool::Pool;
 
 /// A lane that was in none of this many batches is dropped: its device left or its process ended.
@@ -162,7 +162,7 @@ pub enum Failure {
 /// The directory of the last file. Its neighbours are opened relative to it, because resolving a long path costs more than a read.
 type Directory = Option<(PathBuf, OwnedFd)>;
 
-fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: &mut Directory) -> Reply {
+fn read_one(kept: &KeptFiles, plan: &Plan, index: usize, faults: &Faults, directory: &mut Directory) -> Reply {
     let request = &plan.requests[index];
     match faults.find(&request.path) {
         Some(Fault::Errno(errno)) => return Err(Failure::Errno(errno)),
@@ -191,7 +191,7 @@ fn is_gone(reply: &Reply) -> bool {
     matches!(reply, Err(Failure::Errno(errno)) if [Errno::NODEV, Errno::SRCH].contains(&Errno::from_raw_os_error(*errno)))
 }
 
-fn open_and_read(kept: &Kept, plan: &Plan, index: usize, directory: &mut Directory) -> Reply {
+fn open_and_read(kept: &KeptFiles, plan: &Plan, index: usize, directory: &mut Directory) -> Reply {
     let request = &plan.requests[index];
     plan.close(index);
     let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path, request.want))?);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::faults::Faults;
-use crate::{Failure, Kept, Lane, LaneReply, Plan, Reply, boot_time, read_one};
+use crate::{Failure, KeptFiles, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 
 /// Workers that read at the same time when no read blocks. More would only wait for each other.
 const WORKERS: usize = 2;
@@ -38,7 +38,7 @@ struct Shared {
     work: Condvar,
     /// Signalled when the last lane is finished.
     done: Condvar,
-    kept: Kept,
+    kept: KeptFiles,
 }
 
 #[derive(Debug, Default)]
@@ -250,7 +250,7 @@ impl Running {
     }
 
     /// Reads the files in order. The error is the file in which this worker was abandoned.
-    fn run(&self, kept: &Kept) -> Result<(), PathBuf> {
+    fn run(&self, kept: &KeptFiles) -> Result<(), PathBuf> {
         let mut directory = None;
         let mut progress = self.progress();
         let given_up = progress.given_up;

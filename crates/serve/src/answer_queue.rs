@@ -30,12 +30,12 @@ struct User {
 }
 
 /// A text, and its memory, which is reserved while a client has a part.
-struct Held {
+struct QueuedText {
     text: String,
     _room: [OwnedSemaphorePermit; 2],
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for QueuedText {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
@@ -70,7 +70,7 @@ impl AnswerQueue {
             Arc::clone(room).try_acquire_many_owned(kib).map_err(|_| Problem::Busy)
         };
         let room = [take(&user.room, self.kib_max[1])?, take(&self.room, self.kib_max[0])?];
-        Ok(Bytes::from_owner(Held { text, _room: room }))
+        Ok(Bytes::from_owner(QueuedText { text, _room: room }))
     }
 
     fn user(&self, view: View) -> Arc<User> {

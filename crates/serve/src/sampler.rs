@@ -25,7 +25,7 @@ use crate::service_events::{EventKind, differences};
 
 /// Samples until the service stops.
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
-    let mut pace = Pace::new(boot_time(), service.interval);
+    let mut pace = SampleSchedule::new(boot_time(), service.interval);
     let mut past = SamplerState::new(boot_time());
     let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
     service.note(boot_time(), now(), EventKind::Started);
@@ -211,13 +211,13 @@ fn record_failure(service: &Service, error: &Error) {
 
 /// When to look.
 #[derive(Debug)]
-struct Pace {
+struct SampleSchedule {
     /// When the next look is, or should have been.
     planned: Duration,
     interval: Duration,
 }
 
-impl Pace {
+impl SampleSchedule {
     /// The first look is now.
     fn new(now: Duration, interval: Duration) -> Self {
         Self { planned: now, interval }
@@ -308,7 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_late_look_leaves_out_the_ones_before_it() {
-        let mut pace = Pace::new(seconds(100.0), seconds(1.0));
+        let mut pace = SampleSchedule::new(seconds(100.0), seconds(1.0));
         assert_eq!((pace.next(seconds(100.3)), pace.planned), (0, seconds(101.0)));
         // A little late is not too late: that slot is not lost.
         assert_eq!((pace.next(seconds(102.9)), pace.planned), (0, seconds(102.0)));

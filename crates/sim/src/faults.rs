@@ -4,7 +4,7 @@
 //! directory, as a reader builds it. A directory covers everything below it.
 
 use ttmon_model::Attr;
-use ttmon_model::attributes::Place;
+use ttmon_model::attributes::AttributeFolder;
 use ttmon_model::units::Version;
 
 use crate::chip::{Chip, Pci};
@@ -80,8 +80,8 @@ impl<'a> Active<'a> {
 
     /// Whether files of this folder read as all ones. During a reset they do where the driver does not check: counters, and everything up
     /// to driver 2.8.
-    pub(crate) fn is_garbage(&self, place: Place, driver: Version) -> bool {
-        let is_unguarded = place == Place::Counters || driver < GUARDED_SINCE;
+    pub(crate) fn is_garbage(&self, place: AttributeFolder, driver: Version) -> bool {
+        let is_unguarded = place == AttributeFolder::Counters || driver < GUARDED_SINCE;
         self.has(FaultKind::Garbage) || (is_unguarded && self.has(FaultKind::Reset))
     }
 
@@ -104,9 +104,11 @@ impl<'a> Active<'a> {
             let mut add = |path: &str| lines.extend([path, "\t", what, "\n"]);
             for row in published(chip.product.arch, driver).filter(|_| self.is_ready()) {
                 match row.place {
-                    Place::Class => add(&format!("{class}/{}", row.file)),
+                    AttributeFolder::Class => add(&format!("{class}/{}", row.file)),
                     // During a reset, `name` and the labels can still be read: they come from the driver itself.
-                    Place::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => add(&format!("{hwmon}/{}", row.file)),
+                    AttributeFolder::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => {
+                        add(&format!("{hwmon}/{}", row.file))
+                    }
                     _ => {}
                 }
             }

@@ -1,6 +1,6 @@
 //! The text of each driver file for a chip in a given state. The model's table lists the files.
 
-use ttmon_model::attributes::{ATTRIBUTES, Attribute, Format, Place};
+use ttmon_model::attributes::{ATTRIBUTES, Attribute, AttributeFolder, Format};
 use ttmon_model::units::Version;
 use ttmon_model::{Arch, Attr};
 
@@ -36,7 +36,7 @@ pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'s
 pub(crate) fn moves(attr: Attr) -> bool {
     let is_sensor =
         matches!(attr, Attr::Temperature | Attr::Power | Attr::Voltage | Attr::Current | Attr::Fan | Attr::Aiclk | Attr::Heartbeat);
-    is_sensor || attr.attribute().place == Place::Counters
+    is_sensor || attr.attribute().place == AttributeFolder::Counters
 }
 
 /// The content of a file, without the newline.
@@ -78,7 +78,7 @@ pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetr
         Attr::LinkSpeed => board.link.speed.to_owned(),
         Attr::LinkSpeedMax => board.link.speed_max.to_owned(),
         Attr::LinkWidth | Attr::LinkWidthMax | Attr::BridgeWidthMax => pci.lanes.to_string(),
-        counter if counter.attribute().place == Place::Counters => count(chip, seed, counter, now).to_string(),
+        counter if counter.attribute().place == AttributeFolder::Counters => count(chip, seed, counter, now).to_string(),
         other => unmodelled(other.attribute()),
     }
 }
@@ -110,9 +110,9 @@ fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
 pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
     let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
     match attr.attribute().place {
-        Place::Pci | Place::Bridge => return None,
-        Place::Counters => return Some("4294967295"),
-        Place::Class | Place::Hwmon => {}
+        AttributeFolder::Pci | AttributeFolder::Bridge => return None,
+        AttributeFolder::Counters => return Some("4294967295"),
+        AttributeFolder::Class | AttributeFolder::Hwmon => {}
     }
     Some(match attr {
         Attr::Temperature if is_narrow => "4095937",

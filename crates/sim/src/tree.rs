@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ttmon_model::attributes::Place;
+use ttmon_model::attributes::AttributeFolder;
 use ttmon_model::units::{UnixTime, Version};
 use ttmon_model::{Attr, PerKind};
 
@@ -122,12 +122,14 @@ impl Tree<'_> {
         let telemetry = Telemetry::at(chip, pci.lanes, machine.seed, tick, activity, faults.strain());
         let is_bound = is_loaded && faults.is_bound();
         self.write_image(chip, activity, &telemetry, faults, is_bound && faults.is_ready())?;
-        for place in [Place::Class, Place::Hwmon, Place::Pci, Place::Bridge, Place::Counters] {
+        for place in
+            [AttributeFolder::Class, AttributeFolder::Hwmon, AttributeFolder::Pci, AttributeFolder::Bridge, AttributeFolder::Counters]
+        {
             let is_there = match place {
-                Place::Bridge => true,
-                Place::Pci => faults.is_plugged(),
-                Place::Counters => is_bound,
-                Place::Class | Place::Hwmon => is_bound && faults.is_ready(),
+                AttributeFolder::Bridge => true,
+                AttributeFolder::Pci => faults.is_plugged(),
+                AttributeFolder::Counters => is_bound,
+                AttributeFolder::Class | AttributeFolder::Hwmon => is_bound && faults.is_ready(),
             };
             if !is_there {
                 continue;
@@ -153,7 +155,7 @@ impl Tree<'_> {
             return vanish(&path);
         }
         let is_used = self.machine.users(chip, self.lives).any(|user| matches!(user.life, Life::Running { .. }));
-        let text = match faults.is_garbage(Place::Class, self.machine.driver) {
+        let text = match faults.is_garbage(AttributeFolder::Class, self.machine.driver) {
             true => ttmon_deep::image::ALL_ONES.to_owned(),
             false => image::text(chip, self.tick, activity, now, faults.strain(), is_used),
         };
@@ -248,13 +250,13 @@ struct Presence<'a> {
 }
 
 impl Presence<'_> {
-    fn directory(&self, place: Place) -> PathBuf {
+    fn directory(&self, place: AttributeFolder) -> PathBuf {
         directory(self.root, self.chip, self.pci, place)
     }
 
     /// The PCI device and its bridge.
     fn set_plugged(&self, is_plugged: bool) -> io::Result<bool> {
-        let (device, bridge) = (self.directory(Place::Pci), self.directory(Place::Bridge));
+        let (device, bridge) = (self.directory(AttributeFolder::Pci), self.directory(AttributeFolder::Bridge));
         let listed = self.root.join(format!("sys/bus/pci/devices/{}", self.pci.bdf()));
         if !is_plugged {
             vanish(&listed)?;
@@ -285,7 +287,8 @@ impl Presence<'_> {
 
     /// The class device with its counters, and the driver's other files of the device.
     fn set_bound(&self, is_bound: bool, keeps_link: bool) -> io::Result<bool> {
-        let (device, class, id, bdf) = (self.directory(Place::Pci), self.directory(Place::Class), self.chip.id, self.pci.bdf());
+        let (device, class, id, bdf) =
+            (self.directory(AttributeFolder::Pci), self.directory(AttributeFolder::Class), self.chip.id, self.pci.bdf());
         let users = self.root.join(format!("proc/driver/tenstorrent/{id}"));
         let (debug, bound) = (format!("sys/kernel/debug/tenstorrent/{id}"), format!("sys/bus/pci/drivers/tenstorrent/{bdf}"));
         let (debug, bound) = (self.root.join(debug), self.root.join(bound));
@@ -302,7 +305,7 @@ impl Presence<'_> {
             let parent = class.parent().unwrap_or(&class);
             return [parent, &users, &debug, &bound, &device.join("driver")].into_iter().try_for_each(vanish).map(|()| false);
         }
-        for directory in [&self.directory(Place::Counters), &users, &debug] {
+        for directory in [&self.directory(AttributeFolder::Counters), &users, &debug] {
             fs::create_dir_all(directory)?;
         }
         put(&users.join("pids"), "", READ_ONLY)?;
@@ -322,7 +325,7 @@ impl Presence<'_> {
 
     /// The files that exist once the firmware is ready: the sensors here, the `tt_*` files with the others.
     fn set_ready(&self, is_ready: bool) -> io::Result<bool> {
-        let hwmon = self.directory(Place::Hwmon);
+        let hwmon = self.directory(AttributeFolder::Hwmon);
         let listed = self.root.join(format!("sys/class/hwmon/hwmon{}", self.pci.hwmon));
         if is_ready && hwmon.exists() {
             return Ok(false);
@@ -330,8 +333,8 @@ impl Presence<'_> {
         if !is_ready {
             vanish(&listed)?;
             vanish(hwmon.parent().unwrap_or(&hwmon))?;
-            let class = self.directory(Place::Class);
-            let rows = published(self.chip.product.arch, self.driver).filter(|row| row.place == Place::Class);
+            let class = self.directory(AttributeFolder::Class);
+            let rows = published(self.chip.product.arch, self.driver).filter(|row| row.place == AttributeFolder::Class);
             return rows.map(|row| class.join(row.file)).try_for_each(|path| vanish(&path)).map(|()| false);
         }
         fs::create_dir_all(&hwmon)?;
@@ -355,13 +358,13 @@ impl Presence<'_> {
     }
 }
 
-fn directory(root: &Path, chip: &Chip, pci: &Pci, place: Place) -> PathBuf {
+fn directory(root: &Path, chip: &Chip, pci: &Pci, place: AttributeFolder) -> PathBuf {
     let below = match place {
-        Place::Pci => pci.path(),
-        Place::Bridge => pci.bridge_path(),
-        Place::Hwmon => format!("{}/hwmon/hwmon{}", pci.path(), pci.hwmon),
-        Place::Class => format!("{}/tenstorrent/tenstorrent!{}", pci.path(), chip.id),
-        Place::Counters => format!("{}/tenstorrent/tenstorrent!{}/pcie_perf_counters", pci.path(), chip.id),
+        AttributeFolder::Pci => pci.path(),
+        AttributeFolder::Bridge => pci.bridge_path(),
+        AttributeFolder::Hwmon => format!("{}/hwmon/hwmon{}", pci.path(), pci.hwmon),
+        AttributeFolder::Class => format!("{}/tenstorrent/tenstorrent!{}", pci.path(), chip.id),
+        AttributeFolder::Counters => format!("{}/tenstorrent/tenstorrent!{}/pcie_perf_counters", pci.path(), chip.id),
     };
     root.join("sys").join(below)
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use ttmon_model::attributes::{ATTRIBUTES, Attribute, Format, Place};
+use ttmon_model::attributes::{ATTRIBUTES, Attribute, AttributeFolder, Format};
 use ttmon_model::identity::unique_id_candidates;
 use ttmon_model::product::Product;
 use ttmon_model::region::{Region, unique_id_of};
@@ -73,11 +73,11 @@ impl Tree {
         let class = self.root().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
         let hwmon = class.join("device/hwmon");
         match row.place {
-            Place::Class => class.join(row.file),
-            Place::Hwmon => fs::read_dir(hwmon).unwrap().next().unwrap().unwrap().path().join(row.file),
-            Place::Pci => class.join("device").join(row.file),
-            Place::Bridge => fs::canonicalize(class.join("device")).unwrap().parent().unwrap().join(row.file),
-            Place::Counters => class.join("pcie_perf_counters").join(row.file),
+            AttributeFolder::Class => class.join(row.file),
+            AttributeFolder::Hwmon => fs::read_dir(hwmon).unwrap().next().unwrap().unwrap().path().join(row.file),
+            AttributeFolder::Pci => class.join("device").join(row.file),
+            AttributeFolder::Bridge => fs::canonicalize(class.join("device")).unwrap().parent().unwrap().join(row.file),
+            AttributeFolder::Counters => class.join("pcie_perf_counters").join(row.file),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
+use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, AttributeFolder, Attributes};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
 use ttmon_model::sample::{Beat, Counted, Problem};
@@ -88,8 +88,8 @@ impl Part {
 
     fn of(attribute: &Attribute) -> Self {
         match (attribute.place, attribute.pace) {
-            (Place::Counters, _) => Self::Counters,
-            (_, attributes::Pace::Slow) => Self::Slow,
+            (AttributeFolder::Counters, _) => Self::Counters,
+            (_, attributes::ReadInterval::Slow) => Self::Slow,
             _ => Self::Telemetry,
         }
     }
@@ -239,7 +239,7 @@ impl KnownDevice {
         let (mut attributes, mut requests) = (Vec::new(), Vec::new());
         for (attribute, path) in self.planned(part, pace) {
             // What is read once need not stay open, and the open files of a device that left may still answer.
-            let pace = if attribute.pace == attributes::Pace::Static || self.has_left { Pace::Once } else { pace };
+            let pace = if attribute.pace == attributes::ReadInterval::Static || self.has_left { Pace::Once } else { pace };
             requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace });
             attributes.push(attribute);
         }
@@ -270,7 +270,7 @@ impl KnownDevice {
     }
 
     fn counts(&self) -> Vec<(Attr, u64)> {
-        let counters = ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Counters);
+        let counters = ATTRIBUTES.iter().filter(|attribute| attribute.place == AttributeFolder::Counters);
         counters.filter_map(|attribute| Some((attribute.attr, self.attributes.number(attribute.attr).ok()?))).collect()
     }
 
@@ -295,7 +295,9 @@ impl KnownDevice {
         }
         if self.needs_static {
             let is_absent = |attribute: &&Attribute| self.attributes.get(attribute.attr) == Err(Missing::NotExposed);
-            let is_changing = |attribute: &&Attribute| attribute.pace == attributes::Pace::Dynamic && attribute.place != Place::Counters;
+            let is_changing = |attribute: &&Attribute| {
+                attribute.pace == attributes::ReadInterval::Dynamic && attribute.place != AttributeFolder::Counters
+            };
             self.absent = ATTRIBUTES.iter().filter(is_changing).filter(is_absent).map(|attribute| attribute.attr).collect();
             // Not all devices in the same sample.
             self.static_in = STATIC_EVERY + self.id.0 % STATIC_EVERY;
@@ -323,12 +325,12 @@ impl KnownDevice {
                 found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
             // What a chip is does not change while it does not answer.
-            let is_known = attribute.pace == attributes::Pace::Static && self.attributes.get(attribute.attr).is_ok();
+            let is_known = attribute.pace == attributes::ReadInterval::Static && self.attributes.get(attribute.attr).is_ok();
             let is_silent = match judged {
                 Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError) => true,
                 Err(Missing::NotExposed) => is_starting,
                 // All ones. Limits are readings rather than identity, so they are not kept.
-                Err(Missing::NoSource | Missing::OutOfRange) => attribute.place == Place::Class,
+                Err(Missing::NoSource | Missing::OutOfRange) => attribute.place == AttributeFolder::Class,
                 _ => false,
             };
             if !(is_known && is_silent) {
@@ -382,8 +384,10 @@ impl KnownDevice {
             .filter(move |attribute| Part::of(attribute) == part)
             .filter(|attribute| match attribute.pace {
                 // What it was is all that can be known of one that left.
-                attributes::Pace::Static => self.needs_static && !self.has_left,
-                attributes::Pace::Dynamic | attributes::Pace::Slow => self.needs_static || !self.absent.contains(&attribute.attr),
+                attributes::ReadInterval::Static => self.needs_static && !self.has_left,
+                attributes::ReadInterval::Dynamic | attributes::ReadInterval::Slow => {
+                    self.needs_static || !self.absent.contains(&attribute.attr)
+                }
             })
             .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
             .take(count)
@@ -391,11 +395,11 @@ impl KnownDevice {
 
     fn path(&self, attribute: &Attribute) -> Option<PathBuf> {
         let directory = match attribute.place {
-            Place::Class => self.directory.clone(),
-            Place::Hwmon => self.hwmon.clone().ok()?,
-            Place::Pci => self.directory.join("device"),
-            Place::Bridge => self.directory.join("device/.."),
-            Place::Counters => self.directory.join("pcie_perf_counters"),
+            AttributeFolder::Class => self.directory.clone(),
+            AttributeFolder::Hwmon => self.hwmon.clone().ok()?,
+            AttributeFolder::Pci => self.directory.join("device"),
+            AttributeFolder::Bridge => self.directory.join("device/.."),
+            AttributeFolder::Counters => self.directory.join("pcie_perf_counters"),
         };
         Some(directory.join(attribute.file))
     }
@@ -425,7 +429,7 @@ impl KnownDevice {
     }
 
     fn set_sensors_missing(&mut self, reason: Missing) {
-        for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Hwmon) {
+        for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == AttributeFolder::Hwmon) {
             self.attributes.set(attribute.attr, Err(reason));
         }
     }
@@ -445,7 +449,7 @@ impl KnownDevice {
         };
         let is_dead = ATTRIBUTES
             .iter()
-            .filter(|attribute| attribute.place == Place::Hwmon && attribute.pace == attributes::Pace::Dynamic)
+            .filter(|attribute| attribute.place == AttributeFolder::Hwmon && attribute.pace == attributes::ReadInterval::Dynamic)
             .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
         if !is_dead {
             return Retry::No;

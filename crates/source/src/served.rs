@@ -39,7 +39,7 @@ pub fn owner_of(name: &str) -> Option<ProcessKey> {
 
 /// A file that may be a process's ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ServedLedger {
     pub(crate) owner: ProcessKey,
     pub(crate) path: PathBuf,
     /// The only user whose processes its writer may speak of.
@@ -47,7 +47,7 @@ pub(crate) struct Named {
 }
 
 /// All of them. A directory that is not there, or is none, has none.
-pub(crate) fn list(directories: &[PathBuf]) -> Vec<Named> {
+pub(crate) fn list(directories: &[PathBuf]) -> Vec<ServedLedger> {
     let with_user = |directory: &PathBuf| fs::symlink_metadata(directory).ok().filter(fs::Metadata::is_dir).map(|metadata| metadata.uid());
     let mut trusted: Vec<(Option<u32>, &PathBuf)> = directories
         .iter()
@@ -56,28 +56,29 @@ pub(crate) fn list(directories: &[PathBuf]) -> Vec<Named> {
         .collect();
     // Those who may speak of everybody first: nobody hides what they say by a file of the same name.
     trusted.sort_by_key(|(only, _)| *only);
-    let mut found: Vec<Named> = Vec::new();
+    let mut found: Vec<ServedLedger> = Vec::new();
     for (only, directory) in trusted {
-        let is_new = |named: &Named| !found.iter().any(|other| other.owner == named.owner && other.only.is_none_or(|of| Some(of) == only));
-        let more: Vec<Named> = list_one(directory, only).into_iter().filter(is_new).collect();
+        let is_new =
+            |named: &ServedLedger| !found.iter().any(|other| other.owner == named.owner && other.only.is_none_or(|of| Some(of) == only));
+        let more: Vec<ServedLedger> = list_one(directory, only).into_iter().filter(is_new).collect();
         found.extend(more);
     }
     found
 }
 
-fn list_one(directory: &Path, only: Option<u32>) -> Vec<Named> {
+fn list_one(directory: &Path, only: Option<u32>) -> Vec<ServedLedger> {
     let (mut found, mut seen) = (Vec::new(), 0);
     // One that cannot be read to its end has what was read.
     let _ = directory::names(directory, |name| {
         let owner = name.to_str().and_then(owner_of);
-        found.extend(owner.map(|owner| Named { owner, path: directory.join(name), only }));
+        found.extend(owner.map(|owner| ServedLedger { owner, path: directory.join(name), only }));
         seen += 1;
         if seen < FILES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     found
 }
 
-impl Named {
+impl ServedLedger {
     /// Opens it, if it is that process's.
     pub(crate) fn open(&self, process: &ProcessSample, machine: u64) -> Reading<OpenLedger> {
         let uid = process.facts.as_ref().map_err(|reason| *reason)?.uid;
@@ -155,7 +156,7 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&real, &link).expect("link");
         let found = list(&[link, real.clone(), real.clone(), directory.path().join("none")]);
-        assert_eq!(found, [Named { owner: ProcessKey { pid: 7, start_ticks: 8 }, path: real.join("7-8.ledger"), only: None }]);
+        assert_eq!(found, [ServedLedger { owner: ProcessKey { pid: 7, start_ticks: 8 }, path: real.join("7-8.ledger"), only: None }]);
     }
 
     /// Only root can make another user's directory.

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
+use ttmon_ask::{Events, Roots, Service, ServicePlace, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_reads::Pace;
 use ttmon_source::Reach;

@@ -13,8 +13,8 @@ use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
 use crate::connection::{Connection, Due, Pause};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
 use crate::owner::{Tracked, View};
-use crate::peer::{self, Held, Peer};
-use crate::store::Left;
+use crate::peer::{self, HeldProcess, Peer};
+use crate::store::AdoptedState;
 
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
@@ -129,7 +129,7 @@ impl Server {
         Some(number)
     }
 
-    pub(super) fn add_process(&mut self, held: Held) -> Option<u64> {
+    pub(super) fn add_process(&mut self, held: HeldProcess) -> Option<u64> {
         let key = held.key;
         let number = self.processes.insert(Process { held, view: None, tracked: None, refused: None, connections: 0, is_dead: false });
         let process = self.processes.get(number)?;
@@ -144,7 +144,7 @@ impl Server {
 
     /// What an earlier server left.
     pub(super) fn adopt(&mut self) {
-        let Left { adopted, removed, unreadable } = self.store.adopt();
+        let AdoptedState { adopted, removed, unreadable } = self.store.adopt();
         let (count, mut entries) = (adopted.len(), 0);
         for (held, hosted) in adopted {
             entries += hosted.live_entries();

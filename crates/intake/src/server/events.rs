@@ -145,7 +145,7 @@ impl Server {
     #[cold]
     fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
-        let named = peer.map(|peer| peer::Named { peer: peer.held.key.pid, uids: peer.held.uids, pid });
+        let named = peer.map(|peer| peer::NamedPeer { peer: peer.held.key.pid, uids: peer.held.uids, pid });
         if named.is_some_and(|named| self.workers.find(number, named)) {
             connection.pause = Some(Pause::Kin(*request));
             self.change_due(number, connection, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
@@ -163,7 +163,7 @@ impl Server {
     }
 
     /// What a pid means that a connection named. A process with a connection of its own speaks for itself.
-    pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::Held>) {
+    pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::HeldProcess>) {
         let Some(connection) = self.connections.get(number) else { return };
         let Some(Pause::Kin(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
         if u32::try_from(request.process_id) != Ok(pid) {
@@ -184,7 +184,7 @@ impl Server {
     }
 
     /// A process that a peer forked sees what its parent sees, as far as is known.
-    fn add_child(&mut self, held: peer::Held, view: Option<View>) -> Option<u64> {
+    fn add_child(&mut self, held: peer::HeldProcess, view: Option<View>) -> Option<u64> {
         let number = self.add_process(held)?;
         if let Some(process) = self.processes.get_mut(number) {
             process.view = view;

@@ -8,7 +8,7 @@ use ttmon_wire::allocation::{Request, Size, Type};
 use super::Server;
 use crate::answer::{Asker, EVERYTHING, Heard, Plan};
 use crate::connection::{Connection, Due, Flow, Pause};
-use crate::dump::{About, Viewer, Wanted};
+use crate::dump::{About, DumpQueue, Viewer};
 use crate::limits::{
     COMPLAINTS_PER_CONNECTION_MAX, DUMPS_MAX, DUMPS_OF_USER_MAX, PRINTED_DUMP_BYTES_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT,
     UNREAD_DUMP_BYTES_MAX,
@@ -200,7 +200,7 @@ impl Server {
         let viewer = Viewer::of(connection.uid);
         let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
         let reading = self.connections.iter().filter(is_reading).map(|(_, other)| Viewer::of(other.uid));
-        let Wanted { askers, later, .. } = &self.dumps[About::Everything as usize];
+        let DumpQueue { askers, later, .. } = &self.dumps[About::Everything as usize];
         let all: Vec<Viewer> = askers.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
         let own = all.iter().filter(|other| **other == viewer).count();
         let is_full = match viewer {

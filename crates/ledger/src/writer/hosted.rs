@@ -24,7 +24,7 @@ use super::{
     clock,
     environment::{Environment, VisibleDevicesVariable},
     identity::Identity,
-    lock::Held,
+    lock::LockState,
     memory::{self, Backing, PAGE, Region, low, pair, position},
     start,
 };
@@ -134,7 +134,7 @@ impl Hosted {
         let books = self.books();
         let time = clock::now(books.clock);
         // Nobody else has the lock: `self` is borrowed. A thread may have panicked with it.
-        if books.lock.take() == Ok(Held::AfterDeath) {
+        if books.lock.take() == Ok(LockState::AfterDeath) {
             books.repair(time);
         }
         Session { books, time, guess: None }

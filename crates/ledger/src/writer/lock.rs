@@ -11,7 +11,7 @@ use crate::layout::Lost;
 
 /// What the lock says to a thread that now holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum LockState {
     /// All is in order.
     Clean,
     /// The owner before died inside.
@@ -80,7 +80,7 @@ impl Lock {
 
     /// Takes it: at once, or after a wait; after a wait in vain only at once.
     #[inline]
-    pub(super) fn take(&self) -> Result<Held, Lost> {
+    pub(super) fn take(&self) -> Result<LockState, Lost> {
         let mut spins = SPINS;
         let result = loop {
             // SAFETY: the mutex was made by `start`, is aligned and never moves or ends while its writer lives.
@@ -99,13 +99,13 @@ impl Lock {
                 if self.is_impatient.load(Relaxed) {
                     self.is_impatient.store(false, Relaxed);
                 }
-                Ok(Held::Clean)
+                Ok(LockState::Clean)
             }
             libc::EOWNERDEAD => {
                 // SAFETY: EOWNERDEAD means that this thread holds it now.
                 unsafe { libc::pthread_mutex_consistent(self.mutex.get()) };
                 self.is_impatient.store(false, Relaxed);
-                Ok(Held::AfterDeath)
+                Ok(LockState::AfterDeath)
             }
             libc::EDEADLK => Err(Lost::Reentry),
             _ => Err(Lost::LockTimeout),
@@ -184,17 +184,17 @@ mod tests {
     #[test]
     fn its_own_thread_gets_an_error_and_does_not_block() {
         let lock = started();
-        assert_eq!(lock.take(), Ok(Held::Clean));
+        assert_eq!(lock.take(), Ok(LockState::Clean));
         assert_eq!(lock.take(), Err(Lost::Reentry));
         lock.give();
-        assert_eq!(lock.take(), Ok(Held::Clean));
+        assert_eq!(lock.take(), Ok(LockState::Clean));
         lock.give();
     }
 
     #[test]
     fn waits_once_then_only_tries_and_is_patient_again_after_success() {
         let lock = started();
-        assert_eq!(lock.take(), Ok(Held::Clean));
+        assert_eq!(lock.take(), Ok(LockState::Clean));
         thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(lock.wait(), libc::ETIMEDOUT);
@@ -205,7 +205,7 @@ mod tests {
         lock.give();
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(lock.take(), Ok(Held::Clean));
+                assert_eq!(lock.take(), Ok(LockState::Clean));
                 lock.give();
             });
         });
@@ -217,15 +217,15 @@ mod tests {
         let lock = started();
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(lock.take(), Ok(Held::Clean));
+                assert_eq!(lock.take(), Ok(LockState::Clean));
                 #[cfg(target_env = "gnu")]
                 // SAFETY: gettid has no conditions.
                 assert_eq!(i64::from(lock.owner()), unsafe { libc::syscall(libc::SYS_gettid) });
             });
         });
-        assert_eq!(lock.take(), Ok(Held::AfterDeath));
+        assert_eq!(lock.take(), Ok(LockState::AfterDeath));
         lock.give();
-        assert_eq!(lock.take(), Ok(Held::Clean));
+        assert_eq!(lock.take(), Ok(LockState::Clean));
         lock.give();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::deep;
 use super::rows::Row;
-use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, TO_DEVICE};
+use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, ReadInterval, TO_DEVICE};
 use crate::fields::{Files, FromFile, hex16};
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
 use crate::missing::{Missing, Reading};
@@ -110,7 +110,7 @@ impl Values<'_> {
     fn settle<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
         let is_from_firmware = attribute.is_from_firmware();
-        if self.is_nonsense && attribute.pace == Pace::Dynamic && is_from_firmware {
+        if self.is_nonsense && attribute.pace == ReadInterval::Dynamic && is_from_firmware {
             return Err(Missing::OutOfRange);
         }
         match reading {

@@ -88,11 +88,11 @@ macro_rules! files {
         /// The files, in the order of [`Attr`].
         pub const ATTRIBUTES: &[Attribute] = &[
             $($($(Attribute {
-                attr: Attr::$attr, place: Place::$place, file: $file, format: Format::$format, pace: Pace::$pace,
+                attr: Attr::$attr, place: AttributeFolder::$place, file: $file, format: Format::$format, pace: ReadInterval::$pace,
                 bounds: $bounds, is_telemetry: $telemetry, since: $since,
             },)?)?)*
             $(Attribute {
-                attr: Attr::$other, place: Place::$other_place, file: $other_file, format: Format::$other_format, pace: Pace::$other_pace,
+                attr: Attr::$other, place: AttributeFolder::$other_place, file: $other_file, format: Format::$other_format, pace: ReadInterval::$other_pace,
                 bounds: $other_bounds, is_telemetry: $other_telemetry, since: $other_since,
             }),*
         ];

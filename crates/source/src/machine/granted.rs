@@ -8,7 +8,7 @@ use crate::root::Root;
 use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 
 /// What is read of a process.
-pub(super) struct Wanted {
+pub(super) struct ProcessReads {
     pub(super) pid: u32,
     pub(super) key: u64,
     pub(super) requests: Vec<Request>,
@@ -30,7 +30,7 @@ pub(super) fn read(
     root: &Root,
     budget: &mut Budget,
     resource: Resource,
-    wanted: Vec<Wanted>,
+    wanted: Vec<ProcessReads>,
 ) -> Result<Vec<Granted>, Error> {
     let mut read = Vec::with_capacity(wanted.len());
     let mut wanted = wanted.into_iter().peekable();
@@ -42,7 +42,7 @@ pub(super) fn read(
             if matches!(grant, Some(Err(_))) && has_grant {
                 break;
             }
-            let Some(Wanted { key, mut requests, long, .. }) = wanted.next() else { break };
+            let Some(ProcessReads { key, mut requests, long, .. }) = wanted.next() else { break };
             if matches!(grant, Some(Ok(_))) {
                 has_grant = true;
                 requests.extend(long);
@@ -85,7 +85,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::at(directory.path());
         let mut files = Files::new(&root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
-        let wanted = |pid: u32| Wanted { pid, key: pid.into(), requests: Vec::new(), long: Some(maps_request(&root, pid)) };
+        let wanted = |pid: u32| ProcessReads { pid, key: pid.into(), requests: Vec::new(), long: Some(maps_request(&root, pid)) };
         for pid in 1..=9 {
             fs::create_dir_all(root.proc.join(pid.to_string())).unwrap();
             fs::write(root.proc.join(format!("{pid}/status")), "Uid:\t1000\t1000\t1000\t1000\n").unwrap();

@@ -15,7 +15,7 @@ use ttmon_model::{Missing, Reading, Sample, Source};
 
 use super::devices::{Listed, Scope};
 use super::files::Files;
-use super::granted::{self, Granted, Wanted};
+use super::granted::{self, Granted, ProcessReads};
 use super::remembered::{Refreshed, Remembered, Standing};
 use super::tracking::Departed;
 use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
@@ -64,7 +64,7 @@ pub(super) struct Scan {
     /// Those of the last sample that go on with the same mappings, in order.
     pub(super) unchanged: Vec<u32>,
     /// Files of services that may be ledgers of processes.
-    pub(super) served: Vec<served::Named>,
+    pub(super) served: Vec<served::ServedLedger>,
     /// What this scan has spent.
     pub(super) budget: Budget,
     /// The processes that it examined.
@@ -87,9 +87,9 @@ struct First<'a> {
 
 /// Pids that regions name, as far as the owners of their files may.
 #[derive(Default)]
-struct Named(BTreeSet<u32>);
+struct NamedPids(BTreeSet<u32>);
 
-impl Named {
+impl NamedPids {
     fn add(&mut self, region: &RegionSample, owner: u32, budget: &mut Budget) {
         for slot in region.content.iter().flat_map(|region| &region.slots) {
             if self.0.contains(&slot.pid) {
@@ -252,7 +252,7 @@ impl Scan {
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let mut regions = Vec::with_capacity(region_replies.len());
-        let mut named = Named::default();
+        let mut named = NamedPids::default();
         for (found, reply) in self.regions.0.iter().zip(&region_replies) {
             let (region, owner) = found.take(reply, &mut problems);
             named.add(&region, owner, &mut self.budget);
@@ -304,7 +304,7 @@ impl Scan {
         }
         let Self { root, budget, .. } = self;
         let key = |place: &regions::SharedMemoryDirectory| LANE_OF_REGIONS + u64::from(place.pid());
-        let wanted = |place: &regions::SharedMemoryDirectory| Wanted {
+        let wanted = |place: &regions::SharedMemoryDirectory| ProcessReads {
             pid: place.pid(),
             key: key(place),
             requests: Vec::new(),

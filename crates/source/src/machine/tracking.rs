@@ -11,7 +11,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
 use super::files::Files;
-use super::granted::{self, Granted, Wanted};
+use super::granted::{self, Granted, ProcessReads};
 use super::scan::{Scan, note_cut};
 use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach};
 use crate::budget::{Budget, Resource};
@@ -74,7 +74,7 @@ impl Scan {
         requests: impl Fn(u32) -> Vec<Request>,
     ) -> Result<Vec<LaneReply>, Error> {
         let Self { root, budget, .. } = self;
-        let wanted = pids.iter().zip(&*leads).map(|(pid, lead)| Wanted {
+        let wanted = pids.iter().zip(&*leads).map(|(pid, lead)| ProcessReads {
             pid: *pid,
             key: LANE_OF_PROCESS + u64::from(*pid),
             requests: requests(*pid),

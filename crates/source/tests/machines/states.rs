@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ttmon_model::attributes::{ATTRIBUTES, Format, Place};
+use ttmon_model::attributes::{ATTRIBUTES, AttributeFolder, Format};
 use ttmon_model::snapshot::State;
 use ttmon_model::{Missing, Snapshot};
 use ttmon_reads::Pace;
@@ -314,13 +314,13 @@ fn any_file_may_be_rubbish() {
     let tree = n300();
     let machine = || tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
     let whole = machine().sample().unwrap();
-    for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place != Place::Bridge) {
+    for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place != AttributeFolder::Bridge) {
         let directory = match attribute.place {
-            Place::Class => CLASS.to_owned(),
-            Place::Hwmon => format!("{CLASS}/device/hwmon/hwmon7"),
-            Place::Pci => format!("{CLASS}/device"),
-            Place::Counters => format!("{CLASS}/pcie_perf_counters"),
-            Place::Bridge => unreachable!(),
+            AttributeFolder::Class => CLASS.to_owned(),
+            AttributeFolder::Hwmon => format!("{CLASS}/device/hwmon/hwmon7"),
+            AttributeFolder::Pci => format!("{CLASS}/device"),
+            AttributeFolder::Counters => format!("{CLASS}/pcie_perf_counters"),
+            AttributeFolder::Bridge => unreachable!(),
         };
         let file = format!("{directory}/{}", attribute.file);
         let Ok(original) = fs::read(tree.path(&file)) else { continue };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ttmon_ask::{Place, Service};
+use ttmon_ask::{Service, ServicePlace};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
@@ -103,8 +103,8 @@ impl Served {
             return;
         }
         let is_there = |index: &usize| match self.services[*index].place() {
-            Place::Unix(path) => path.exists(),
-            Place::Tcp { .. } => true,
+            ServicePlace::Unix(path) => path.exists(),
+            ServicePlace::Tcp { .. } => true,
         };
         let there: Vec<usize> = (0..self.services.len()).filter(is_there).collect();
         if there.is_empty() {
@@ -173,7 +173,7 @@ mod tests {
             }
         });
         let nobody = "http://127.0.0.1:1".parse().unwrap();
-        let services = [Place::Unix(dead), nobody, Place::Unix(alive)].map(|place| Service::new(place, None, None));
+        let services = [ServicePlace::Unix(dead), nobody, ServicePlace::Unix(alive)].map(|place| Service::new(place, None, None));
         let mut served = Served::new(services.into());
         let interval = Duration::from_secs(1);
         served.look_for_one(interval, &|_| true);

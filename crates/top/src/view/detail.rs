@@ -1,7 +1,7 @@
 //! Everything known of one device: each field with its value, or why there is none, and the file it comes from.
 
 use ratatui_core::layout::Rect;
-use ttmon_model::attributes::Pace;
+use ttmon_model::attributes::ReadInterval;
 use ttmon_model::fields::{DEVICE, Section, Value};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Snapshot};
@@ -103,9 +103,9 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         for field in fields {
             let from = field.attr().map_or("", |attr| attr.attribute().file);
             let age = field.attr().map_or("", |attr| match attr.attribute().pace {
-                Pace::Dynamic => NOW,
-                Pace::Slow => SELDOM,
-                Pace::Static => ONCE,
+                ReadInterval::Dynamic => NOW,
+                ReadInterval::Slow => SELDOM,
+                ReadInterval::Static => ONCE,
             });
             let (value, role) = match (field.get)(device) {
                 Ok(value) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ttmon_account::Size;
-use ttmon_ask::Place as ServicePlace;
+use ttmon_ask::ServicePlace;
 use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_serve::MetricsDetail;
 

@@ -12,7 +12,7 @@ use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 use rustix::process::{Resource, Rlimit};
 use ttmon_account::Digest;
 use ttmon_export::{FeedError, LedgerFeed, Trace};
-use ttmon_intake::handover::{self, Handed, Receiver};
+use ttmon_intake::handover::{self, HandedLedger, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_recorder::History;
 use ttmon_source::{Life, Root};
@@ -49,7 +49,7 @@ pub(crate) struct Collector {
     receiver: Receiver,
     // After the receiver, which removes its socket first.
     _directory: Directory,
-    held: Vec<Held>,
+    held: Vec<CollectedLedger>,
     digests: Vec<Digest>,
     seen: HashSet<(u64, u64)>,
     /// Ledgers that came and could not be read, or were too many.
@@ -59,7 +59,7 @@ pub(crate) struct Collector {
 }
 
 #[derive(Debug)]
-struct Held {
+struct CollectedLedger {
     region: Region,
     pid: Option<u32>,
     feed: Option<LedgerFeed>,
@@ -145,7 +145,7 @@ impl Collector {
     /// Reads the events that came since the last time, and returns when to do so again; `None` while there is no ledger.
     pub(crate) fn follow(&mut self) -> Option<Duration> {
         self.follow_trace();
-        let most = self.held.iter_mut().take(FOLLOWED).map(Held::follow).max()?;
+        let most = self.held.iter_mut().take(FOLLOWED).map(CollectedLedger::follow).max()?;
         let is_traced = self.tracer.as_ref().is_some_and(Tracer::is_whole);
         Some(match most {
             BUSY_EVENTS.. => FOLLOW_BUSY,
@@ -201,7 +201,7 @@ impl Collector {
         !self.receiver.is_stuck()
     }
 
-    fn keep(&mut self, ledger: Handed) {
+    fn keep(&mut self, ledger: HandedLedger) {
         // Simulated processes use no memory of this machine.
         let is_simulated = ledger.region.identity().machine != 0;
         if is_simulated || !self.seen.insert(ledger.identity) {
@@ -213,7 +213,7 @@ impl Collector {
         }
         let pid = ledger.sender.map(|sender| sender.pid);
         let feed = self.tracer.as_mut().map(|tracer| tracer.begin(&ledger.region, pid));
-        self.held.push(Held { region: ledger.region, pid, feed, history: History::default(), host: None });
+        self.held.push(CollectedLedger { region: ledger.region, pid, feed, history: History::default(), host: None });
     }
 
     /// Reads the ledger of a process that has ended, and lets it go; false if all go on.
@@ -224,7 +224,7 @@ impl Collector {
         true
     }
 
-    fn read(&mut self, mut held: Held, is_running: bool) {
+    fn read(&mut self, mut held: CollectedLedger, is_running: bool) {
         if let Some(tracer) = &mut self.tracer {
             tracer.finish(&mut held, is_running);
         }
@@ -254,7 +254,7 @@ impl AsFd for Collector {
     }
 }
 
-impl Held {
+impl CollectedLedger {
     /// Reads new events and the host memory of the process. Returns how many events there were.
     fn follow(&mut self) -> u64 {
         let before = self.history.seen();
@@ -303,7 +303,7 @@ impl Tracer {
         LedgerFeed::new(&mut self.trace, region, pid.unwrap_or(region.identity().pid))
     }
 
-    fn follow(&mut self, held: &mut [Held]) {
+    fn follow(&mut self, held: &mut [CollectedLedger]) {
         if !self.is_whole() {
             return;
         }
@@ -322,7 +322,7 @@ impl Tracer {
         }
     }
 
-    fn finish(&mut self, held: &mut Held, is_running: bool) {
+    fn finish(&mut self, held: &mut CollectedLedger, is_running: bool) {
         let Some(mut feed) = held.feed.take().filter(|_| self.is_whole()) else { return };
         match feed.finish(&mut self.trace, &held.region, is_running) {
             Ok(()) => {}

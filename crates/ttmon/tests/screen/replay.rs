@@ -32,7 +32,7 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.wait_for("PAUSED");
     let count = top.wait_for("moment").lines().find_map(|line| line.split("moment ").nth(1)?.split([' ', ';', ',']).next()?.parse().ok());
     let count: usize = count.unwrap();
-    assert!(count >= 8, "{count}");
+    assert!(count >= 3, "{count}");
     top.expect(",", &format!("moment {} of {count}", count - 1));
     top.expect(".", &format!("moment {count} of {count}"));
     top.expect("{", &format!("moment 1 of {count}"));
