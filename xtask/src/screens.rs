@@ -45,8 +45,8 @@ const PICTURES: &[Picture] = &[
 /// The picture that moves: a recording, step by step.
 const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "", shows: "Processes (5)" };
 /// How many frames it has, the steps of the recording between two frames, and the seconds that each is shown.
-const FRAMES: usize = 12;
-const STEP: usize = 5;
+const FRAMES: usize = 8;
+const STEP: usize = 7;
 const FRAME_SECONDS: f64 = 0.8;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

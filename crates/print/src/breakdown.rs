@@ -53,21 +53,28 @@ pub(crate) fn lines(text: &[u8]) -> usize {
 /// Titles and sizes of the parts of a device's memory.
 type Parts = Vec<(&'static str, Reading<u64>)>;
 
-/// The parts of L1, and of DRAM if it has more than buffers. Few programs capture traces or use the small region, so empty parts
-/// are left out.
-fn memory_parts(device: &Device) -> (Parts, Parts) {
+/// The part of L1 that is not in its bar: code is not occupied L1.
+pub const KERNELS: &str = "Kernels";
+
+/// The parts of L1, and those of DRAM. Few programs capture traces or use the small region, so empty parts are left out.
+pub fn memory_parts(device: &Device) -> (Parts, Parts) {
     let used = |kind: Kind| device.memory.kinds[kind].figure.used;
     let is_some = |kind: Kind| used(kind).is_ok_and(|bytes| bytes > 0);
     let mut l1 = vec![("Buffers", used(Kind::L1))];
     l1.extend(is_some(Kind::L1Small).then(|| ("Small", used(Kind::L1Small))));
-    l1.extend([("CBs", used(Kind::Cb)), ("Kernels", used(Kind::Kernel))]);
-    let dram = if is_some(Kind::Trace) { vec![("Buffers", used(Kind::Dram)), ("Traces", used(Kind::Trace))] } else { Vec::new() };
+    l1.extend([("CBs", used(Kind::Cb)), (KERNELS, used(Kind::Kernel))]);
+    let mut dram = vec![("Buffers", used(Kind::Dram))];
+    dram.extend(is_some(Kind::Trace).then(|| ("Traces", used(Kind::Trace))));
     (l1, dram)
 }
 
 /// The same in one list, with the first title of each prefixed: `L1: Buffers`.
-pub fn memory_parts_in_line(device: &Device) -> Vec<(String, Reading<u64>)> {
-    let (l1, dram) = memory_parts(device);
+fn memory_parts_in_line(device: &Device) -> Vec<(String, Reading<u64>)> {
+    let (l1, mut dram) = memory_parts(device);
+    // Buffers alone are all of DRAM.
+    if dram.len() == 1 {
+        dram.clear();
+    }
     let named = |name: &'static str, parts: Parts| {
         parts.into_iter().enumerate().map(move |(index, (title, used))| {
             let title = if index == 0 { format!("{name}: {title}") } else { title.to_owned() };
@@ -88,7 +95,7 @@ fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) ->
     let peak = device.memory.kinds[Kind::Dram].figure.peak.map_or_else(|_| String::new(), |peak| format!("  peak {}", size(peak)));
     let [dram, l1] = bar_lines(device, style);
     writeln!(out, "{dram}{peak}")?;
-    if !dram_parts.is_empty() {
+    if dram_parts.len() > 1 {
         print_parts(&dram_parts, style, out)?;
     }
     writeln!(out, "{l1}")?;

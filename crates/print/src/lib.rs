@@ -40,7 +40,7 @@ mod who;
 
 pub use banks::{banks, blocks};
 pub use bar::bar_cells;
-pub use breakdown::{memory_parts_in_line, size_or_untracked};
+pub use breakdown::{KERNELS, memory_parts, size_or_untracked};
 pub use changes::{Change, Sign, changes};
 pub use csv::{CsvOptions, csv_fields};
 pub use devices::{link_text, lower_bound, power_text, temperature_text};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::feed::News;
+use crate::theme::Background;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) enum Event {
     News(usize, News),
     /// No message for this long.
     Silence(usize, Duration),
+    /// The terminal has this background.
+    Background(Background),
     /// A signal for this program.
     Signal(i32),
     /// The keyboard is gone.

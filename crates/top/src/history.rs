@@ -23,6 +23,8 @@ const PROCESSES_MAX: usize = 64;
 /// Looks kept of each.
 const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
+/// Kinds of memory whose fragmentation is kept, in columns after those of the metrics.
+pub(crate) const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
 
 /// A gap in a column.
 pub(crate) const GAP: f32 = f32::NAN;
@@ -49,8 +51,9 @@ impl History {
         let length = self.times.len();
         for device in &snapshot.devices {
             let columns = self.devices.entry(device.id).or_insert_with(no_columns);
-            for (metric, column) in METRICS.iter().zip(columns) {
-                let value = narrow(metric.get(device).ok());
+            let metrics = METRICS.iter().map(|metric| metric.get(device).ok());
+            let fragmentation = FRAGMENTED.iter().map(|kind| fragmentation(snapshot, device.id, *kind));
+            for (value, column) in metrics.chain(fragmentation).map(narrow).zip(columns) {
                 // What was never measured takes no room: a chip counts its traffic in bytes or in words, not in both.
                 if !value.is_nan() || !column.is_empty() {
                     fill(column, length - 1);
@@ -129,12 +132,14 @@ impl History {
             let theirs = grid.devices.get(device);
             for (metric, column) in columns.iter_mut().enumerate() {
                 // What was never measured, neither here nor there, takes no room.
-                if column.is_empty() && theirs.is_none_or(|theirs| theirs[metric].iter().all(|value| value.is_nan())) {
+                if column.is_empty()
+                    && theirs.and_then(|theirs| theirs.get(metric)).is_none_or(|theirs| theirs.iter().all(|value| value.is_nan()))
+                {
                     continue;
                 }
                 let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match (own, point) {
                     (Some(own), _) => column.get(*own).copied().unwrap_or(GAP),
-                    (None, Some(point)) => theirs.map_or(GAP, |theirs| theirs[metric][*point]),
+                    (None, Some(point)) => theirs.and_then(|theirs| theirs.get(metric)).map_or(GAP, |theirs| theirs[*point]),
                     (None, None) => GAP,
                 };
                 let filled: VecDeque<f32> = moments.iter().map(value).collect();
@@ -174,6 +179,16 @@ impl History {
     /// A device's values of a metric, oldest first, one for each time; `None` where it never had one.
     pub(crate) fn column(&self, device: DeviceId, metric: usize) -> Option<&VecDeque<f32>> {
         self.devices.get(&device)?.get(metric).filter(|column| !column.is_empty())
+    }
+
+    /// A device's fragmentation of each kind of `FRAGMENTED`.
+    pub(crate) fn fragmentation(&self, device: DeviceId) -> [Option<&VecDeque<f32>>; FRAGMENTED.len()] {
+        std::array::from_fn(|index| self.column(device, METRICS.len() + index))
+    }
+
+    /// The number of that column, for [`Self::means`].
+    pub(crate) fn fragmentation_metric(&self, kind: Kind) -> usize {
+        METRICS.len() + FRAGMENTED.iter().position(|one| *one == kind).unwrap_or(0)
     }
 
     /// The means of a number of time spans up to a time, the last one as far as it is complete. Spans begin at round times, so
@@ -229,8 +244,15 @@ impl History {
     }
 }
 
+/// The worst of the open allocators on a device.
+fn fragmentation(snapshot: &Snapshot, device: DeviceId, kind: Kind) -> Option<f64> {
+    let allocators = snapshot.allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device));
+    let shares = allocators.filter_map(|allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.fragmentation.ok());
+    shares.max_by(f64::total_cmp)
+}
+
 fn no_columns() -> Vec<VecDeque<f32>> {
-    METRICS.iter().map(|_| VecDeque::new()).collect()
+    (0..METRICS.len() + FRAGMENTED.len()).map(|_| VecDeque::new()).collect()
 }
 
 fn fill(column: &mut VecDeque<f32>, length: usize) {
@@ -316,6 +338,31 @@ mod tests {
         assert_eq!(history.len(), 9);
         assert!(history.is_whole(0) && !history.is_whole(1));
         assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
+    }
+
+    /// The worst open allocator counts; without one there is a gap, and a device without allocators has no column.
+    #[test]
+    fn fragmentation_is_kept() {
+        let mut history = History::default();
+        let hooked = machine::hooked();
+        let device = hooked.allocators.iter().find(|allocator| allocator.is_open).unwrap().devices[0];
+        for (second, shares) in [Some([0.25, 0.5]), None, Some([0.75, 0.1])].into_iter().enumerate() {
+            let mut snapshot = hooked.clone();
+            snapshot.time = UnixTime(second as u64 * SECOND);
+            let mut one = snapshot.allocators.swap_remove(0);
+            snapshot.allocators.clear();
+            (one.is_open, one.devices) = (true, vec![device]);
+            for share in shares.into_iter().flatten() {
+                one.kinds[Kind::Dram].as_mut().unwrap().banks.as_mut().unwrap().fragmentation = Ok(share);
+                snapshot.allocators.push(one.clone());
+            }
+            history.push(&Arc::new(snapshot), None);
+        }
+        let shown = |column: &VecDeque<f32>| column.iter().map(|value| format!("{value}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(history.fragmentation(device)[0].map(shown), Some("0.5 NaN 0.75".to_owned()));
+        let mut other = History::default();
+        other.push(&at(1), None);
+        assert_eq!(other.fragmentation(DeviceId(0)), [None, None]);
     }
 
     /// Of many processes the largest and the selected one have a history, for any pids.

@@ -116,7 +116,7 @@ pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
 }
 
 /// Rows of the chosen device's memory.
-const KIND_ROWS: u16 = 3;
+const KIND_ROWS: u16 = 2;
 /// What processes have at least, on a small screen too, and what of that is no process.
 const PROCESS_ROWS_MIN: u16 = 5;
 const PROCESS_ROWS_SMALL: u16 = 3;
@@ -124,8 +124,8 @@ const PROCESS_ROWS_SMALL: u16 = 3;
 const BODY_ROWS_MIN: u16 = 14;
 const PROCESS_HEADINGS: u16 = 2;
 /// Rows of charts, of groups and of events from which on they show something.
-const CHART_ROWS_MIN: u16 = 6;
-const EVENT_ROWS: std::ops::RangeInclusive<u16> = 3..=5;
+const CHART_ROWS_MIN: u16 = 5;
+const EVENT_ROWS: std::ops::RangeInclusive<u16> = 3..=4;
 const PANEL_ROWS: (u16, u16) = (5, 8);
 /// Groups and events stand beside each other from here on.
 const PANELS_MIN: u16 = 100;
@@ -158,7 +158,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     };
     let list = take(fixed + rows);
     let most = (body.height / 3).max(least + 2);
-    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(least, most);
+    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(PROCESS_ROWS_SMALL, most);
     let mut spare = body.height.saturating_sub(fixed + rows + needed);
     let mut part = |is_wanted: bool, rows: u16| {
         let is_there = is_wanted && spare >= rows;
@@ -436,7 +436,7 @@ mod tests {
                         assert!(is_inside(body, *part), "{width}x{height} {devices}: {part:?}");
                         assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
                     }
-                    assert!(main.processes.height >= if height < 17 { 3 } else { 5 }, "{width}x{height} {devices}: {:?}", main.processes);
+                    assert!(main.processes.height >= PROCESS_ROWS_SMALL, "{width}x{height} {devices}: {:?}", main.processes);
                 }
             }
         }

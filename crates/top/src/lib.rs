@@ -10,6 +10,7 @@
 //! drawn by `view` from the state alone, so that both are tested without a terminal.
 
 mod alerts;
+mod background;
 mod canvas;
 mod clock;
 mod columns;

@@ -17,6 +17,7 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
 use crate::alerts::Alerts;
+use crate::background::{ANSWER_TIME_MAX, Answers, Heard};
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
@@ -50,6 +51,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// How to look.
     pub themes: Themes,
+    /// Whether to ask the terminal for its background, because the environment does not decide it.
+    pub asks_background: bool,
     /// The user's clock.
     pub clock: Clock,
     /// How the chips of this machine are wired, where the user gave a descriptor.
@@ -130,7 +133,8 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     listen(&events)?;
     let screen = Screen::enter()?;
     read_keys(events)?;
-    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO) }.run(&arrivals, effects)
+    let question = if options.asks_background { Question::Planned } else { Question::Done };
+    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), question }.run(&arrivals, effects)
 }
 
 /// Signals as events, from a thread of their own.
@@ -153,9 +157,19 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
     use crossterm::event::{Event as Input, KeyEventKind, read};
     let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
     builder.spawn(move || {
+        let mut answers = Answers::default();
         loop {
             let event = match read() {
-                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => Event::Key(key),
+                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match answers.hear(key) {
+                    Heard::Keys(keys) => {
+                        if keys.into_iter().any(|key| events.send(Event::Key(key)).is_err()) {
+                            return;
+                        }
+                        continue;
+                    }
+                    Heard::Answer(Some(background)) => Event::Background(background),
+                    Heard::Answer(None) | Heard::Nothing => continue,
+                },
                 Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
                 Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),
                 Ok(_) => continue,
@@ -180,6 +194,15 @@ fn size() -> io::Result<(u16, u16)> {
     Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
 }
 
+/// The question for the terminal's background.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    /// After the first frame, which it must not delay.
+    Planned,
+    Asked(Instant),
+    Done,
+}
+
 struct Loop {
     state: State,
     screen: Screen,
@@ -187,6 +210,7 @@ struct Loop {
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
+    question: Question,
 }
 
 impl Loop {
@@ -197,10 +221,20 @@ impl Loop {
         let mut heard = vec![Instant::now(); self.requests.len()];
         loop {
             self.draw()?;
+            if let Question::Planned = self.question {
+                self.screen.ask_background()?;
+                self.question = Question::Asked(Instant::now());
+            }
             let mut next = Some(self.wait(arrivals, &heard)?);
             while let Some(event) = next {
                 if let Event::News(host, _) = &event {
                     heard[*host] = Instant::now();
+                }
+                if let Event::Background(_) = &event
+                    && !self.is_awaited()
+                {
+                    next = arrivals.try_recv().ok();
+                    continue;
                 }
                 for effect in update(&mut self.state, event) {
                     if let Some(end) = self.perform(effect)? {
@@ -238,6 +272,14 @@ impl Loop {
         // Silence is counted in seconds, so it is checked every second.
         let next = if host.silent_for.is_zero() { late } else { host.silent_for + Duration::from_secs(1) };
         next.saturating_sub(heard.elapsed())
+    }
+
+    /// Whether an answer about the background is in time. There is one at most.
+    fn is_awaited(&mut self) -> bool {
+        match std::mem::replace(&mut self.question, Question::Done) {
+            Question::Asked(at) => at.elapsed() <= ANSWER_TIME_MAX,
+            Question::Planned | Question::Done => false,
+        }
     }
 
     fn draw(&mut self) -> io::Result<()> {

@@ -12,6 +12,8 @@ use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
+use crate::background;
+
 /// Alternate screen, no cursor, mouse buttons (not its movements) with coordinates of any size.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J";
 const LEAVE: &str = "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l";
@@ -89,6 +91,11 @@ impl Screen {
         IS_TAKEN.store(true, Ordering::SeqCst);
         self.shown = Buffer::empty(Rect::ZERO);
         write(ENTER.as_bytes())
+    }
+
+    /// Asks for the background. The answer comes from the keyboard.
+    pub(crate) fn ask_background(&self) -> io::Result<()> {
+        write(background::QUESTION.as_bytes())
     }
 
     /// A sound.

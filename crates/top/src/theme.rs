@@ -223,6 +223,8 @@ pub(crate) struct Glyphs {
     pub(crate) vertical: &'static str,
     /// Corners: top left, top right, bottom left, bottom right.
     pub(crate) corners: [&'static str; 4],
+    /// Before the name of a part of a bar, in the colour of that part.
+    pub(crate) part: &'static str,
     /// A bar's cell, from empty to full.
     pub(crate) fill: &'static [&'static str],
     /// A sparkline's cell, from low to high.
@@ -262,6 +264,7 @@ const UNICODE: Glyphs = Glyphs {
     horizontal: "─",
     vertical: "│",
     corners: ["┌", "┐", "└", "┘"],
+    part: "━",
     fill: &["─", "╾", "━"],
     spark: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     descending: "▼",
@@ -291,6 +294,7 @@ const ASCII: Glyphs = Glyphs {
     horizontal: "-",
     vertical: "|",
     corners: ["+", "+", "+", "+"],
+    part: "#",
     fill: &["-", "#"],
     spark: &["_", ".", "-", "=", "*", "#"],
     descending: "v",

@@ -83,6 +83,11 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             state.hosts[host].silent_for = silence;
             Vec::new()
         }
+        Event::Background(background) => {
+            state.themes.auto.background = background;
+            state.theme = state.themes.theme(state.settings.theme);
+            Vec::new()
+        }
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
         Event::Broken => {

@@ -245,7 +245,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(position) = state.replay {
         let time = state.shown().map_or_else(String::new, |snapshot| state.clock.date(snapshot.time));
         let cut = if position.is_cut { ", its end was cut off" } else { "" };
-        let text = format!(" {time}, moment {} of {}{cut} ", position.at + 1, position.count);
+        let text = format!(" {time}, frame {} of {}{cut} ", position.at + 1, position.count);
         at = canvas.say(area, at, 0, &text, Role::Strong);
     }
     let rest = Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area };
@@ -368,7 +368,7 @@ pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
 pub(crate) fn memory_rows(state: &State) -> usize {
     let rows = || {
         let snapshot = state.shown()?;
-        Some(memory::list_rows(snapshot, state.chosen_device(snapshot)?, layout::frame(state.size)?.body))
+        Some(memory::list_rows(state, snapshot, state.chosen_device(snapshot)?, layout::frame(state.size)?.body))
     };
     rows().unwrap_or(0)
 }

@@ -47,10 +47,12 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
             (vec![Feed::Local(Box::new(Local { machine, selection, proc, services, is_deep, deep_program }))], simulation)
         }
     };
+    let (auto, asks_background) = theme(context);
     let options = Options {
         settings,
         config,
-        themes: Themes { auto: theme(context) },
+        themes: Themes { auto },
+        asks_background,
         clock: Clock(TimeZone::system()),
         cluster: if let Some(path) = &context.cluster { Some(cluster(path)?) } else { None },
         is_read_only: request.is_read_only,
@@ -117,8 +119,8 @@ pub(crate) fn config_directory() -> Option<PathBuf> {
     Some(directory.join("ttmon"))
 }
 
-/// What the terminal seems to be able to show.
-fn theme(context: &Context) -> Theme {
+/// What the terminal can show by the environment, and whether to ask it for its background.
+fn theme(context: &Context) -> (Theme, bool) {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let colors = match (context.terminal.colors, variable("COLORTERM").as_str(), variable("TERM").as_str()) {
         (false, ..) => Colors::None,
@@ -126,10 +128,15 @@ fn theme(context: &Context) -> Theme {
         (_, _, term) if term.contains("256color") => Colors::Palette,
         _ => Colors::Sixteen,
     };
-    // Terminals that say so say `letters;background`, by the numbers of the sixteen colours.
-    let background = match variable("COLORFGBG").rsplit(';').next() {
-        Some("7" | "15") => Background::Light,
-        _ => Background::Dark,
+    // `letters;background`, by the numbers of the sixteen colours.
+    let numbers = variable("COLORFGBG");
+    let background = match numbers.rsplit(';').next().map(str::parse::<u8>) {
+        Some(Ok(7 | 15)) => Some(Background::Light),
+        Some(Ok(_)) => Some(Background::Dark),
+        _ => None,
     };
-    Theme { colors, background, ascii: context.terminal.ascii, ..Theme::default() }
+    // The console of Linux and dumb terminals would print the question.
+    let can_answer = !matches!(variable("TERM").as_str(), "" | "dumb" | "linux");
+    let asks = background.is_none() && colors != Colors::None && can_answer;
+    (Theme { colors, background: background.unwrap_or_default(), ascii: context.terminal.ascii, ..Theme::default() }, asks)
 }

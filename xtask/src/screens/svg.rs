@@ -97,7 +97,7 @@ fn head(screen: &Screen, paper: Paper) -> String {
     let (width, height) = (f64::from(columns.get()) * CELL.0 + 2.0 * MARGIN, f64::from(rows.get()) * CELL.1 + 2.0 * MARGIN);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
+         xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n",
         paper.background()
     )
@@ -169,19 +169,23 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
     }
     let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
-    let _ = write!(svg, "<path fill=\"{}\"{dim} d=\"", look.letters);
+    let dots = dots_of(text, (x, y));
+    if !dots.is_empty() {
+        let (dash, gap) = (DOT, CELL.0 / 2.0 - DOT);
+        let _ =
+            writeln!(svg, "<path stroke=\"{}\" stroke-width=\"{DOT}\" stroke-dasharray=\"{dash} {gap}\"{dim} d=\"{dots}\"/>", look.letters);
+    }
+    let mut boxes: Vec<[f64; 4]> = Vec::new();
     let mut shades = Vec::new();
     for character in text.chars() {
         let code = u32::from(character);
-        let mut add = |left: f64, top: f64, width: f64, height: f64| {
-            let _ = write!(svg, "M{:.1} {:.1}h{width:.1}v{height:.1}h-{width:.1}z", x + left, y + top);
+        // A box that goes on where the one before ends makes that one longer.
+        let mut add = |left: f64, top: f64, width: f64, height: f64| match boxes.last_mut() {
+            Some([from, above, wide, high]) if [*from + *wide, *above, *high] == [x + left, y + top, height] => *wide += width,
+            _ => boxes.push([x + left, y + top, width, height]),
         };
         match character {
-            '\u{2800}'..='\u{28ff}' => {
-                for (left, top) in dots(code - 0x2800) {
-                    add(left, top, 1.7, 1.7);
-                }
-            }
+            '\u{2800}'..='\u{28ff}' => {}
             // From one eighth at the bottom to the whole cell.
             '\u{2581}'..='\u{2588}' => {
                 let height = CELL.1 * f64::from(code - 0x2580) / 8.0;
@@ -206,7 +210,11 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
         }
         x += CELL.0;
     }
-    svg.push_str("\"/>\n");
+    if !boxes.is_empty() {
+        let boxes: String =
+            boxes.iter().map(|[x, y, width, height]| format!("M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z")).collect();
+        let _ = writeln!(svg, "<path fill=\"{}\"{dim} d=\"{}\"/>", look.letters, boxes.replace(".0", ""));
+    }
     for (x, width, opacity) in shades {
         let _ = writeln!(
             svg,
@@ -216,11 +224,30 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
     }
 }
 
-/// Where the dots of a braille cell are.
-fn dots(bits: u32) -> impl Iterator<Item = (f64, f64)> {
-    const PLACES: [(f64, f64); 8] = [(0.0, 0.0), (0.0, 1.0), (0.0, 2.0), (1.0, 0.0), (1.0, 1.0), (1.0, 2.0), (0.0, 3.0), (1.0, 3.0)];
-    let place = |(across, down): (f64, f64)| (1.2 + across * CELL.0 / 2.0, 1.2 + down * CELL.1 / 4.0);
-    PLACES.into_iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(move |(_, at)| place(at))
+/// Side of a braille dot.
+const DOT: f64 = 1.7;
+
+/// The braille dots of a text as lines, one for each row of neighbouring dots: a pattern of dashes makes the dots.
+fn dots_of(text: &str, (x, y): (f64, f64)) -> String {
+    /// Bits of the left and right dot in each of four rows.
+    const BITS: [[u32; 2]; 4] = [[0, 3], [1, 4], [2, 5], [6, 7]];
+    let is_dot = |character: char, bit: u32| matches!(character, '\u{2800}'..='\u{28ff}') && u32::from(character) >> bit & 1 == 1;
+    let mut lines = String::new();
+    for (row, bits) in (0u8..).zip(BITS) {
+        let top = y + 2.0 + f64::from(row) * CELL.1 / 4.0;
+        let filled: Vec<bool> = text.chars().flat_map(|character| bits.map(|bit| is_dot(character, bit))).collect();
+        let mut from = 0;
+        while from < filled.len() {
+            let count = filled[from..].iter().take_while(|is_filled| **is_filled).count();
+            if count > 0 {
+                let left = x + 1.2 + from as f64 * CELL.0 / 2.0;
+                let length = (count - 1) as f64 * CELL.0 / 2.0 + DOT;
+                let _ = write!(lines, "M{left:.1} {top:.1}h{length:.1}");
+            }
+            from += count.max(1);
+        }
+    }
+    lines
 }
 
 /// Cells from a column on: what is behind them, and their text with its length given, so that any font fits.
@@ -230,16 +257,18 @@ fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, look
     if let Some(background) = &look.background {
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
     }
-    if text.trim().is_empty() && !look.is_underlined {
+    let shown = if look.is_underlined { text } else { text.trim_end() };
+    if shown.is_empty() {
         return;
     }
-    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let width = width - (text.len() - shown.len()) as f64 * CELL.0;
+    let escaped = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let bold = if look.is_bold { " font-weight=\"bold\"" } else { "" };
     let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
     let line = if look.is_underlined { " text-decoration=\"underline\"" } else { "" };
     let _ = writeln!(
         svg,
-        "<text x=\"{x}\" y=\"{}\" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\" xml:space=\"preserve\" fill=\"{}\"{bold}{dim}{line}>{escaped}</text>",
+        "<text x=\"{x}\" y=\"{}\" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\"{bold}{dim}{line}>{escaped}</text>",
         y + CELL.1 - 4.0,
         look.letters,
     );
@@ -256,8 +285,16 @@ mod tests {
         let mut parser = vt100::Parser::new(size(2), size(20), 0);
         parser.process(b"a<b \x1b[31mred\x1b[0m \x1b[7minv\x1b[0m");
         let svg = of(parser.screen(), Paper::Dark);
-        assert!(svg.contains(">a&lt;b <") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains(">a&lt;b<") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
+    }
+
+    /// Neighbouring dots are one dashed line; a gap begins another.
+    #[test]
+    fn braille_becomes_dashed_lines() {
+        assert_eq!(dots_of("⣀⣀", (0.0, 0.0)), "M1.2 14.8h13.7");
+        assert_eq!(dots_of("⠁ ⠁", (0.0, 0.0)), "M1.2 2.0h1.7M17.2 2.0h1.7");
+        assert_eq!(dots_of("a─", (0.0, 0.0)), "");
     }
 
     /// What stays is there once; what changes is shown in its own frames alone.

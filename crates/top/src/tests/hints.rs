@@ -377,7 +377,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     assert!(status.contains("+5: a") || status.contains("+6: a"), "{status}");
     update(&mut state, Event::News(0, playing()));
     let status = status_line(&state);
-    assert!(status.contains("moment 4 of 9") && status.contains("device 3"), "{status}");
+    assert!(status.contains("frame 4 of 9") && status.contains("device 3"), "{status}");
     assert_eq!(press(&mut state, Chord::Char('a')), Vec::<Effect>::new());
     assert_eq!(state.dialog, Some(Dialog::Alerts { scroll: 0 }));
     let screen = text(&drawn(&state));

@@ -15,7 +15,7 @@ use self::dots::Dots;
 use crate::canvas::{Canvas, Field, width};
 use crate::clock::Clock;
 use crate::marks::{Mark, MarkKind};
-use crate::theme::Role;
+use crate::theme::{Colors, Role};
 
 const SECOND: u64 = 1_000_000_000;
 /// Two points further apart than this many of the distances beside them are not joined: nobody looked in between.
@@ -201,12 +201,17 @@ impl Chart<'_> {
                 dots.fill(column, 0, dots.level(axis.share(f64::from(value))), 0);
             }
         }
+        let styles = self.row_styles(canvas, plot, axis);
+        dots.draw(canvas, plot, |row, _| styles[usize::from(row)]);
+    }
+
+    /// The colour of each row: that of the load it stands for.
+    fn row_styles(&self, canvas: &Canvas<'_>, plot: Rect, axis: &Axis) -> Vec<Style> {
         let style = |row: u16| match self.limit {
             Some(limit) => canvas.theme.load(axis.value_at(row, plot.height) / limit),
             None => canvas.theme.hue(0),
         };
-        let styles: Vec<Style> = (0..plot.height).map(style).collect();
-        dots.draw(canvas, plot, |row, _| styles[usize::from(row)]);
+        (0..plot.height).map(style).collect()
     }
 
     /// Several devices: a line each, in a hue of its own.
@@ -235,8 +240,10 @@ impl Chart<'_> {
             dots.fill(column, from.saturating_sub(1), to, 1);
         }
         trace(&mut dots, axis, &medians, 0);
-        let (theme, faint) = (canvas.theme, canvas.style(Role::Frame));
-        dots.draw(canvas, plot, |_, hue| if hue == 0 { theme.hue(0) } else { faint });
+        let (styles, middle) = (self.row_styles(canvas, plot, axis), canvas.style(Role::Strong));
+        // Without colours the middle one stands out from what is faint.
+        let faint = (canvas.theme.colors == Colors::None).then(|| canvas.style(Role::Frame));
+        dots.draw(canvas, plot, |row, hue| if hue == 0 { middle } else { faint.unwrap_or(styles[usize::from(row)]) });
     }
 
     /// What happened, at the top of the plot above its time.

@@ -175,7 +175,7 @@ fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>
 }
 
 /// Properties that all charts of a screen share: the time span, its marks, and the selected time.
-fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
+pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
     let seconds = ZOOMS[state.settings.zoom];
     let frozen = state.here().frozen.as_ref();
     // The time after the selected time is shown too, a quarter of the chart.
@@ -223,7 +223,7 @@ fn median(values: &[(f64, u32)]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     match seconds {
         3600.. => "hour".to_owned(),
         120.. => format!("{} minutes", seconds / 60),

@@ -166,15 +166,27 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
     }
 }
 
-/// The same beside a single device on a wide screen, from the top.
+/// The values that there are, beside a single device on a wide screen. The last line counts those that are missing.
 pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     for row in 0..area.height {
         canvas.say(area, 0, row, canvas.glyphs().vertical, Role::Dim);
     }
     let inner = Rect { x: area.x + 1, width: area.width - 1, ..area };
-    // Where it comes from is in the view of details; here the values need the room.
-    for (row, line) in (0..inner.height).zip(lines(snapshot, device)) {
+    let all = lines(snapshot, device);
+    let missing = all.iter().filter(|line| line.role == Role::Dim).count();
+    let mut shown: Vec<Line> = all.into_iter().filter(|line| line.role != Role::Dim).collect();
+    // A heading without values is no help.
+    let is_bare = |index: usize| shown[index].role == Role::Heading && shown.get(index + 1).is_none_or(|next| next.role == Role::Heading);
+    let bare: Vec<bool> = (0..shown.len()).map(is_bare).collect();
+    let mut bare = bare.into_iter();
+    shown.retain(|_| !bare.next().unwrap_or(false));
+    let rows = inner.height.saturating_sub(u16::from(missing > 0));
+    // Where they come from is in the view of details; here the values need the room.
+    for (row, line) in (0..rows).zip(shown) {
         draw_line(canvas, inner, row, &Line { from: "", age: "", ..line });
+    }
+    if missing > 0 {
+        canvas.say(inner, 1, inner.height - 1, &format!("{missing} values are not available; 3 shows why"), Role::Dim);
     }
 }

@@ -9,7 +9,7 @@ use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
 use ttmon_model::units::size_in_unit_of;
 use ttmon_model::{Device, DeviceId, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
-use ttmon_print::{link_text, lower_bound, memory_parts_in_line, power_text, size_or_untracked, temperature_text};
+use ttmon_print::{KERNELS, link_text, lower_bound, memory_parts, power_text, size_or_untracked, temperature_text};
 
 use self::parts::{Part, SPARK_COLUMNS, chip};
 pub(super) use self::parts::{Shared, head};
@@ -40,7 +40,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let shared = Shared::of(snapshot, &devices, state.is_deep());
     if list.is_grid {
         let metric = &METRICS[state.settings.metric];
-        canvas.heading(Rect { height: 1, ..area }, &format!(" {} devices by {}; m: another metric", devices.len(), metric.title));
+        let text = format!(" {} devices: {}  m: another metric", devices.len(), metric.title);
+        let short = format!(" {} devices: {}", devices.len(), metric.title);
+        canvas.heading(Rect { height: 1, ..area }, if width(&text) <= area.width { &text } else { &short });
     } else {
         for column in 0..list.columns {
             head(&shared, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
@@ -180,13 +182,22 @@ fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     (text, style)
 }
 
-/// The last minute, in the colour of its newest value.
+/// A sparkline spans at least this share of the limit, so that noise is no movement.
+const SPARK_SPAN_MIN: f64 = 0.2;
+/// The highest value does not fill its cell: lines of neighbouring rows stay apart.
+const SPARK_HEIGHT: f64 = 1.4;
+
+/// The last minute between its lowest and highest value, in the colour of its newest one.
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (String, Style) {
     let Some(index) = metric::by_name(name) else { return (String::new(), Style::new()) };
     let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
     let limit = METRICS[index].limit(device).unwrap_or(100.0);
     let newest = values.iter().flatten().last().map_or(0.0, |value| f64::from(*value));
-    (spark(&values, (0.0, limit), canvas.glyphs().spark), canvas.theme.load(newest / limit))
+    let bound = |choose: fn(f64, f64) -> f64| values.iter().flatten().map(|value| f64::from(*value)).reduce(choose).unwrap_or(0.0);
+    let (lowest, highest) = (bound(f64::min), bound(f64::max));
+    let span = (highest - lowest).max(limit * SPARK_SPAN_MIN);
+    let low = f64::midpoint(lowest, highest) - span / 2.0;
+    (spark(&values, (low, low + span * SPARK_HEIGHT), canvas.glyphs().spark), canvas.theme.load(newest / limit))
 }
 
 /// `2.4/12.0GB`: the unit once, that of the total; the total is left out where the heading has it.
@@ -290,35 +301,68 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     (parts, sums.unhealthy)
 }
 
-/// The chosen device's memory: its bars, then what they are made of.
+/// From here on a bar of the chosen device has its figures beside it; its row above may be out of sight.
+const FIGURES_MIN: u16 = 110;
+/// Columns of the parts of a bar.
+const PARTS_COLUMNS: u16 = 62;
+
+/// The chosen device's memory: bars in the colours of their parts, and the parts by name.
 pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let name = |bar: &str| if snapshot.devices.len() == 1 { bar.to_owned() } else { format!("{} {bar}", device.id) };
-    let rows = [("DRAM", device.memory.dram), ("L1", device.memory.l1)];
-    for (row, (title, bar)) in (0..).zip(rows) {
-        canvas.field(area, Field::left(1, 10), row, &name(title), canvas.style(Role::Dim));
-        let (Bar { used, total }, share) = (bar, bar.ratio());
-        let bar = Field::left(12, area.width.saturating_sub(44).min(60));
-        if let Ok(share) = share {
-            canvas.bar(area, bar, row, share);
-        }
-        let (text, style) = colored(share, canvas, |share| (percent(share), share));
-        let at = bar.column + bar.width + 1;
-        canvas.field(area, Field::right(at, 5), row, &text, style);
-        let text = match (used, total) {
-            (Ok(used), Ok(total)) => format!("{}{} of {}", lower_bound(device), size(used), size(total)),
-            (Ok(used), Err(_)) => size(used),
-            (Err(reason), _) => format!("N/A: {reason}"),
+    let (l1, dram) = memory_parts(device);
+    let rows = [("DRAM", device.memory.dram, dram), ("L1", device.memory.l1, l1)];
+    for (row, (title, Bar { used, total }, parts)) in (0..).zip(rows) {
+        canvas.field(area, Field::left(1, 8), row, &name(title), canvas.style(Role::Dim));
+        let figures = if area.width >= FIGURES_MIN { 24 } else { 0 };
+        let bar = Rect {
+            x: area.x + 10,
+            y: area.y + row,
+            width: area.width.saturating_sub(12 + figures + PARTS_COLUMNS).clamp(10, 60),
+            height: 1,
         };
-        canvas.say(area, at + 7, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim });
-    }
-    let mut at = 12;
-    for (title, used) in memory_parts_in_line(device) {
-        let text = format!("{title} {}", size_or_untracked(used));
-        if at + width(&text) > area.width {
-            break;
+        let mut at = 10 + bar.width + 1;
+        if let (Ok(used), Ok(total)) = (used, total) {
+            let in_bar = parts.iter().filter(|(title, _)| *title != KERNELS);
+            let shares: Vec<f64> = in_bar.map(|(_, used)| used.unwrap_or(0) as f64 / total.max(1) as f64).collect();
+            if shares.iter().all(|share| *share == 0.0) {
+                canvas.bar(bar, Field::left(0, bar.width), 0, used as f64 / total.max(1) as f64);
+            } else {
+                stack(canvas, bar, &shares);
+            }
         }
-        at = canvas.say(area, at, 2, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
+        if figures > 0 {
+            let text = match (used, total) {
+                (Ok(used), Ok(total)) => format!("{}{} of {}", lower_bound(device), size(used), size(total)),
+                (Ok(used), Err(_)) => size(used),
+                (Err(reason), _) => format!("N/A: {reason}"),
+            };
+            canvas.field(area, Field::left(at, figures - 2), row, &text, canvas.style(if used.is_ok() { Role::Plain } else { Role::Dim }));
+            at += figures - 1;
+        }
+        for (hue, (title, used)) in parts.iter().enumerate() {
+            let text = format!("{title} {}", size_or_untracked(*used));
+            if at + 1 + width(&text) > area.width {
+                break;
+            }
+            if used.is_ok() && *title != KERNELS {
+                at = canvas.put(area, at, row, canvas.glyphs().part, canvas.theme.hue(hue));
+            }
+            at = canvas.say(area, at, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
+        }
+    }
+}
+
+/// A bar of several parts, each in a hue of its own. A part that is not empty has one cell at least, as long as there is room.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
+fn stack(canvas: &mut Canvas<'_>, bar: Rect, shares: &[f64]) {
+    let empty = canvas.glyphs().fill[0].repeat(usize::from(bar.width));
+    canvas.say(bar, 0, 0, &empty, Role::Frame);
+    let full = canvas.glyphs().fill.last().copied().unwrap_or_default();
+    let mut at = 0;
+    for (hue, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+        let cells = ((share * f64::from(bar.width)).round() as u16).max(1);
+        at = canvas.put(bar, at, 0, &full.repeat(usize::from(cells)), canvas.theme.hue(hue));
     }
 }
 
@@ -377,10 +421,13 @@ mod tests {
         snapshot.devices[0].memory.kinds[Kind::Kernel].figure.used = Err(Missing::NotTracked);
         let parts = |width| {
             let screen = text(&drawn(&watched(&snapshot, (width, 24), Theme::default(), 1)));
-            screen.lines().find(|line| line.contains("CBs")).unwrap_or_default().trim().to_owned()
+            let of = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().trim().to_owned();
+            [of("0 DRAM  "), of("0 L1  ")]
         };
-        assert_eq!(parts(80), "L1: Buffers 16.0MB  Small 2.0MB  CBs 20.0MB  Kernels not tracked");
-        assert!(parts(120).contains("Kernels not tracked  DRAM: Buffers 2.4GB  Traces 44.0MB"), "{}", parts(120));
+        assert_eq!(parts(80)[1], "0 L1     ━━━━━───── ━Buffers 16.0MB  ━Small 2.0MB  ━CBs 20.0MB");
+        let [dram, l1] = parts(120);
+        assert!(dram.ends_with("2.4GB of 12.0GB        ━Buffers 2.4GB  ━Traces 44.0MB"), "{dram}");
+        assert!(l1.ends_with("━Buffers 16.0MB  ━Small 2.0MB  ━CBs 20.0MB  Kernels not tracked"), "{l1}");
     }
 
     /// More than fit the smallest screen: hidden rows above are reported like those below.

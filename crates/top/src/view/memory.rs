@@ -2,6 +2,7 @@
 
 mod cores;
 mod events;
+mod fragmentation;
 mod list;
 mod map;
 
@@ -30,13 +31,14 @@ const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9
 struct Parts {
     kinds: Rect,
     map: Rect,
+    fragmentation: Rect,
     buffers: Rect,
     cores: Option<Rect>,
     events: Rect,
 }
 
 /// The map has a row for each kind of each allocator, events a few, cores stand beside the buffers; buffers take the rest.
-fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
+fn parts(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     let kind_rows = if body.height < 14 { 3 } else { 7 };
     let kinds = Rect { y: body.y + 1, height: kind_rows, ..body };
     let below = body.height.saturating_sub(kind_rows + 1);
@@ -46,7 +48,15 @@ fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     let event_rows = if below < 12 { 0 } else { (below / 4).clamp(3, 9) };
     let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
     let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
-    let rest = Rect { y: map.bottom(), height: events.y.saturating_sub(map.bottom()), ..body };
+    let between = events.y.saturating_sub(map.bottom());
+    let fragmentation_rows = match between {
+        _ if !fragmentation::is_known(state, device) => 0,
+        fragmentation::ROOM_FOR_CHART.. => fragmentation::CHART_ROWS,
+        fragmentation::ROOM_FOR_LINE.. => 1,
+        _ => 0,
+    };
+    let fragmentation = Rect { y: map.bottom(), height: fragmentation_rows, ..body };
+    let rest = Rect { y: fragmentation.bottom(), height: between - fragmentation_rows, ..body };
     let has_cores = body.width >= CORES_MIN && cores::on(snapshot, device).next().is_some();
     let (buffers, cores) = if has_cores {
         let width = rest.width - CORES_COLUMNS;
@@ -54,7 +64,7 @@ fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     } else {
         (rest, None)
     };
-    Parts { kinds, map, buffers, cores, events }
+    Parts { kinds, map, fragmentation, buffers, cores, events }
 }
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
@@ -66,9 +76,10 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
     let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
-    let parts = parts(snapshot, device, body);
+    let parts = parts(state, snapshot, device, body);
     draw_kinds(snapshot, device, canvas, parts.kinds);
     map::draw(state, snapshot, device, canvas, parts.map);
+    fragmentation::draw(state, snapshot, device, canvas, parts.fragmentation);
     list::draw(state, snapshot, device, canvas, parts.buffers);
     if let Some(area) = parts.cores {
         cores::draw(snapshot, device, canvas, area);
@@ -82,13 +93,13 @@ fn buffer_rows(area: Rect) -> usize {
 }
 
 /// Rows of that list that are seen at once.
-pub(super) fn list_rows(snapshot: &Snapshot, device: &Device, body: Rect) -> usize {
-    buffer_rows(parts(snapshot, device, body).buffers)
+pub(super) fn list_rows(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> usize {
+    buffer_rows(parts(state, snapshot, device, body).buffers)
 }
 
 /// The row of that list at a place of the screen.
 pub(super) fn row_at(state: &State, snapshot: &Snapshot, device: &Device, body: Rect, at: Position) -> Option<usize> {
-    let area = parts(snapshot, device, body).buffers;
+    let area = parts(state, snapshot, device, body).buffers;
     let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
     let count = items(state, snapshot, device).len();
     Some(scrolled(state.scroll, state.memory.at, buffer_rows(area), count) + usize::from(row))

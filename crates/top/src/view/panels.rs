@@ -38,11 +38,11 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
         let share = group.bytes as f64 / total as f64;
         let bar = ttmon_print::bar_cells(share, usize::from(BAR_COLUMNS), canvas.glyphs().fill);
         canvas.put(area, 10, row, &bar, canvas.theme.hue(0));
-        canvas.field(area, Field::right(11 + BAR_COLUMNS, 7), row, &group.count, canvas.style(Role::Dim));
+        canvas.field(area, Field::right(11 + BAR_COLUMNS, 8), row, &group.count, canvas.style(Role::Dim));
         let name = canvas.clean(&group.name);
         canvas.field(
             area,
-            Field::left(19 + BAR_COLUMNS, area.width.saturating_sub(20 + BAR_COLUMNS)),
+            Field::left(20 + BAR_COLUMNS, area.width.saturating_sub(21 + BAR_COLUMNS)),
             row,
             &name,
             canvas.style(Role::Plain),

@@ -30,12 +30,12 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.wait_for("Processes (3)");
     // It plays to its end, and stands there.
     top.wait_for("PAUSED");
-    let count = top.wait_for("moment").lines().find_map(|line| line.split("moment ").nth(1)?.split([' ', ';', ',']).next()?.parse().ok());
+    let count = top.wait_for("frame").lines().find_map(|line| line.split("frame ").nth(1)?.split([' ', ';', ',']).next()?.parse().ok());
     let count: usize = count.unwrap();
     assert!(count >= 3, "{count}");
-    top.expect(",", &format!("moment {} of {count}", count - 1));
-    top.expect(".", &format!("moment {count} of {count}"));
-    top.expect("{", &format!("moment 1 of {count}"));
+    top.expect(",", &format!("frame {} of {count}", count - 1));
+    top.expect(".", &format!("frame {count} of {count}"));
+    top.expect("{", &format!("frame 1 of {count}"));
     top.press("-");
     top.expect(" ", "x1/2");
     top.wait_for("PAUSED");

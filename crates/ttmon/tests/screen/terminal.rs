@@ -16,6 +16,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 struct Seen {
     parser: Parser,
     bytes: usize,
+    /// All that was written.
+    written: Vec<u8>,
     is_closed: bool,
 }
 
@@ -63,7 +65,8 @@ impl Terminal {
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
         let mut reader = pair.master.try_clone_reader().unwrap();
-        let seen = Arc::new((Mutex::new(Seen { parser: parser(columns, rows), bytes: 0, is_closed: false }), Condvar::new()));
+        let seen =
+            Arc::new((Mutex::new(Seen { parser: parser(columns, rows), bytes: 0, written: Vec::new(), is_closed: false }), Condvar::new()));
         let theirs = Arc::clone(&seen);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
@@ -72,6 +75,7 @@ impl Terminal {
                 let mut seen = theirs.0.lock().unwrap();
                 seen.parser.process(&bytes[..count]);
                 seen.bytes += count;
+                seen.written.extend(&bytes[..count]);
                 seen.is_closed = count == 0;
                 theirs.1.notify_all();
                 if count == 0 {
@@ -106,18 +110,36 @@ impl Terminal {
         self.seen.0.lock().unwrap().bytes
     }
 
+    /// All that the program wrote, with its escape sequences.
+    pub(crate) fn written(&self) -> String {
+        String::from_utf8_lossy(&self.seen.0.lock().unwrap().written).into_owned()
+    }
+
+    /// The colour of a character, counted from 0.
+    pub(crate) fn color(&self, column: u16, row: u16) -> Option<vt100::Color> {
+        self.seen.0.lock().unwrap().parser.screen().cell(row, column).map(vt100::Cell::fgcolor)
+    }
+
     /// Waits until the screen is as wanted, and returns it.
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        self.wait_until(what, |seen| is_so(&seen.parser.screen().contents()))
+    }
+
+    /// Waits until the program wrote these bytes.
+    pub(crate) fn wait_written(&self, text: &str) {
+        self.wait_until(&format!("{text:?}"), |seen| String::from_utf8_lossy(&seen.written).contains(text));
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn(&Seen) -> bool) -> String {
         let deadline = Instant::now() + TIMEOUT;
         let (lock, changed) = &*self.seen;
         let mut seen = lock.lock().unwrap();
         loop {
-            let text = seen.parser.screen().contents();
-            if is_so(&text) {
-                return text;
+            if is_so(&seen) {
+                return seen.parser.screen().contents();
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero() && !seen.is_closed, "{what} did not come; the screen is:\n{text}");
+            assert!(!left.is_zero() && !seen.is_closed, "{what} did not come; the screen is:\n{}", seen.parser.screen().contents());
             seen = changed.wait_timeout(seen, left).unwrap().0;
         }
     }

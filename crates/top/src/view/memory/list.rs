@@ -214,6 +214,9 @@ fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'
     }
 }
 
+/// Headings of the last column, the longest first.
+const NAMES: [&str; 3] = ["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"];
+
 type Fields = Vec<(&'static str, Field)>;
 
 fn group_fields(area: Rect) -> Fields {
@@ -243,7 +246,10 @@ fn buffer_fields(area: Rect) -> Fields {
         ("PER BANK", Field::right(36, 9)),
         ("AGE", Field::right(46, 6)),
         ("PID", Field::right(53, 8)),
-        ("TAG, LINE, OPERATION", Field::left(62, area.width.saturating_sub(63))),
+        (
+            NAMES.iter().find(|name| name.len() + 1 < usize::from(area.width.saturating_sub(62))).unwrap_or(&"TAG"),
+            Field::left(62, area.width.saturating_sub(63)),
+        ),
     ]
 }
 

@@ -1,0 +1,156 @@
+//! Asks the terminal for its background colour (OSC 11), and finds the answer among the keys.
+//!
+//! The keyboard delivers the answer `ESC ] 11 ; rgb:ffff/ffff/ffff ESC \` as the keys Alt-], 1, 1 and so on. Not all terminals
+//! answer, and the answer may come late.
+
+use std::mem;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::theme::Background;
+
+pub(crate) const QUESTION: &str = "\x1b]11;?\x1b\\";
+/// An answer after this time is ignored: the user is already reading the screen.
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_millis(50);
+/// What an answer starts with, after ESC.
+const START: &str = "]11;";
+/// The longest answer is `]11;rgba:ffff/ffff/ffff/ffff`.
+const ANSWER_CHARS_MAX: usize = 32;
+
+/// What a key turned out to be.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    /// Keys that the user pressed, in order.
+    Keys(Vec<KeyEvent>),
+    /// Perhaps the start of an answer: the next key decides.
+    Nothing,
+    /// The end of an answer, with the background that it has.
+    Answer(Option<Background>),
+}
+
+/// Separates answers from keys.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    text: String,
+    held: Vec<KeyEvent>,
+}
+
+impl Answers {
+    pub(crate) fn hear(&mut self, key: KeyEvent) -> Heard {
+        let KeyCode::Char(character) = key.code else { return self.release(key) };
+        let has = |modifier| key.modifiers.contains(modifier);
+        // The string terminator is ESC \ or BEL.
+        let is_end = (has(KeyModifiers::ALT) && character == '\\') || (has(KeyModifiers::CONTROL) && character == 'g');
+        if is_end && self.text.starts_with(START) {
+            self.held.clear();
+            return Heard::Answer(background(&mem::take(&mut self.text)[START.len()..]));
+        }
+        let is_start = has(KeyModifiers::ALT) && character == ']';
+        let is_next = match self.text.len() {
+            0 => is_start,
+            length if length < START.len() => START[length..].starts_with(character),
+            length => length < ANSWER_CHARS_MAX && (character.is_ascii_alphanumeric() || matches!(character, ':' | '/')),
+        };
+        if !is_next && !is_start {
+            return self.release(key);
+        }
+        let before = if is_next { Vec::new() } else { mem::take(&mut self.held) };
+        if is_start {
+            self.text.clear();
+        }
+        self.text.push(character);
+        self.held.push(key);
+        if before.is_empty() { Heard::Nothing } else { Heard::Keys(before) }
+    }
+
+    fn release(&mut self, key: KeyEvent) -> Heard {
+        self.text.clear();
+        let mut keys = mem::take(&mut self.held);
+        keys.push(key);
+        Heard::Keys(keys)
+    }
+}
+
+/// `rgb:ffff/ffff/ffff` or `rgba:ff/ff/ff/ff`: 1 to 4 hexadecimal digits each.
+fn background(text: &str) -> Option<Background> {
+    let (name, values) = text.split_once(':')?;
+    let share = |digits: &str| {
+        // A sign is not a digit.
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let most = 16u32.checked_pow(u32::try_from(digits.len()).ok().filter(|count| (1..=4).contains(count))?)? - 1;
+        Some(f64::from(u32::from_str_radix(digits, 16).ok()?) / f64::from(most))
+    };
+    let shares: Vec<f64> = values.split('/').map(share).collect::<Option<_>>()?;
+    let ((3, "rgb") | (4, "rgba")) = (shares.len(), name) else { return None };
+    // Weights of ITU-R BT.709.
+    let brightness = 0.2126 * shares[0] + 0.7152 * shares[1] + 0.0722 * shares[2];
+    Some(if brightness > 0.5 { Background::Light } else { Background::Dark })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys as crossterm makes them of an answer.
+    fn keys(answer: &str) -> Vec<KeyEvent> {
+        let mut keys = Vec::new();
+        let mut modifiers = KeyModifiers::NONE;
+        for character in answer.chars() {
+            match character {
+                '\x1b' => modifiers = KeyModifiers::ALT,
+                '\x07' => keys.push(KeyEvent::new(KeyCode::Char('g'), KeyModifiers::CONTROL)),
+                _ => keys.push(KeyEvent::new(KeyCode::Char(character), mem::replace(&mut modifiers, KeyModifiers::NONE))),
+            }
+        }
+        keys
+    }
+
+    /// The keys that are left for the user, and the last answer.
+    fn heard(text: &str) -> (String, Option<Option<Background>>) {
+        let (mut answers, mut left, mut answer) = (Answers::default(), String::new(), None);
+        for key in keys(text) {
+            match answers.hear(key) {
+                Heard::Keys(keys) => left.extend(keys.iter().filter_map(|key| key.code.as_char())),
+                Heard::Nothing => {}
+                Heard::Answer(background) => answer = Some(background),
+            }
+        }
+        (left, answer)
+    }
+
+    #[test]
+    fn an_answer_is_not_a_key() {
+        let light = Some(Some(Background::Light));
+        assert_eq!(heard("\x1b]11;rgb:ffff/ffff/dddd\x1b\\"), (String::new(), light));
+        assert_eq!(heard("2\x1b]11;rgba:ff/ff/ff/ff\x07]q"), ("2]q".to_owned(), light));
+        assert_eq!(heard("\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"), (String::new(), Some(Some(Background::Dark))));
+        assert_eq!(heard("\x1b]11;unknown\x1b\\q"), ("q".to_owned(), Some(None)), "an answer without a colour");
+    }
+
+    #[test]
+    fn keys_are_not_an_answer() {
+        assert_eq!(heard("\x1b]q"), ("]q".to_owned(), None));
+        assert_eq!(heard("]11;q"), ("]11;q".to_owned(), None));
+        assert_eq!(heard("\x1b]1\x1b]11;rgb:0/0/0\x07"), ("]1".to_owned(), Some(Some(Background::Dark))));
+        let long = format!("\x1b]11;{}", "a".repeat(ANSWER_CHARS_MAX));
+        assert_eq!(heard(&long).0.len(), long.len() - 1, "nothing is held forever");
+    }
+
+    #[test]
+    fn colours_of_any_length() {
+        for (text, expected) in [
+            ("rgb:f/f/f", Some(Background::Light)),
+            ("rgb:000/000/fff", Some(Background::Dark)),
+            ("rgb:0000/ffff/0000", Some(Background::Light)),
+            ("rgb:ff/ff", None),
+            ("rgb:fffff/0/0", None),
+            ("rgb:+f/0/0", None),
+            ("#ffffff", None),
+        ] {
+            assert_eq!(background(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Fragmentation over time: how much of the free memory is not in the largest free block, of the worst allocator on a device.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::units::Unit;
+use ttmon_model::{Device, Snapshot};
+use ttmon_print::quantity::percent;
+
+use super::super::chart::{Chart, Line};
+use super::super::charts::{duration, frame};
+use crate::canvas::{Canvas, spark};
+use crate::history::FRAGMENTED;
+use crate::settings::ZOOMS;
+use crate::state::State;
+use crate::theme::Role;
+
+/// Rows between the map and the events from which on there is a chart, or a line. The list keeps the rest.
+pub(super) const ROOM_FOR_CHART: u16 = 14;
+pub(super) const CHART_ROWS: u16 = 6;
+pub(super) const ROOM_FOR_LINE: u16 = 6;
+/// Cells of each kind in the line.
+const SPARK_COLUMNS: u64 = 12;
+
+/// Whether a process on this device reported it.
+pub(super) fn is_known(state: &State, device: &Device) -> bool {
+    state.history().fragmentation(device.id).iter().any(Option::is_some)
+}
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+    let seconds = ZOOMS[state.settings.zoom];
+    let columns = FRAGMENTED.into_iter().zip(state.history().fragmentation(device.id));
+    let last = |values: &std::collections::VecDeque<f32>| {
+        let value = values.get(values.len().checked_sub(state.back() + 1)?).copied()?;
+        (!value.is_nan()).then(|| percent(value.into()))
+    };
+    if area.height < CHART_ROWS {
+        let mut at = canvas.say(area, 1, 0, &format!("Fragmentation, {}:", duration(seconds)), Role::Title) + 1;
+        for (kind, values) in columns {
+            let Some(values) = values else { continue };
+            let metric = state.history().fragmentation_metric(kind);
+            let means = state.history().means(device.id, metric, SPARK_COLUMNS as usize, (seconds / SPARK_COLUMNS).max(1), state.back());
+            at = canvas.say(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
+            at = canvas.put(area, at, 0, &spark(&means, (0.0, 1.0), canvas.glyphs().spark), canvas.theme.hue(0));
+            at = canvas.say(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;
+        }
+        return;
+    }
+    let lines: Vec<Line<'_>> = columns
+        .filter_map(|(kind, values)| {
+            let values = values?;
+            let now = last(values).unwrap_or_else(|| "N/A".to_owned());
+            Some(Line { name: format!("{} {now}", kind.name()), values })
+        })
+        .collect();
+    // A chart of one line has no legend.
+    let only = if let [line] = lines.as_slice() { format!(" {}", line.name) } else { String::new() };
+    let title = format!("Fragmentation{only}, the last {}", duration(seconds));
+    let chart = Chart { title, unit: Unit::Ratio, lines, ..frame(state, snapshot) };
+    chart.draw(canvas, Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area });
+}
