@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ttmon_ledger::layout::COST_ONE_IN;
 use ttmon_ledger::reader::Failure;
@@ -9,6 +10,7 @@ use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
 use ttmon_model::phase::Tightest;
+use ttmon_model::stack::SourceLine;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
@@ -305,6 +307,19 @@ impl Account {
             let more = i64::try_from(at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
             Some(growth.unwrap_or(0).saturating_add(more))
         })
+    }
+
+    /// The lines that have more than at the last mark, most first.
+    pub fn growth_by_line(&self) -> Vec<(Option<Arc<SourceLine>>, u64)> {
+        let mut sums: BTreeMap<Option<Arc<SourceLine>>, i64> = BTreeMap::new();
+        for (line, bytes) in self.digests.iter().filter_map(|digest| digest.growth.as_ref()).flatten() {
+            let sum = sums.entry(line.clone()).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        let grown = sums.into_iter().filter_map(|(line, bytes)| Some((line, u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?)));
+        let mut grown: Vec<_> = grown.collect();
+        grown.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        grown
     }
 
     /// What the program was refused, in the order of time.

@@ -58,10 +58,10 @@ impl Checks {
             (Some(most), Some(growth)) => {
                 let growth = u64::try_from(growth).unwrap_or(0);
                 if growth > most {
+                    let (growth, most) = (size(growth), size(most));
                     failures.push(format!(
-                        "--fail-on-growth: {} more at the end than at the last mark, {} allowed",
-                        size(growth),
-                        size(most)
+                        "--fail-on-growth: {growth} more at the end than at the last mark, {most} allowed{}",
+                        grown_lines(account)
                     ));
                 }
             }
@@ -78,6 +78,17 @@ impl Checks {
         failures.extend(self.min_largest_free.and_then(|least| tight(account, least)));
         failures
     }
+}
+
+/// Lines of a message.
+const LINES: usize = 3;
+
+/// The lines that grew most, where lines are known.
+fn grown_lines(account: &Account) -> String {
+    let grown = account.growth_by_line();
+    let lines = grown.iter().filter_map(|(line, bytes)| Some(format!("{} by {}", size(*bytes), line.as_ref()?)));
+    let lines: Vec<String> = lines.take(LINES).collect();
+    if lines.is_empty() { String::new() } else { format!(": {}", lines.join(", ")) }
 }
 
 /// The tightest DRAM bank, if it was tighter than that.

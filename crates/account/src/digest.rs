@@ -47,6 +47,8 @@ pub struct Digest {
     pub phases: Vec<Phase>,
     /// Its traces that overwrite buffers.
     pub unsafe_traces: Vec<UnsafeTrace>,
+    /// Bytes more than at the last mark by line, most first; `None` without a mark.
+    pub growth: Option<Vec<(Option<Arc<SourceLine>>, i64)>>,
     /// Events that were overwritten before they were read.
     pub missed: u64,
     /// Memory of the host that the process had, where it was watched.
@@ -193,6 +195,8 @@ fn read(region: &Region, history: &History, pid: Option<u32>, is_running: bool, 
         failures: failures(region, history, &lines)?,
         phases: history.phases(&lines),
         unsafe_traces: history.unsafe_traces(&lines),
+        growth: history
+            .growth_by_line(&lines, |slot| totals.allocators.iter().any(|allocator| allocator.slot == slot && allocator.is_open)),
         missed: history.missed(),
         host_rss: None,
     })

@@ -43,6 +43,7 @@ impl Account {
             leaked: self.leaked(),
             cache: left(true),
             growth_bytes: self.growth(),
+            growth_by_line: self.growth_by_line(),
             refusals: self.refusals().iter().map(|refused| self.refusal(refused)).collect(),
             tightest: self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect(),
             phases: self.digests.iter().flat_map(|digest| digest.phases.iter().map(|phase| (digest.pid, phase))).collect(),

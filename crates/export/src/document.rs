@@ -195,12 +195,15 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
     if read == 0 { Err(DocumentError::Damaged) } else { Ok(()) }
 }
 
+/// A process, the number of its stack, and the line: the number may be unknown.
+type StackKey = (u32, u32, Arc<SourceLine>);
+
 fn add_frame(
     trace: &mut Trace,
     snapshot: &Snapshot,
     owners: &mut HashMap<u32, Owner>,
     present: &mut Present,
-    stacks: &mut HashMap<Arc<SourceLine>, u32>,
+    stacks: &mut HashMap<StackKey, u32>,
 ) -> io::Result<()> {
     let time = snapshot.time.0;
     let allocators: HashMap<&str, &Allocator> = snapshot.allocators.iter().map(|allocator| (allocator.id.as_str(), allocator)).collect();
@@ -222,8 +225,10 @@ fn add_frame(
         let Some(space) = space(trace, allocator, buffer.entry.kind) else { continue };
         let owner = *owners.entry(key.0).or_insert_with(|| trace.process(key.0, &name_of(snapshot, key.0)));
         let entry = &buffer.entry;
-        let stack =
-            entry.line.as_ref().map_or(0, |line| *stacks.entry(line.clone()).or_insert_with(|| trace.stack(std::slice::from_ref(line))));
+        let stack = entry
+            .stack
+            .as_ref()
+            .map_or(0, |stack| *stacks.entry((key.0, stack.number, stack.line.clone())).or_insert_with(|| trace.stack(&stack.frames)));
         let made = Buffer {
             address: entry.address,
             size: entry.size,

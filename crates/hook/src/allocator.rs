@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::edge::{is_off, quietly, swiftly};
 use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
-use crate::operation::{self, Name};
+use crate::operation::{self, Addresses, Name};
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
@@ -221,8 +221,9 @@ struct Origin<'a> {
 
 /// What is allocated, and where.
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
-    let name = operation::current();
-    let from = Origin { name: name.as_ref(), stack: stack::current() };
+    let unwound = operation::unwound();
+    let name = unwound.as_ref().and_then(Addresses::operation);
+    let from = Origin { name: name.as_ref(), stack: stack::current(unwound.as_ref()) };
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
@@ -354,7 +355,8 @@ fn refused(witness: &Witness, message: &[u8]) {
     // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
-        let (name, stack) = (operation::current(), stack::current());
+        let unwound = operation::unwound();
+        let (name, stack) = (unwound.as_ref().and_then(Addresses::operation), stack::current(unwound.as_ref()));
         // SAFETY: it has just refused a buffer on that device.
         let (asked, description) = unsafe {
             let device = buffer::device(library, argument);

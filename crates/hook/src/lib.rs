@@ -24,6 +24,7 @@ mod identity;
 mod library;
 mod memory;
 mod message;
+mod native;
 mod object;
 mod opening;
 mod operation;

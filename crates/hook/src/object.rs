@@ -96,6 +96,124 @@ impl Object {
     }
 }
 
+/// The program or library that an address of code lies in.
+pub(crate) struct LoadedCode {
+    /// Added by the loader to the addresses of its file.
+    pub(crate) base: usize,
+    start: usize,
+    bytes: usize,
+    path: [u8; PATH_BYTES],
+    build_id: BuildId,
+}
+
+/// A build id in hexadecimal, empty where there is none.
+#[derive(Clone, Copy)]
+pub(crate) struct BuildId {
+    text: [u8; 2 * BUILD_ID_MAX],
+    length: usize,
+}
+
+/// Bytes of a build id: 20 of a SHA-1 are usual.
+const BUILD_ID_MAX: usize = 32;
+
+impl BuildId {
+    pub(crate) fn as_str(&self) -> &str {
+        self.text.get(..self.length).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default()
+    }
+
+    fn new(bytes: &[u8]) -> Self {
+        let mut id = Self { text: [0; 2 * BUILD_ID_MAX], length: 0 };
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        for (place, digit) in id.text.iter_mut().zip(digits) {
+            *place = b"0123456789abcdef".get(usize::from(digit)).copied().unwrap_or(b'0');
+            id.length += 1;
+        }
+        id
+    }
+}
+
+impl LoadedCode {
+    pub(crate) fn of(address: usize) -> Option<Self> {
+        let mut search = CodeSearch { address, found: None };
+        // SAFETY: the loader calls `find_code` with the pointer to `search`, which lives until it returned.
+        unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut search).cast()) };
+        let mut found = search.found?;
+        if found.path.first() == Some(&0) {
+            let [path, into] = [c"/proc/self/exe".as_ptr(), found.path.as_mut_ptr().cast()];
+            // SAFETY: a text that ends with NUL, and a place of that length less one, which stays NUL.
+            unsafe { libc::readlink(path, into.cast_mut(), PATH_BYTES - 1) };
+        }
+        Some(found)
+    }
+
+    pub(crate) fn has(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.bytes
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        CStr::from_bytes_until_nul(&self.path).ok().and_then(|path| path.to_str().ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn build_id(&self) -> BuildId {
+        self.build_id
+    }
+}
+
+struct CodeSearch {
+    address: usize,
+    found: Option<LoadedCode>,
+}
+
+unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: the loader's struct is valid during this call; `search` is the caller's and nobody else's.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<CodeSearch>()) };
+    // SAFETY: so many headers are there, by the loader's word.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let base = position(info.dlpi_addr);
+    let segments = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let ends = |header: &libc::Elf64_Phdr| {
+        let from = base.wrapping_add(position(header.p_vaddr));
+        (from, from.wrapping_add(position(header.p_memsz)))
+    };
+    let Some((start, end)) = segments().map(ends).find(|(from, to)| (*from..*to).contains(&search.address)) else { return 0 };
+    let mut build_id = BuildId::new(&[]);
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
+        let (from, to) = ends(header);
+        // Notes of the file lie in memory where a loaded segment has them.
+        if segments().map(ends).any(|(first, last)| first <= from && to <= last) {
+            // SAFETY: inside a segment that the loader mapped for reading, whose object cannot leave during this call.
+            let notes = unsafe { std::slice::from_raw_parts(from as *const u8, to.wrapping_sub(from)) };
+            if let Some(id) = find_build_id(notes) {
+                build_id = BuildId::new(id);
+            }
+        }
+    }
+    let mut path = [0; PATH_BYTES];
+    if !info.dlpi_name.is_null() {
+        // SAFETY: the loader's text, which ends with NUL.
+        let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+        path.iter_mut().zip(name.iter().take(PATH_BYTES - 1)).for_each(|(to, from)| *to = *from);
+    }
+    search.found = Some(LoadedCode { base, start, bytes: end.saturating_sub(start), path, build_id });
+    1
+}
+
+/// The build id among notes: three words (length of the name, of the content, type), then both, each padded to a word.
+fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: usize = 3;
+    loop {
+        let (head, rest) = notes.split_at_checked(12)?;
+        let word = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?) as usize);
+        let (name_bytes, bytes, kind) = (word(0)?, word(4)?, word(8)?);
+        let (name, rest) = rest.split_at_checked(name_bytes.checked_next_multiple_of(4)?)?;
+        let content = rest.get(..bytes)?;
+        if kind == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return Some(content.get(..BUILD_ID_MAX).unwrap_or(content));
+        }
+        notes = rest.get(bytes.checked_next_multiple_of(4)?..)?;
+    }
+}
+
 /// How many objects this process has ever unloaded: what was resolved before a change may be gone.
 pub(crate) fn unloads() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, into: *mut c_void) -> c_int {
@@ -152,4 +270,39 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
 
 fn position(address: u64) -> usize {
     usize::try_from(address).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_this_program_has_its_path() {
+        let code = LoadedCode::of(code_of_this_program_has_its_path as *const () as usize).expect("this test is loaded");
+        assert_eq!(Some(code.path()), std::env::current_exe().expect("a path").to_str());
+        assert!(code.has(code_of_this_program_has_its_path as *const () as usize));
+        assert!(LoadedCode::of(8).is_none());
+    }
+
+    #[test]
+    fn a_build_id_is_found_among_notes() {
+        let note = |kind: u32, name: &[u8], content: &[u8]| {
+            let mut note = Vec::new();
+            for word in [name.len() as u32, content.len() as u32, kind] {
+                note.extend(word.to_ne_bytes());
+            }
+            for part in [name, content] {
+                note.extend(part);
+                note.resize(note.len().next_multiple_of(4), 0);
+            }
+            note
+        };
+        let id = note(3, b"GNU\0", &[0xAB, 1, 2]);
+        let notes = [note(1, b"GNU\0", &[9; 16]), note(3, b"Go\0\0", &[7]), id.clone()].concat();
+        assert_eq!(find_build_id(&notes).map(BuildId::new).expect("there").as_str(), "ab0102");
+        assert_eq!(find_build_id(&notes[..notes.len() - 4]), None, "cut");
+        assert_eq!(find_build_id(&note(3, b"GNU\0", &[1; 64])).expect("there").len(), BUILD_ID_MAX);
+        assert_eq!(find_build_id(&[0xFF; 64]), None);
+        assert_eq!(find_build_id(&[]), None);
+    }
 }

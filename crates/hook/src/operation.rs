@@ -48,10 +48,10 @@ pub(crate) fn is_wanted() -> bool {
     fast_path::is_set(c"TTMON_OPS", &HOT.operations)
 }
 
-/// The name of the operation that this thread is in, where names are wanted and there is one.
+/// The return addresses of this thread, where they are wanted.
 #[inline]
-pub(crate) fn current() -> Option<Name> {
-    if is_wanted() { find() } else { None }
+pub(crate) fn unwound() -> Option<Addresses> {
+    if is_wanted() { Some(Addresses::new()) } else { None }
 }
 
 /// The number of a name in the ledger's table of tags; 0 for none.
@@ -62,33 +62,49 @@ pub(crate) fn number(session: &mut Session<'_>, name: Option<&Name>) -> u32 {
     session.tag(name.as_str())
 }
 
-struct Stack {
+/// Return addresses of a thread, innermost first.
+pub(crate) struct Addresses {
     addresses: [usize; FRAMES_MAX],
     count: usize,
+    pub(crate) is_cut: bool,
 }
 
-fn find() -> Option<Name> {
-    let mut stack = Stack { addresses: [0; FRAMES_MAX], count: 0 };
-    // SAFETY: the unwinder calls `note` with the pointer to `stack`, which lives until it returned.
-    unsafe { _Unwind_Backtrace(note, (&raw mut stack).cast()) };
-    let unloads = object::unloads();
-    let mut best = None;
-    for address in stack.addresses.iter().take(stack.count) {
-        // The address of a call's return may already lie behind its function.
-        let Some(found) = symbol_of(address.wrapping_sub(1), unloads).and_then(parse) else { continue };
-        // Outermost last; what Python calls before what that calls.
-        if best.is_none_or(|known: Operation<'_>| found.rank >= known.rank) {
-            best = Some(found);
-        }
+impl Addresses {
+    fn new() -> Self {
+        let mut stack = Self { addresses: [0; FRAMES_MAX], count: 0, is_cut: false };
+        // SAFETY: the unwinder calls `note` with the pointer to `stack`, which lives until it returned.
+        unsafe { _Unwind_Backtrace(note, (&raw mut stack).cast()) };
+        stack
     }
-    best.map(Name::new)
+
+    pub(crate) fn as_slice(&self) -> &[usize] {
+        self.addresses.get(..self.count).unwrap_or_default()
+    }
+
+    /// The name of the operation that the thread is in, if there is one.
+    pub(crate) fn operation(&self) -> Option<Name> {
+        let unloads = object::unloads();
+        let mut best = None;
+        for address in self.as_slice() {
+            // The address of a call's return may already lie behind its function.
+            let Some(found) = symbol_of(address.wrapping_sub(1), unloads).and_then(parse) else { continue };
+            // Outermost last; what Python calls before what that calls.
+            if best.is_none_or(|known: Operation<'_>| found.rank >= known.rank) {
+                best = Some(found);
+            }
+        }
+        best.map(Name::new)
+    }
 }
 
 unsafe extern "C" fn note(context: *mut c_void, stack: *mut c_void) -> c_int {
-    // SAFETY: the unwinder's context, and the stack that `find` passed.
+    // SAFETY: the unwinder's context, and the stack that `new` passed.
     unsafe {
-        let stack = &mut *stack.cast::<Stack>();
-        let Some(place) = stack.addresses.get_mut(stack.count) else { return 5 };
+        let stack = &mut *stack.cast::<Addresses>();
+        let Some(place) = stack.addresses.get_mut(stack.count) else {
+            stack.is_cut = true;
+            return 5;
+        };
         *place = _Unwind_GetIP(context);
         stack.count += 1;
     }
@@ -213,6 +229,6 @@ mod tests {
 
     #[test]
     fn a_stack_without_operations_has_no_name() {
-        assert!(find().is_none());
+        assert!(Addresses::new().operation().is_none());
     }
 }

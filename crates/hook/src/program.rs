@@ -396,7 +396,8 @@ fn clashed(witness: &Witness, message: &[u8]) {
         let Some(known) = known else { return };
         // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
         let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
-        let (name, stack) = (operation::current(), stack::current());
+        let unwound = operation::unwound();
+        let (name, stack) = (unwound.as_ref().and_then(operation::Addresses::operation), stack::current(unwound.as_ref()));
         let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, stack, message };
         tables::with(|session, _| clash.record(session, &known));
     });

@@ -1,4 +1,5 @@
-//! Where the program asks for memory: the Python frames of this thread, as a number of the ledger's table of stacks.
+//! Where the program asks for memory: the Python frames of this thread, else its return addresses ([`crate::native`]), as a number of
+//! the ledger's table of stacks.
 //!
 //! Asked for by `TTMON_STACKS=1`, which `ttmon run` sets. An interpreter is looked for at the first allocation, and believed once all
 //! frames of one stack were found to be as known. What is not known gives no stacks, and coverage says why.
@@ -18,6 +19,8 @@ use ttmon_pystack::{FRAMES_MAX, Python, Unknown, Walk};
 use crate::coverage::{Feature, found, hit, step_aside};
 use crate::edge::quietly;
 use crate::fast_path::{self, HOT};
+use crate::native;
+use crate::operation::{self, Addresses};
 
 /// Nobody has looked, or no interpreter was there yet.
 const NEW: u8 = 0;
@@ -64,17 +67,26 @@ pub(crate) fn aside() -> Option<&'static str> {
     match STATE.load(Acquire) {
         KNOWN | FOUND => None,
         ASIDE => REASONS.get(usize::from(REASON.load(Relaxed))).copied(),
-        _ if LOOKS.load(Relaxed) > 0 => REASONS.first().copied(),
+        _ if LOOKS.load(Relaxed) > 0 && !operation::is_wanted() => REASONS.first().copied(),
         _ => None,
     }
 }
 
-/// The stack at which this thread allocates; 0 if none is wanted or known.
+/// The stack that this thread allocates at: its Python frames, else its return addresses where they were unwound; 0 where stacks are
+/// not wanted or not known.
 #[inline]
-pub(crate) fn current() -> u32 {
+pub(crate) fn current(unwound: Option<&Addresses>) -> u32 {
     if !is_wanted() {
         return 0;
     }
+    match (python_stack(), unwound) {
+        (NO_PYTHON, Some(addresses)) => quietly(|| native::number(addresses)).unwrap_or(NO_PYTHON),
+        (number, _) => number,
+    }
+}
+
+#[inline]
+fn python_stack() -> u32 {
     // Acquire: the interpreter was written before.
     match STATE.load(Acquire) {
         KNOWN => number(),
@@ -137,7 +149,12 @@ fn find() -> u32 {
     }
     match Python::find() {
         None => {
-            report_aside(0);
+            // Threads without Python have stacks of machine code where operations are named.
+            if operation::is_wanted() {
+                hooked::with(|session| found(session, Feature::Stacks));
+            } else {
+                report_aside(0);
+            }
             NO_PYTHON
         }
         Some(Err(unknown)) => leave(unknown),

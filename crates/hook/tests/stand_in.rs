@@ -4,6 +4,9 @@
 //!
 //! A program (programs/program.cpp) executes commands line by line, and after each line its ledger is read from outside.
 
+#[path = "stand_in/native.rs"]
+mod native;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +55,7 @@ impl Workshop {
         for (name, defines) in operations {
             this.compile("operation.cpp", &this.operation(name), &[&["-shared", "-fPIC"], defines].concat());
         }
-        this.compile("program.cpp", &this.folder.path().join("program"), &["-pthread", "-ldl"]);
+        this.compile("program.cpp", &this.folder.path().join("program"), &["-pthread", "-ldl", "-g", "-Wl,--build-id=sha1"]);
         Some(this)
     }
 
@@ -81,7 +84,7 @@ impl Workshop {
     fn start_with(&self, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
         let mut command = Command::new(self.folder.path().join("program"));
         let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
-        for variable in told.into_iter().chain(["TTMON_OPS", "XDG_RUNTIME_DIR"]) {
+        for variable in told.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
             command.env_remove(variable);
         }
         if is_tracked {

@@ -9,7 +9,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMONLDG");
 /// A reader refuses any other.
 pub const VERSION_MAJOR: u16 = 2;
 /// A reader accepts this and any later.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 /// Name of the memfd; it stands in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
 pub const NAME: &str = "ttmon-ledger";
 

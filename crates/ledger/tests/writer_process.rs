@@ -116,7 +116,7 @@ fn made_as_promised() {
     assert_eq!(Ok(raw.word(0x88)), start);
     assert_ne!(raw.word(0x90), 0, "pid namespace");
     assert_eq!(raw.word(0x98), 7, "machine");
-    assert_eq!(raw.word(0x08), 2 | 1 << 16 | 4096 << 32, "version and header length");
+    assert_eq!(raw.word(0x08), 2 | 2 << 16 | 4096 << 32, "version and header length");
     assert_eq!(raw.word(0xD0), u64::from_le_bytes(*b"test\0\0\0\0"));
     assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"writer_p"));
     let mine = raw.truth().live[&(0, 64)].clone();

@@ -43,6 +43,8 @@ pub struct BufferGroup {
     pub oldest: Option<UnixTime>,
     /// Bytes allocated since a time, if one was given.
     pub since: Option<u64>,
+    /// Bytes more than at the last mark of their programs, where that is known.
+    pub growth: Option<i64>,
 }
 
 /// Groups buffers, most bytes first. With `since`, buffers that were allocated at that time or later are counted.
@@ -50,11 +52,11 @@ pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, 
     let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
     for buffer in buffers {
         let key = match by {
-            GroupBy::Line => GroupKey::Line(buffer.line.clone()),
+            GroupBy::Line => GroupKey::Line(buffer.line().cloned()),
             GroupBy::Tag => GroupKey::Text(buffer.tag.clone()),
             GroupBy::Op => GroupKey::Text(buffer.operation.clone()),
         };
-        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: since.map(|_| 0) };
+        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: since.map(|_| 0), growth: None };
         let group = found.entry(key).or_insert(new);
         group.bytes = group.bytes.saturating_add(buffer.size);
         group.count += 1;
@@ -76,9 +78,11 @@ mod tests {
     use super::*;
     use crate::ledger::BufferKind;
     use crate::memory::Kind;
+    use crate::stack::Stack;
 
     fn buffer(size: u64, time: u64, line: u32, tag: &str) -> LedgerBuffer {
         let line = (line > 0).then(|| Arc::new(SourceLine { file: "m.py".into(), line, function: "f".into() }));
+        let stack = line.map(|line| Arc::new(Stack::of_line(line)));
         LedgerBuffer {
             allocator: 0,
             kind: BufferKind::Of(Kind::Dram),
@@ -92,7 +96,7 @@ mod tests {
             time: UnixTime(time),
             tag: (!tag.is_empty()).then(|| Arc::new(tag.to_owned())),
             operation: None,
-            line,
+            stack,
             is_per_core: false,
             kernel_type: None,
         }

@@ -7,7 +7,7 @@ use crate::identity::ProcessKey;
 use crate::kernels::{KernelType, KernelTypes};
 use crate::memory::{Kind, PerKind};
 use crate::missing::Reading;
-use crate::stack::SourceLine;
+use crate::stack::{SourceLine, Stack};
 use crate::units::UnixTime;
 
 /// One ledger, or why it could not be read.
@@ -368,12 +368,19 @@ pub struct LedgerBuffer {
     pub tag: Option<Arc<String>>,
     /// The operation that made it, if named.
     pub operation: Option<Arc<String>>,
-    /// The line that requested it, if recorded.
-    pub line: Option<Arc<SourceLine>>,
+    /// The stack that requested it, if recorded.
+    pub stack: Option<Arc<Stack>>,
     /// It has a different address on each core.
     pub is_per_core: bool,
     /// Type of a kernel.
     pub kernel_type: Option<KernelType>,
+}
+
+impl LedgerBuffer {
+    /// The line that requested it, if recorded.
+    pub fn line(&self) -> Option<&Arc<SourceLine>> {
+        self.stack.as_ref().map(|stack| &stack.line)
+    }
 }
 
 /// Layout of a buffer over the banks.

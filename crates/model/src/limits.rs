@@ -46,6 +46,8 @@ pub const DOCUMENT_ALLOCATORS_MAX: usize = 16_384;
 /// Buffers that one scan lists, and buffers, blocks, circular buffers and events of a document, so that a full list can be read
 /// again. A document with this many exceeds [`DOCUMENT_BYTES_MAX`] first.
 pub const DOCUMENT_ENTRIES_MAX: usize = 1024 * 1024;
+/// Lines of all stacks of a document. Texts of a line may have some hundred bytes.
+pub const DOCUMENT_FRAMES_MAX: usize = 16_384;
 /// Problems of a document, and texts in one list of an element.
 pub const DOCUMENT_TEXTS_MAX: usize = 256;
 /// Readings of one device that must be out of range before its whole sample is invalid. One may be a quirk of a sensor; two mean

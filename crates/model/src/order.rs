@@ -151,7 +151,7 @@ mod tests {
             time: UnixTime(time),
             tag: (tag > 0).then(|| tag.to_string().into()),
             operation: None,
-            line: None,
+            stack: None,
             is_per_core: false,
             kernel_type: None,
         }

@@ -28,11 +28,63 @@ impl SourceLine {
     }
 }
 
-/// `models/decoder.py:42 Decoder.forward`
+/// `models/decoder.py:42 Decoder.forward`, `bin/model+0x1f40`
 impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.short_file(), self.line)?;
-        if self.function.is_empty() || &*self.function == "<module>" { Ok(()) } else { write!(f, " {}", self.function) }
+        f.write_str(self.short_file())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        let has_name = !self.function.is_empty() && &*self.function != "<module>" && self.native().is_none();
+        if has_name { write!(f, " {}", self.function) } else { Ok(()) }
+    }
+}
+
+/// An address of machine code that was not resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeFrame<'a> {
+    /// The program or library.
+    pub object: &'a str,
+    /// The address in its file.
+    pub address: u64,
+    /// Its build id in hexadecimal; empty where it has none.
+    pub build_id: &'a str,
+}
+
+impl SourceLine {
+    /// The line that stands for an address of machine code: `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
+    pub fn of_native(object: &str, address: u32, build_id: &str) -> Self {
+        Self { file: format!("{object}+{address:#x}").into(), line: 0, function: format!("[{build_id}]").into() }
+    }
+
+    /// The address that the line stands for, if it was not resolved.
+    pub fn native(&self) -> Option<NativeFrame<'_>> {
+        let build_id = self.function.strip_prefix('[')?.strip_suffix(']')?;
+        let (object, address) = self.file.rsplit_once("+0x").filter(|_| self.line == 0)?;
+        Some(NativeFrame { object, address: u64::from_str_radix(address, 16).ok()?, build_id })
+    }
+}
+
+/// The lines that were active when a program asked for memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Its number in the ledger of its process; 0 is unknown.
+    pub number: u32,
+    /// The line that a user looks for ([`user_line`]).
+    pub line: Arc<SourceLine>,
+    /// All lines, innermost first.
+    pub frames: Vec<Arc<SourceLine>>,
+}
+
+impl Stack {
+    /// A stack with a line that a user looks for.
+    pub fn new(number: u32, frames: Vec<Arc<SourceLine>>) -> Option<Self> {
+        Some(Self { number, line: user_line(frames.iter())?.clone(), frames })
+    }
+
+    /// A stack of which only the user's line is known.
+    pub fn of_line(line: Arc<SourceLine>) -> Self {
+        Self { number: 0, frames: vec![line.clone()], line }
     }
 }
 
@@ -41,8 +93,34 @@ const PACKAGES: [&str; 3] = ["ttnn", "torch", "ttmon"];
 /// Folders that packages are installed into.
 const INSTALLED: [&str; 2] = ["site-packages", "dist-packages"];
 
+/// Libraries of machine code that stand between a user's line and the allocation: beginnings of their names.
+const OBJECTS: [&str; 12] = [
+    "libtt_metal.",
+    "libtt_stl.",
+    "libtt-umd.",
+    "libttnn",
+    "_ttnn",
+    "libttmon",
+    "libstdc++.",
+    "libc++.",
+    "libgcc_s.",
+    "libc.",
+    "libpthread.",
+    "ld-linux",
+];
+/// Folders of headers whose functions are inlined into a user's.
+const HEADERS: [&str; 4] = ["/usr/include/", "/usr/lib/gcc/", "/tt-metalium/", "/tt_stl/"];
+
 fn is_of_library(file: &str) -> bool {
     if file.starts_with("<frozen") || file.is_empty() {
+        return true;
+    }
+    if let Some((object, _)) = file.rsplit_once("+0x") {
+        let name = object.rsplit('/').next().unwrap_or(object);
+        return OBJECTS.iter().any(|known| name.starts_with(known));
+    }
+    let is_python = file.ends_with(".py");
+    if !is_python && HEADERS.iter().any(|folder| file.contains(folder)) {
         return true;
     }
     let parts: Vec<&str> = file.split('/').collect();
@@ -113,6 +191,21 @@ mod tests {
         let example = line("/x/site-packages/ttnn/examples/b.py");
         assert_eq!(user_line([&inner, &example, &line("<frozen runpy>")].into_iter()), Some(&example), "a program of ttnn's own");
         assert_eq!(user_line(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn machine_code_is_known_by_its_object() {
+        let native = |object: &str| SourceLine::of_native(object, 0x1F40, "ab12");
+        let line = native("/opt/app/bin/model");
+        assert_eq!(line.native(), Some(NativeFrame { object: "/opt/app/bin/model", address: 0x1F40, build_id: "ab12" }));
+        assert_eq!((line.to_string(), line.is_of_library()), ("bin/model+0x1f40".to_owned(), false));
+        for object in ["/x/libtt_metal.so", "/lib/libc.so.6", "/y/_ttnncpp.so", "/z/libttmon_hook.so", "/lib64/ld-linux-x86-64.so.2"] {
+            assert!(native(object).is_of_library(), "{object}");
+        }
+        assert!(!native("/opt/libcustom.so").is_of_library());
+        assert!(super::is_of_library("/usr/include/c++/12/bits/shared_ptr.h") && !super::is_of_library("/home/me/src/main.cpp"));
+        let named = SourceLine { function: "app::run".into(), ..line };
+        assert_eq!((named.to_string(), named.native()), ("bin/model+0x1f40 app::run".to_owned(), None));
     }
 
     #[test]

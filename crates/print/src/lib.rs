@@ -45,7 +45,7 @@ pub use changes::{Change, Sign, changes};
 pub use csv::{CsvOptions, csv_fields};
 pub use devices::{link_text, lower_bound, power_text, temperature_text};
 pub use events::event;
-pub use groups::groups;
+pub use groups::{groups, groups_csv};
 pub use help::{fields_markdown, help_fields, help_query_compute_apps, help_query_gpu};
 pub use list::list;
 pub use memory::{buffers, memory, memory_end};

@@ -217,7 +217,7 @@ pub fn buffers<'a>(
     if !mark.is_empty() {
         writeln!(out, "{mark}")?;
     }
-    let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.line.is_some());
+    let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.stack.is_some());
     let last = if has_lines { "line and tag" } else { "tag" };
     // A source line that is cut after its folder is useless: some figures are dropped to make room.
     let is_short = has_lines && style.columns() < SHORT_BELOW;
@@ -264,7 +264,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
 /// Its line (without the folder if there is little room), its tag, and the type of a kernel.
 fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
-    let line = entry.line.as_ref().map(|line| {
+    let line = entry.line().map(|line| {
         let text = line.to_string();
         let file = if is_short { line.short_file().rfind('/').map_or(0, |at| at + 1) } else { 0 };
         text.get(file..).unwrap_or(&text).to_owned()
@@ -305,7 +305,7 @@ mod tests {
     use ttmon_model::ledger::LedgerSelfCheck;
     use ttmon_model::sample::Problem;
     use ttmon_model::snapshot::BufferAllocator;
-    use ttmon_model::stack::SourceLine;
+    use ttmon_model::stack::{SourceLine, Stack};
     use ttmon_model::{DeviceId, Source};
 
     /// The n300 with a ledger of its first process.
@@ -362,7 +362,7 @@ mod tests {
                 time,
                 tag: Some(Arc::new(tag.to_owned())),
                 operation: None,
-                line: None,
+                stack: None,
                 is_per_core: false,
                 kernel_type: None,
             },
@@ -462,7 +462,7 @@ mod tests {
     fn lines_have_room_on_a_narrow_terminal() {
         let mut snapshot = tracked();
         let line = SourceLine { file: "/home/ana/models/decoder.py".into(), line: 42, function: "Decoder.forward".into() };
-        snapshot.buffers[0].entry.line = Some(Arc::new(line));
+        snapshot.buffers[0].entry.stack = Some(Arc::new(Stack::of_line(Arc::new(line))));
         let text = whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 0, style, out));
         assert!(text.contains("  decoder.py:42 Decoder.f"), "{text}");
         let wide = Style { width: 120, ..Style::plain("1") };

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Interpreters: those of pyenv and the one of the path.
+/// Interpreters: those of pyenv, the one of the system, and those that `TTMON_TEST_PYTHONS` names (a list like PATH).
 fn interpreters() -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin/python3")).filter(|path| path.is_file()).collect();
     found.push(PathBuf::from("/usr/bin/python3"));
+    found.extend(std::env::var_os("TTMON_TEST_PYTHONS").iter().flat_map(std::env::split_paths));
     found.sort();
     found
 }

@@ -4,12 +4,15 @@
 //! begins with the oldest event that the recorder still has.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use ttmon_ledger::layout::{Op, kind};
 use ttmon_ledger::reader::{Event, Failure, ReadError, Recorded, Region, Totals};
+use ttmon_model::Kind;
 use ttmon_model::event::Refusal;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::phase::{PHASE_KINDS, Phase, PhaseBytes, Point, Tightest, UnsafeTrace};
+use ttmon_model::stack::SourceLine;
 use ttmon_source::Lines;
 use ttmon_source::ledgers::{buffer_kind, tag};
 
@@ -33,7 +36,45 @@ pub struct History {
     tightest: HashMap<RowKey, Option<Tightest>>,
     phases: Phases,
     traces: Traces,
+    since_mark: Option<SinceMark>,
     sorted: usize,
+}
+
+/// Changes since the last mark, by stack.
+#[derive(Debug, Default)]
+struct SinceMark {
+    bytes: HashMap<u32, i64>,
+    /// What the last free-all of each row found live. It counts as freed while the allocator is open, or when another follows.
+    torn_down: HashMap<RowKey, HashMap<u32, i64>>,
+}
+
+impl SinceMark {
+    fn add(&mut self, (_, kind): RowKey, stack: u32, bytes: i64) {
+        if is_of_device(buffer_kind(kind)) {
+            let sum = self.bytes.entry(stack).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    fn tear_down(&mut self, row: RowKey, buffers: &HashMap<u64, LiveBuffer>) {
+        let mut found: HashMap<u32, i64> = HashMap::new();
+        for buffer in buffers.values() {
+            let sum = found.entry(buffer.stack).or_default();
+            *sum = sum.saturating_sub(signed(buffer.size));
+        }
+        for (stack, bytes) in self.torn_down.insert(row, found).into_iter().flatten() {
+            self.add(row, stack, bytes);
+        }
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Whether memory of a device grows: not circular buffers, kernels and memory of the host.
+fn is_of_device(kind: BufferKind) -> bool {
+    matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
 }
 
 /// What a batch of events needs besides the events.
@@ -123,7 +164,24 @@ impl History {
         self.traces.report(lines)
     }
 
+    /// Bytes more than at the last mark by line, most first: of an allocator that was torn down, right before that. `None` without a mark, or
+    /// where events since the mark were overwritten.
+    pub fn growth_by_line(&self, lines: &Lines, is_open: impl Fn(u16) -> bool) -> Option<Vec<(Option<Arc<SourceLine>>, i64)>> {
+        let since = self.since_mark.as_ref()?;
+        let freed = since.torn_down.iter().filter(|((slot, kind), _)| is_open(*slot) && is_of_device(buffer_kind(*kind)));
+        let freed = freed.flat_map(|(_, stacks)| stacks);
+        let mut sums: HashMap<Option<Arc<SourceLine>>, i64> = HashMap::new();
+        for (stack, bytes) in since.bytes.iter().chain(freed) {
+            let sum = sums.entry(lines.line(*stack).cloned()).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        let mut sums: Vec<_> = sums.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
+        sums.sort_by(|(line, bytes), (other, other_bytes)| other_bytes.cmp(bytes).then(line.cmp(other)));
+        Some(sums)
+    }
+
     fn restart(&mut self, live: LiveSet) {
+        self.since_mark = None;
         self.live = live;
         self.used = [0; 2];
         let live: Vec<(RowKey, u64)> = self.live.all().map(|(row, buffer)| (row, buffer.size)).collect();
@@ -146,11 +204,15 @@ impl History {
         match self.live.apply(event) {
             Some(Change::Added(buffer)) => self.added(row, &buffer),
             Some(Change::Removed(buffer)) => {
+                self.change(row, &buffer, -1);
                 self.less(row, buffer.size);
                 self.phases.removed(&buffer);
                 self.traces.removed(&buffer);
             }
             Some(Change::Cleared(buffers)) => {
+                if let Some(since) = &mut self.since_mark {
+                    since.tear_down(row, &buffers);
+                }
                 for buffer in buffers.values() {
                     self.less(row, buffer.size);
                     self.phases.torn_down(buffer);
@@ -165,8 +227,15 @@ impl History {
         if let Some(used) = self.used_of(row) {
             *used = used.saturating_add(buffer.size);
         }
+        self.change(row, buffer, 1);
         self.phases.added(buffer, self.used);
         self.traces.added(row, buffer);
+    }
+
+    fn change(&mut self, row: RowKey, buffer: &LiveBuffer, sign: i64) {
+        if let Some(since) = &mut self.since_mark {
+            since.add(row, buffer.stack, signed(buffer.size).saturating_mul(sign));
+        }
     }
 
     fn less(&mut self, row: RowKey, bytes: u64) {
@@ -181,6 +250,7 @@ impl History {
         match event.op {
             Op::Failed => self.refused(event, ground),
             Op::Mark => {
+                self.since_mark = Some(SinceMark::default());
                 self.compare(event.time, ground, &Point::Mark);
             }
             Op::PhaseBegin => self.phases.begin(name, event.time, self.used, event.size),

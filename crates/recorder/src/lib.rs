@@ -1,5 +1,6 @@
 //! Reads the flight recorders of all ledgers: the new events of all processes as model events, ordered by time.
 
+mod growth;
 mod history;
 mod live;
 mod phases;
@@ -22,6 +23,7 @@ use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_source::ledgers::{OpenLedger, buffer_kind, tag};
 use ttmon_source::{Departed, End, Lines};
 
+pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
 pub use room::{Room, largest_free};
 

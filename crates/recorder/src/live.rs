@@ -119,7 +119,7 @@ impl LiveSet {
 }
 
 /// What each free-all found live, from the ledger's own list of those.
-struct TornDown<'a> {
+pub(crate) struct TornDown<'a> {
     /// Numbers of the free-all events by row, ascending.
     events: HashMap<RowKey, Vec<u64>>,
     /// What they found, by row and creation.
@@ -127,7 +127,7 @@ struct TornDown<'a> {
 }
 
 impl<'a> TornDown<'a> {
-    fn of(listing: &'a Listing, recorded: &Recorded) -> Self {
+    pub(crate) fn of(listing: &'a Listing, recorded: &Recorded) -> Self {
         let mut events: HashMap<RowKey, Vec<u64>> = HashMap::new();
         for event in recorded.events.iter().filter(|event| event.op == Op::FreeAll) {
             events.entry(key_of(event)).or_default().push(event.number);
@@ -140,7 +140,7 @@ impl<'a> TornDown<'a> {
         Self { events, left }
     }
 
-    fn by(&self, event: &Event) -> impl Iterator<Item = &'a Entry> {
+    pub(crate) fn by(&self, event: &Event) -> impl Iterator<Item = &'a Entry> {
         let numbers = self.events.get(&key_of(event)).map_or(&[][..], Vec::as_slice);
         let earlier = numbers[..numbers.partition_point(|number| *number < event.number)].last().copied().unwrap_or(0);
         let left = self.left.get(&key_of(event)).map_or(&[][..], Vec::as_slice);

@@ -9,7 +9,7 @@ use ttmon_ledger::writer::{
 };
 use ttmon_model::event::Refusal;
 use ttmon_model::phase::Point;
-use ttmon_recorder::{History, refusal};
+use ttmon_recorder::{GrowthSinceMark, History, growth_since_mark, refusal};
 use ttmon_source::Lines;
 
 const BASE: u64 = 0x100;

@@ -439,7 +439,7 @@ fn buffer(entry: &Entry, places: &Places, tags: &[Arc<String>], lines: &Lines) -
         time: UnixTime(entry.time),
         tag: tag(tags, entry.tag).cloned(),
         operation: tag(tags, entry.operation).cloned(),
-        line: lines.line(entry.stack).cloned(),
+        stack: lines.stack(entry.stack).cloned(),
         is_per_core: entry.flags & flag::PER_CORE != 0,
         kernel_type: kernel_type(entry),
     })

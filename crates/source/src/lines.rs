@@ -1,16 +1,56 @@
 //! The lines behind the numbers of a ledger's stacks.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use ttmon_ledger::reader::{Code, ReadError, Region, Stacks};
-use ttmon_model::stack::{SourceLine, user_line};
+use ttmon_model::Snapshot;
+use ttmon_model::stack::{SourceLine, Stack};
+
+/// Turns frames of machine code into lines, one list for each frame.
+pub type Resolver = fn(&[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>>;
+
+static RESOLVER: OnceLock<Resolver> = OnceLock::new();
+
+/// Sets what resolves frames of machine code from now on. The service sets none: it does not open files that programs name.
+pub fn set_resolver(resolver: Resolver) {
+    // The first one stays.
+    let _ = RESOLVER.set(resolver);
+}
+
+/// Resolves the frames of machine code in a snapshot that came from a service.
+pub fn resolve_snapshot(snapshot: &mut Snapshot) {
+    let Some(resolve) = RESOLVER.get() else { return };
+    let mut known: HashMap<*const Stack, Arc<Stack>> = HashMap::new();
+    for stack in snapshot.buffers.iter_mut().filter_map(|buffer| buffer.entry.stack.as_mut()) {
+        if !stack.frames.iter().any(|frame| frame.native().is_some()) {
+            continue;
+        }
+        let resolved = known.entry(Arc::as_ptr(stack)).or_insert_with(|| {
+            let frames = resolved(std::slice::from_ref(&stack.frames), *resolve).pop().unwrap_or_default();
+            Stack::new(stack.number, frames).map_or_else(|| stack.clone(), Arc::new)
+        });
+        *stack = resolved.clone();
+    }
+}
+
+fn resolved(stacks: &[Vec<Arc<SourceLine>>], resolve: Resolver) -> Vec<Vec<Arc<SourceLine>>> {
+    let is_native = |frame: &&Arc<SourceLine>| frame.native().is_some();
+    let native: HashSet<&Arc<SourceLine>> = stacks.iter().flatten().filter(is_native).collect();
+    let native: Vec<Arc<SourceLine>> = native.into_iter().cloned().collect();
+    let lines: HashMap<&Arc<SourceLine>, Arc<[Arc<SourceLine>]>> = native.iter().zip(resolve(&native)).collect();
+    let frames = |stack: &Vec<Arc<SourceLine>>| {
+        let each = stack.iter().flat_map(|frame| lines.get(frame).map_or_else(|| vec![frame.clone()], |lines| lines.to_vec()));
+        each.collect()
+    };
+    stacks.iter().map(frames).collect()
+}
 
 /// The stacks of one ledger, with each line made once.
 #[derive(Debug, Default)]
 pub struct Lines {
-    stacks: Vec<Vec<Arc<SourceLine>>>,
-    lines: Vec<Option<Arc<SourceLine>>>,
+    frames: Vec<Vec<Arc<SourceLine>>>,
+    stacks: Vec<Option<Arc<Stack>>>,
 }
 
 impl Lines {
@@ -26,6 +66,9 @@ impl Lines {
         for number in 1..=stacks.len() {
             let frames = stacks.frames(number).map(|(code, line)| {
                 let make = || {
+                    if code.is_native {
+                        return Arc::new(SourceLine::of_native(&code.file, line, &code.function));
+                    }
                     let [file, function] =
                         [&code.file, &code.function].map(|text| texts.entry(text).or_insert_with(|| text.as_str().into()).clone());
                     Arc::new(SourceLine { file, line, function })
@@ -33,30 +76,39 @@ impl Lines {
                 known.entry((std::ptr::from_ref(code), line)).or_insert_with(make).clone()
             });
             let frames: Vec<Arc<SourceLine>> = frames.collect();
-            found.lines.push(user_line(frames.iter()).cloned());
-            found.stacks.push(frames);
+            found.frames.push(frames);
         }
+        if let Some(resolve) = RESOLVER.get() {
+            found.frames = resolved(&found.frames, *resolve);
+        }
+        let stacks = (1..).zip(&found.frames).map(|(number, frames)| Stack::new(number, frames.clone()).map(Arc::new));
+        found.stacks = stacks.collect();
         found
     }
 
     /// The frames of a stack, innermost first; none of a number that is not a stack's.
     pub fn frames(&self, number: u32) -> &[Arc<SourceLine>] {
-        index(number).and_then(|at| self.stacks.get(at)).map_or(&[], Vec::as_slice)
+        index(number).and_then(|at| self.frames.get(at)).map_or(&[], Vec::as_slice)
     }
 
     /// The line of a stack that a user looks for.
     pub fn line(&self, number: u32) -> Option<&Arc<SourceLine>> {
-        self.lines.get(index(number)?)?.as_ref()
+        self.stack(number).map(|stack| &stack.line)
+    }
+
+    /// A stack with a line that a user looks for.
+    pub fn stack(&self, number: u32) -> Option<&Arc<Stack>> {
+        self.stacks.get(index(number)?)?.as_ref()
     }
 
     /// How many stacks there are.
     pub fn len(&self) -> u32 {
-        u32::try_from(self.stacks.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.frames.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.stacks.is_empty()
+        self.frames.is_empty()
     }
 }
 

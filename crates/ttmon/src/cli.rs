@@ -498,7 +498,7 @@ pub(crate) struct MemArgs {
     #[arg(long)]
     pub(crate) blocks: bool,
     /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR; with -w append each new program to its
-    /// files by program.
+    /// files by program. With --by: write the groups into DIR, or print them if DIR is "-".
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
     /// Only this process.
@@ -510,7 +510,8 @@ pub(crate) struct MemArgs {
     /// Only the first N buffers, or groups of --by.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Group the live buffers by the Python line, tag or operation that asked for them, most bytes first.
+    /// Group the live buffers by the line, tag or operation that asked for them, most bytes first; with the growth since the
+    /// program's last mark.
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<By>,
     /// With --by: also bytes of buffers younger than SECONDS.

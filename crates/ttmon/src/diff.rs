@@ -82,7 +82,7 @@ pub(crate) fn compare<'a>(
         match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
             Ok(found) if !others.contains(&buffer.process().pid) && is_same(look, before[found], entry) => is_found[found] = true,
             _ => {
-                let line = entry.line.as_ref().map_or_else(String::new, ToString::to_string);
+                let line = entry.line().map_or_else(String::new, ToString::to_string);
                 changes.push(change(Sign::New, key, entry.size, (entry.tag.as_deref().map_or("", String::as_str), &line)));
             }
         }

@@ -82,6 +82,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    // The service opens no files that programs name.
+    if !matches!(cli.command, Some(cli::Command::Serve(_))) {
+        ttmon_source::set_resolver(ttmon_symbols::resolve);
+    }
     match invocation::meant(&cli).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

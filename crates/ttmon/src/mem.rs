@@ -1,5 +1,6 @@
 //! `ttmon mem`: the memory of tracked processes.
 
+mod growth;
 mod reports;
 
 use std::io::Write;
@@ -26,6 +27,8 @@ use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
+use growth::Growths;
+
 /// Prints or writes the memory, once or again and again.
 pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Failure> {
     let mut source = MemorySource::new(context, request);
@@ -43,17 +46,25 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
                 render_changes(context, &snapshot, &earlier, request.pid, terminal, out)
             });
         }
+        MemoryOutput::GroupTable(place, grouping) => {
+            let snapshot = source.next()?;
+            let (groups, _) = grouped(&snapshot, *grouping, &source.growths()?);
+            let mut text = Vec::new();
+            ttmon_print::groups_csv(&snapshot, &groups, grouping.by, &style(&snapshot, context.terminal), &mut text)?;
+            return reports::write_table(place, grouping.by, &text);
+        }
         MemoryOutput::Listing(listing) => listing,
     };
     source.print(listing.format == OutputFormat::Text, |source, terminal, out| {
         let mut snapshot = source.next()?;
         let left_out = choose(&mut snapshot, listing.buffers);
+        let growths = if listing.groups.is_some() { source.growths()? } else { Growths::default() };
         match listing.format {
             OutputFormat::Json => {
                 let layout = if request.watch.is_some() { Layout::Line } else { Layout::Pretty };
-                write_json(&snapshot, listing, left_out, layout, out)
+                write_json(&snapshot, listing, (left_out, &growths), layout, out)
             }
-            OutputFormat::Text => render(&snapshot, listing, left_out, &style(&snapshot, terminal), out),
+            OutputFormat::Text => render(&snapshot, listing, (left_out, &growths), &style(&snapshot, terminal), out),
         }
     })
 }
@@ -96,6 +107,11 @@ impl<'a> MemorySource<'a> {
         if snapshot.processes.is_empty() && !is_watched { Err(elsewhere(&snapshot, pid)) } else { Ok(snapshot) }
     }
 
+    /// The growth since the last marks of programs.
+    fn growths(&mut self) -> Result<Growths, Failure> {
+        growth::read(&mut self.snapshots)
+    }
+
     /// Prints once or again and again, on a terminal in place if that is possible.
     fn print(
         &mut self,
@@ -122,7 +138,7 @@ impl<'a> MemorySource<'a> {
 fn detail(output: &MemoryOutput) -> Detail {
     match output {
         MemoryOutput::Files(_) => Detail::Blocks,
-        MemoryOutput::Diff(_) => Detail::Buffers,
+        MemoryOutput::Diff(_) | MemoryOutput::GroupTable(..) => Detail::Buffers,
         MemoryOutput::Listing(listing) => match listing {
             MemoryListing { banks: true, .. } | MemoryListing { blocks: true, .. } => Detail::Blocks,
             MemoryListing { groups: Some(_), .. } => Detail::Buffers,
@@ -137,7 +153,7 @@ fn detail(output: &MemoryOutput) -> Detail {
 fn path(request: &MemoryRequest) -> String {
     let (has_buffers, has_banks, has_blocks) = match &request.output {
         MemoryOutput::Files(_) => (false, true, true),
-        MemoryOutput::Diff(_) => (true, false, false),
+        MemoryOutput::Diff(_) | MemoryOutput::GroupTable(..) => (true, false, false),
         MemoryOutput::Listing(listing) => {
             (listing.buffers.is_some() || listing.groups.is_some(), listing.banks || listing.blocks, listing.blocks)
         }
@@ -201,29 +217,42 @@ fn choose(snapshot: &mut Snapshot, listing: Option<BufferListing>) -> usize {
 }
 
 /// Returns the groups, and how many `--top` leaves out.
-fn grouped(snapshot: &Snapshot, grouping: Grouping) -> (Vec<BufferGroup>, usize) {
+fn grouped(snapshot: &Snapshot, grouping: Grouping, growths: &Growths) -> (Vec<BufferGroup>, usize) {
     let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
     let age = |seconds| Duration::try_from_secs_f64(seconds).map_or(u64::MAX, nanoseconds);
     let since = grouping.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
     let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), grouping.by, since);
+    growths.add_to(&mut groups, grouping.by, snapshot);
     let most = grouping.most.unwrap_or(usize::MAX);
     let left_out = groups.len().saturating_sub(most);
     groups.truncate(most);
     (groups, left_out)
 }
 
-fn write_json(snapshot: &Snapshot, listing: &MemoryListing, left_out: usize, layout: Layout, out: &mut dyn Write) -> Result<(), Failure> {
+fn write_json(
+    snapshot: &Snapshot,
+    listing: &MemoryListing,
+    (left_out, growths): (usize, &Growths),
+    layout: Layout,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let MemoryListing { banks, blocks, .. } = *listing;
     let parts = MemoryParts { buffers: listing.buffers.is_some(), buffers_left_out: left_out, banks, blocks };
     let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
-    match listing.groups.map(|grouping| grouped(snapshot, grouping)) {
+    match listing.groups.map(|grouping| grouped(snapshot, grouping, growths)) {
         Some((groups, left_out)) => ttmon_wire::write(&GroupedMemoryJson { memory, groups: &groups, left_out }, layout, out)?,
         None => ttmon_wire::write(&memory, layout, out)?,
     }
     Ok(())
 }
 
-fn render(snapshot: &Snapshot, listing: &MemoryListing, left_out: usize, style: &Style<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn render(
+    snapshot: &Snapshot,
+    listing: &MemoryListing,
+    (left_out, growths): (usize, &Growths),
+    style: &Style<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let MemoryListing { banks, blocks, all, .. } = *listing;
     if banks {
         ttmon_print::banks(snapshot, style, out)?;
@@ -235,8 +264,11 @@ fn render(snapshot: &Snapshot, listing: &MemoryListing, left_out: usize, style: 
         ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, style, out)?;
     }
     if let Some(grouping) = listing.groups {
-        let (groups, left_out) = grouped(snapshot, grouping);
+        let (groups, left_out) = grouped(snapshot, grouping, growths);
         ttmon_print::groups(snapshot, &groups, (grouping.by, grouping.since), left_out, style, out)?;
+        if growths.is_unknown() {
+            writeln!(out, "growth is not known: events since the mark were overwritten")?;
+        }
     }
     if !banks && !blocks && listing.buffers.is_none() && listing.groups.is_none() {
         ttmon_print::memory(snapshot, all, style, out)?;

@@ -4,13 +4,14 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ttmon_ask::{Events, Roots, Service, ServicePlace, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_reads::Pace;
 use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
+use ttmon_source::ledgers::{Detail, OpenLedger};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{CliTarget, Context};
@@ -103,7 +104,8 @@ impl<'a> Snapshots<'a> {
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
-        let (snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
+        let (mut snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
+        ttmon_source::resolve_snapshot(&mut snapshot);
         // Processes may be of an older scan.
         let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
         if age >= AGE_MAX {
@@ -119,6 +121,16 @@ impl<'a> Snapshots<'a> {
             }
             _ => Ok(snapshot),
         }
+    }
+
+    /// The ledgers that can be read here, also where snapshots come from a service of this machine.
+    pub(crate) fn ledgers(&mut self) -> Result<Vec<Arc<OpenLedger>>, Failure> {
+        let is_served = self.is_served();
+        let opened = self.open()?;
+        if is_served {
+            opened.whole()?;
+        }
+        Ok(opened.machine.ledgers().to_vec())
     }
 
     /// Whether a process of that number runs, as far as the machine itself was read.

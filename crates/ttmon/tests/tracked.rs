@@ -4,6 +4,8 @@
 
 #[path = "tracked/faults.rs"]
 mod faults;
+#[path = "tracked/groups.rs"]
+mod groups;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,7 +22,8 @@ const CASES: &[Case] = &[
     ("every_buffer_is_seen", every_buffer_is_seen),
     ("references_and_peaks", references_and_peaks),
     ("kernels_have_types", kernels_have_types),
-    ("buffers_are_sorted_and_cut", buffers_are_sorted_and_cut),
+    ("buffers_are_sorted_and_cut", groups::buffers_are_sorted_and_cut),
+    ("groups_grow_since_a_mark", groups::groups_grow_since_a_mark),
     ("what_changed", what_changed),
     ("events_are_told", events_are_told),
     ("an_overrun_is_told", an_overrun_is_told),
@@ -80,6 +83,7 @@ fn child(role: &str) {
                 let (device, kernel_type) = (i32::try_from(number(1)).unwrap(), u8::try_from(number(3)).unwrap());
                 ttmon_client::report_kernel_load(device, number(2), kernel_type, number(4));
             }
+            "mark" => drop(ttmon_client::mark()),
             "t" => std::mem::forget(ttmon_client::tag(words[1])),
             "many" => (0..number(1)).for_each(|id| {
                 ttmon_client::report_allocation(0, 64, 1, id);
@@ -212,29 +216,6 @@ fn kernels_have_types() {
     assert!(text.contains("    kernel: application 1.0MB   fabric 56.0KB   dispatch 92.0KB   other 10B\n"), "{text}");
     let (text, _, _) = program.ttmon("mem --buffers");
     assert_eq!(text.lines().filter(|line| line.ends_with("(dispatch)")).count(), 2, "{text}");
-}
-
-fn buffers_are_sorted_and_cut() {
-    let mut program = Tracked::start();
-    program.does(&["t b", "a 0 10 300", "t a", "a 0 30 100", "t c", "a 0 20 200"]);
-    let order = |arguments: &str| -> Vec<u64> {
-        program.mem(&format!("--buffers {arguments}"))["buffers"].as_array().unwrap().iter().map(|b| b["size"].as_u64().unwrap()).collect()
-    };
-    assert_eq!(order(""), [30, 20, 10]);
-    assert_eq!(order("--sort age"), [10, 30, 20]);
-    assert_eq!(order("--sort address"), [30, 20, 10]);
-    assert_eq!(order("--sort tag"), [30, 10, 20]);
-    assert_eq!(order("--top 1"), [30]);
-    let (text, _, _) = program.ttmon("mem --buffers --top 2");
-    let pid = program.child.id().to_string();
-    assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&pid)).count(), 2, "{text}");
-    assert!(text.contains("and 1 more, left out by --top"), "{text}");
-    // A list that is cut is no list to compare with.
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("cut.json");
-    std::fs::write(&file, program.ttmon("mem --json --buffers --top 2").0).unwrap();
-    let (_, errors, code) = program.ttmon(&format!("mem --diff {}", file.display()));
-    assert!(code == 1 && errors.contains("--top left 1 buffers out"), "{errors}");
 }
 
 fn what_changed() {

@@ -17,8 +17,11 @@ pub fn line_json(line: Option<&SourceLine>) -> Value {
 
 /// The line of an item, if it has one.
 pub(crate) fn line(item: &Item<'_>, name: &str) -> Option<Arc<SourceLine>> {
-    let item = item.part(name)?;
+    Some(read(&item.part(name)?))
+}
+
+pub(crate) fn read(item: &Item<'_>) -> Arc<SourceLine> {
     let text = |name| item.text(name).unwrap_or_default().as_str().into();
     let line = item.whole("line").ok().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-    Some(Arc::new(SourceLine { file: text("file"), line, function: text("function") }))
+    Arc::new(SourceLine { file: text("file"), line, function: text("function") })
 }

@@ -1,10 +1,13 @@
 //! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes, their buffers and their blocks.
 
+use std::collections::HashSet;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
 use ttmon_model::groups::{BufferGroup, GroupKey};
 use ttmon_model::ledger::{BufferLayout, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::limits::DOCUMENT_FRAMES_MAX;
 use ttmon_model::memory::Source;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
 use ttmon_model::units::UnixTime;
@@ -83,6 +86,13 @@ impl MemoryJson<'_> {
         if self.parts.buffers {
             if self.parts.buffers_left_out > 0 {
                 map.serialize_entry("buffers_left_out", &self.parts.buffers_left_out)?;
+            }
+            let (stacks, left_out) = stacks(&snapshot.buffers);
+            if !stacks.is_empty() {
+                map.serialize_entry("stacks", &stacks)?;
+            }
+            if left_out > 0 {
+                map.serialize_entry("stacks_left_out", &left_out)?;
             }
             map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
         }
@@ -263,6 +273,27 @@ impl Serialize for UnlistedJson {
     }
 }
 
+/// The stacks that buffers name, in the order of the buffers, and how many are left out.
+fn stacks(buffers: &[Buffer]) -> (Vec<Value>, usize) {
+    let (mut seen, mut stacks) = (HashSet::new(), Vec::new());
+    let (mut frames, mut left_out) = (0, 0);
+    for buffer in buffers {
+        let Some(stack) = buffer.entry.stack.as_ref().filter(|stack| stack.number > 0) else { continue };
+        let pid = buffer.process().pid;
+        if !seen.insert((pid, stack.number)) {
+            continue;
+        }
+        frames += stack.frames.len();
+        if frames > DOCUMENT_FRAMES_MAX {
+            left_out += 1;
+            continue;
+        }
+        let lines: Vec<Value> = stack.frames.iter().map(|frame| line_json(Some(frame))).collect();
+        stacks.push(json!({"pid": pid, "stack": stack.number, "frames": lines}));
+    }
+    (stacks, left_out)
+}
+
 struct BuffersJson<'a> {
     buffers: &'a [Buffer],
     now: UnixTime,
@@ -299,8 +330,11 @@ impl Serialize for BufferJson<'_> {
         if let Some(operation) = entry.operation.as_deref() {
             map.serialize_entry("op", operation)?;
         }
-        if entry.line.is_some() {
-            map.serialize_entry("line", &line_json(entry.line.as_deref()))?;
+        if let Some(stack) = &entry.stack {
+            map.serialize_entry("line", &line_json(Some(&stack.line)))?;
+            if stack.number > 0 {
+                map.serialize_entry("stack", &stack.number)?;
+            }
         }
         if let Some(kernel_type) = entry.kernel_type {
             map.serialize_entry("kernel_type", kernel_type.name())?;
@@ -315,8 +349,8 @@ fn group_json(group: &BufferGroup, now: UnixTime) -> Value {
         GroupKey::Text(text) => ("name", text.as_deref().map(String::as_str).into()),
     };
     let oldest = group.oldest.and_then(|oldest| age_seconds(oldest, now));
-    let BufferGroup { bytes, count, largest, since, .. } = group;
-    json!({name: key, "bytes": bytes, "count": count, "largest": largest, "oldest_age_s": oldest, "since_bytes": since})
+    let BufferGroup { bytes, count, largest, since, growth, .. } = group;
+    json!({name: key, "bytes": bytes, "count": count, "largest": largest, "oldest_age_s": oldest, "since_bytes": since, "growth_bytes": growth})
 }
 
 /// An address as a hexadecimal text.

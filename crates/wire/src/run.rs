@@ -50,6 +50,7 @@ pub struct RunReport<'a> {
     pub leaked: Buffers,
     pub cache: Vec<RunBuffer>,
     pub growth_bytes: Option<i64>,
+    pub growth_by_line: Vec<(Option<Arc<SourceLine>>, u64)>,
     /// In the order of time.
     pub refusals: Vec<RunRefusal>,
     /// Smallest largest free blocks of banks.
@@ -214,6 +215,7 @@ impl RunReport<'_> {
             "leaked": count_and_bytes(self.leaked),
             "cache": self.cache.iter().map(buffer).collect::<Vec<_>>(),
             "growth_bytes": self.growth_bytes,
+            "growth_by_line": self.growth_by_line.iter().map(growth).collect::<Vec<_>>(),
             "oom": of(Refused::OutOfMemory),
             "clashes": of(Refused::Clash),
             "by_line": self.by_line(),
@@ -245,6 +247,10 @@ impl RunReport<'_> {
         }
         lists
     }
+}
+
+fn growth((line, bytes): &(Option<Arc<SourceLine>>, u64)) -> Value {
+    json!({"line": line_json(line.as_deref()), "bytes": bytes})
 }
 
 fn tightest(found: &RunTightest) -> Value {

@@ -27,6 +27,8 @@ pub mod code {
     pub const FUNCTION_BYTES: usize = 128;
     /// Flag: the file's name is longer, this is its end.
     pub const FILE_CUT: u64 = 1;
+    /// Flag: machine code. The file is a program or library, the function is its build id, the line of a frame is an address in it.
+    pub const NATIVE: u64 = 2;
 
     const _: () = assert!(FILE + FILE_BYTES as u64 == FUNCTION && FUNCTION + FUNCTION_BYTES as u64 == super::super::CODES.stride as u64);
 }

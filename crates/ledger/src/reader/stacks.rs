@@ -33,6 +33,8 @@ pub struct Code {
     pub function: String,
     /// Where it begins; 0 is unknown.
     pub first_line: u32,
+    /// Machine code: the file is a program or library, the function is its build id, lines are addresses in it.
+    pub is_native: bool,
 }
 
 impl Stacks {
@@ -99,6 +101,7 @@ impl Code {
         Self {
             file: text_at(record, code::FILE, code::FILE_BYTES),
             is_file_cut: u64::from(u32_at(record, code::FLAGS)) & code::FILE_CUT != 0,
+            is_native: u64::from(u32_at(record, code::FLAGS)) & code::NATIVE != 0,
             function: text_at(record, code::FUNCTION, code::FUNCTION_BYTES),
             first_line: u32_at(record, code::FIRST_LINE),
         }

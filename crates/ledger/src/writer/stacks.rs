@@ -131,9 +131,18 @@ impl Session<'_> {
     /// The number of a function, for [`Frame::code`]: the same for the same texts. `None` where there is no room for another. Of a long
     /// file name the end is kept.
     pub fn code(&mut self, file: &str, function: &str, first_line: u32) -> Option<u32> {
+        self.add_code(file, function, first_line, 0)
+    }
+
+    /// The number of a program or library of machine code, as [`Session::code`]. The line of its frames is an address in it.
+    pub fn native_code(&mut self, object: &str, build_id: &str) -> Option<u32> {
+        self.add_code(object, build_id, 0, code::NATIVE)
+    }
+
+    fn add_code(&mut self, file: &str, function: &str, first_line: u32, flags: u64) -> Option<u32> {
         let books = self.books;
         let (file, is_cut) = ending(file, code::FILE_BYTES - 1);
-        let head = pair(first_line, if is_cut { low(code::FILE_CUT) } else { 0 });
+        let head = pair(first_line, low(flags | if is_cut { code::FILE_CUT } else { 0 }));
         let file = words_of(file.as_bytes(), code::FILE_BYTES).map(|(at, word)| (code::FILE + at, word));
         let function = words_of(beginning(function, code::FUNCTION_BYTES - 1), code::FUNCTION_BYTES);
         let mut words = [0_u64; CODES.stride as usize / 8];

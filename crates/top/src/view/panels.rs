@@ -56,7 +56,7 @@ fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
         return ("process", of_processes(snapshot, rows));
     }
     let (word, by) = match () {
-        () if entries().any(|entry| entry.line.is_some()) => ("line", GroupBy::Line),
+        () if entries().any(|entry| entry.stack.is_some()) => ("line", GroupBy::Line),
         () if entries().any(|entry| entry.tag.is_some()) => ("tag", GroupBy::Tag),
         () => ("operation", GroupBy::Op),
     };

@@ -25,6 +25,8 @@ pub(crate) enum MemoryOutput {
     Files(PathBuf),
     /// The differences to this earlier listing.
     Diff(PathBuf),
+    /// The groups as a table, in this folder or printed.
+    GroupTable(PathBuf, Grouping),
     Listing(MemoryListing),
 }
 
@@ -59,20 +61,25 @@ pub(super) fn memory(common: &GlobalArgs, args: &MemArgs) -> Result<MemoryReques
     let refresh = args.refresh.as_deref().map(super::refresh).transpose()?;
     check(common, args, refresh)?;
     let watch = args.watch.then(|| refresh.unwrap_or(REFRESH_DEFAULT));
-    let output = match (&args.csv, &args.diff) {
-        (Some(directory), _) => MemoryOutput::Files(directory.clone()),
-        (None, Some(file)) => MemoryOutput::Diff(file.clone()),
-        (None, None) => MemoryOutput::Listing(listing(common, args)),
+    let output = match (&args.csv, &args.diff, grouping(args)) {
+        (Some(place), _, Some(grouping)) => MemoryOutput::GroupTable(place.clone(), grouping),
+        (Some(directory), _, None) => MemoryOutput::Files(directory.clone()),
+        (None, Some(file), _) => MemoryOutput::Diff(file.clone()),
+        (None, None, groups) => MemoryOutput::Listing(listing(common, args, groups)),
     };
     Ok(MemoryRequest { pid: args.pid, watch, output })
 }
 
-fn listing(common: &GlobalArgs, args: &MemArgs) -> MemoryListing {
-    let by = args.by.map(|by| match by {
+fn grouping(args: &MemArgs) -> Option<Grouping> {
+    let by = match args.by? {
         By::Line => GroupBy::Line,
         By::Tag => GroupBy::Tag,
         By::Op => GroupBy::Op,
-    });
+    };
+    Some(Grouping { by, since: args.since, most: args.top })
+}
+
+fn listing(common: &GlobalArgs, args: &MemArgs, groups: Option<Grouping>) -> MemoryListing {
     let order = match args.sort.unwrap_or_default() {
         Order::Size => BufferOrder::Size,
         Order::Age => BufferOrder::Age,
@@ -85,8 +92,8 @@ fn listing(common: &GlobalArgs, args: &MemArgs) -> MemoryListing {
         banks: args.banks,
         blocks: args.blocks,
         // With groups --top shortens the list of groups alone.
-        buffers: args.buffers.then(|| BufferListing { order, most: args.top.filter(|_| by.is_none()) }),
-        groups: by.map(|by| Grouping { by, since: args.since, most: args.top }),
+        buffers: args.buffers.then(|| BufferListing { order, most: args.top.filter(|_| groups.is_none()) }),
+        groups,
     }
 }
 
@@ -116,8 +123,11 @@ fn check(common: &GlobalArgs, args: &MemArgs, refresh: Option<Duration>) -> Resu
     if args.since.is_some_and(|seconds| !seconds.is_finite() || seconds < 0.0) {
         return Err(Failure::usage("--since takes seconds, 0 or more"));
     }
-    if args.by.is_some() && (args.diff.is_some() || args.csv.is_some()) {
-        return Err(Failure::usage("--by groups what is live now; --diff and --csv have no groups"));
+    if args.by.is_some() && args.diff.is_some() {
+        return Err(Failure::usage("--by groups the live buffers; --diff has no groups"));
+    }
+    if args.by.is_some() && args.csv.is_some() && args.watch {
+        return Err(Failure::usage("--by with --csv writes one table; leave out -w"));
     }
     if args.top.is_some() && !args.buffers && args.by.is_none() {
         return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));

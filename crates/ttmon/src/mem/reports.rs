@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use ttmon_files::{Directory, Existing};
 use ttmon_model::Snapshot;
+use ttmon_model::groups::GroupBy;
 use ttmon_print::{ProgramReports, ReportFile};
 
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::watch;
 
 /// Writes the reports of all allocators into a directory, which is made if it is not there.
@@ -24,6 +26,21 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
     }
     write_all(directory, &files)
         .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display())))
+}
+
+/// Writes the table of groups into a directory, or to the output for `-`.
+pub(super) fn write_table(place: &Path, by: GroupBy, text: &[u8]) -> Result<(), Failure> {
+    if place == Path::new("-") {
+        return Output::Stdout.write(text);
+    }
+    let name = match by {
+        GroupBy::Line => "memory_by_line.csv",
+        GroupBy::Tag => "memory_by_tag.csv",
+        GroupBy::Op => "memory_by_op.csv",
+    };
+    let text = String::from_utf8_lossy(text).into_owned();
+    write_all(place, &[ReportFile { name: name.to_owned(), text }])
+        .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", place.display())))
 }
 
 /// Adds each program to the files by program when a snapshot first has it, until a snapshot fails. Files of an earlier run are

@@ -184,6 +184,7 @@ fn every_key_is_there() {
         "leaks",
         "cache",
         "growth_bytes",
+        "growth_by_line",
         "oom",
         "clashes",
     ] {

@@ -5,9 +5,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
-use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_ENTRIES_MAX};
+use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_ENTRIES_MAX, DOCUMENT_FRAMES_MAX};
 use ttmon_model::memory::{Figure, Source};
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, BufferAllocator, Circular, NoBlocks, Programs};
+use ttmon_model::stack::{SourceLine, Stack};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
@@ -139,7 +140,28 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
 
 /// The live buffers, if the document has them.
 pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<Buffer>, ReadError> {
-    list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners))
+    let stacks = stacks(document)?;
+    list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners, &stacks))
+}
+
+/// The frames of stacks by process and number.
+type Frames = HashMap<(u32, u32), Vec<Arc<SourceLine>>>;
+
+fn stacks(document: &Document<'_>) -> Result<Frames, ReadError> {
+    let read = |item: &Item<'_>| {
+        let number = |name| u32::try_from(item.whole(name).ok()?).ok();
+        let frames = item.list("frames")?.iter().take(DOCUMENT_FRAMES_MAX).map(crate::line::read).collect();
+        Some(((number("pid")?, number("stack")?), frames))
+    };
+    Ok(list(document, "stacks", DOCUMENT_FRAMES_MAX, "a stack", read)?.into_iter().collect())
+}
+
+/// The stack of a buffer: its line, and the other lines where the document has them.
+fn stack(item: &Item<'_>, process: ProcessKey, stacks: &Frames) -> Option<Arc<Stack>> {
+    let line = crate::line::line(item, "line")?;
+    let number = item.whole("stack").ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+    let frames = stacks.get(&(process.pid, number)).cloned();
+    Some(Arc::new(Stack { number, frames: frames.unwrap_or_else(|| vec![line.clone()]), line }))
 }
 
 /// Circular buffers, which recordings have.
@@ -165,11 +187,10 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
     list(document, "circulars", DOCUMENT_ENTRIES_MAX, "a circular buffer", read)
 }
 
-fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
+fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners, stacks: &Frames) -> Option<Buffer> {
     let allocator = BufferAllocator { id: item.text("allocator").ok()?, process: owners.of(item)?, devices: item.ids("devices") };
     let small = |name| NonZeroU32::new(u32::try_from(item.whole(name).ok()?).unwrap_or(u32::MAX));
     Some(Buffer {
-        allocator: Arc::new(allocator),
         entry: LedgerBuffer {
             // The id replaces it: the document has no ledgers.
             allocator: 0,
@@ -184,10 +205,11 @@ fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
             time: item.float("age_s").map_or(UnixTime(0), |age| before(now, age)),
             tag: item.text("tag").ok().map(Arc::from),
             operation: item.text("op").ok().map(Arc::from),
-            line: crate::line::line(item, "line"),
+            stack: stack(item, allocator.process, stacks),
             is_per_core: false,
             kernel_type: item.meaning("kernel_type", KernelType::from_name).ok(),
         },
+        allocator: Arc::new(allocator),
     })
 }
 

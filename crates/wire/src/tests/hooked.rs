@@ -170,7 +170,7 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
         time: UnixTime(NOW.0 - 5 * SECOND),
         tag: None,
         operation: None,
-        line: None,
+        stack: None,
         is_per_core: false,
         kernel_type: None,
     }

@@ -51,7 +51,7 @@ impl Item<'_> {
 /// What a buffer is known by: its tag, the line that asked for it, its operation.
 fn buffer_name(buffer: &Buffer) -> String {
     let entry = &buffer.entry;
-    let line = entry.line.as_ref().map(|line| format!("{}:{}", line.file, line.line));
+    let line = entry.line().map(|line| format!("{}:{}", line.file, line.line));
     let parts = [entry.tag.as_ref().map(ToString::to_string), line, entry.operation.as_ref().map(ToString::to_string)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
@@ -122,7 +122,7 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
 fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
     let entry = &buffer.entry;
     match by {
-        ListBy::Line => GroupKey::Line(entry.line.clone()),
+        ListBy::Line => GroupKey::Line(entry.line().cloned()),
         ListBy::Tag => GroupKey::Text(entry.tag.clone()),
         ListBy::Op => GroupKey::Text(entry.operation.clone()),
         ListBy::Buffer | ListBy::Size => GroupKey::Text(Some(Arc::from(size(entry.size)))),
@@ -283,7 +283,11 @@ pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> 
     lines.extend(entry.per_bank.map(|bytes| format!("per bank   {}", size(bytes.get().into()))));
     lines.extend(entry.tag.as_ref().map(|tag| format!("tag        {tag}")));
     lines.extend(entry.operation.as_ref().map(|operation| format!("operation  {operation}")));
-    lines.extend(entry.line.as_ref().map(|line| format!("line       {}:{} in {}", line.file, line.line, line.function)));
+    lines.extend(entry.line().map(|line| format!("line       {}:{} in {}", line.file, line.line, line.function)));
+    if let Some(stack) = entry.stack.as_ref().filter(|stack| stack.frames.len() > 1) {
+        let frames = stack.frames.iter().zip(["stack"].into_iter().chain(std::iter::repeat("")));
+        lines.extend(frames.map(|(frame, name)| format!("{name:10} {frame}")));
+    }
     lines
 }
 

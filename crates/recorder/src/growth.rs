@@ -1,0 +1,76 @@
+//! How much more a program has than at its last mark, by what asked for the memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ttmon_ledger::layout::Op;
+use ttmon_ledger::reader::{ReadError, Region};
+use ttmon_model::stack::SourceLine;
+use ttmon_source::Lines;
+use ttmon_source::ledgers::tag;
+
+use crate::live::TornDown;
+
+/// Bytes that one source of allocations has more, or fewer, than at the mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Slot of the allocator.
+    pub slot: u16,
+    /// The line.
+    pub line: Option<Arc<SourceLine>>,
+    /// The tag.
+    pub tag: Option<Arc<String>>,
+    /// The operation.
+    pub operation: Option<Arc<String>>,
+    /// Bytes allocated since the mark, less bytes freed.
+    pub bytes: i64,
+}
+
+/// The growth of a ledger since its last mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrowthSinceMark {
+    /// The program set no mark.
+    NoMark,
+    /// Events since the mark were overwritten, or not all buffers are listed.
+    Unknown,
+    /// What changed.
+    Known(Vec<Growth>),
+}
+
+/// Reads the growth of a ledger from its events since the last mark.
+pub fn growth_since_mark(region: &Region) -> Result<GrowthSinceMark, ReadError> {
+    let listing = region.list()?;
+    let Some(mark) = listing.totals.mark else { return Ok(GrowthSinceMark::NoMark) };
+    let recorded = region.events(mark.event)?;
+    if recorded.overrun > 0 {
+        return Ok(GrowthSinceMark::Unknown);
+    }
+    let torn_down = TornDown::of(&listing, &recorded);
+    let mut sums: HashMap<(u16, u32, u32, u32), i64> = HashMap::new();
+    let mut add = |key, size: u64, sign: i64| {
+        let sum = sums.entry(key).or_default();
+        *sum = sum.saturating_add(i64::try_from(size).unwrap_or(i64::MAX).saturating_mul(sign));
+    };
+    for event in recorded.events.iter().filter(|event| event.number <= listing.totals.events) {
+        let key = (event.allocator, event.stack, event.tag, event.operation);
+        match event.op {
+            Op::Alloc => add(key, event.size, 1),
+            Op::Free => add(key, event.size, -1),
+            Op::FreeAll => {
+                torn_down.by(event).for_each(|entry| add((entry.allocator, entry.stack, entry.tag, entry.operation), entry.size, -1));
+            }
+            Op::UnlistedAlloc | Op::UnlistedFree | Op::Repair => return Ok(GrowthSinceMark::Unknown),
+            _ => {}
+        }
+    }
+    let lines = Lines::read(region)?;
+    let tags: Vec<Arc<String>> = recorded.tags.into_iter().map(Arc::new).collect();
+    let growth = sums.into_iter().map(|((slot, stack, number, operation), bytes)| Growth {
+        slot,
+        line: lines.line(stack).cloned(),
+        tag: tag(&tags, number).cloned(),
+        operation: tag(&tags, operation).cloned(),
+        bytes,
+    });
+    Ok(GrowthSinceMark::Known(growth.collect()))
+}

@@ -1,0 +1,117 @@
+//! Lines of machine code: file, function and line of addresses in a program or library, from its debug information or its symbols.
+//!
+//! Files are opened only where another user cannot have prepared them, and believed only if their build id is the expected one.
+
+mod demangle;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use addr2line::gimli::{self, EndianSlice, RunTimeEndian, SectionId};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache};
+use ttmon_model::stack::{NativeFrame, SourceLine};
+
+/// Debug information of one file that is read into memory. A file with more has symbols alone.
+const DEBUG_BYTES_MAX: u64 = 512 << 20;
+/// Resolved addresses that are kept.
+const KNOWN_MAX: usize = 1 << 16;
+/// Inlined functions at one address.
+const INLINED_MAX: usize = 16;
+
+type Known = HashMap<SourceLine, Arc<[Arc<SourceLine>]>>;
+
+/// What was resolved before: a screen resolves the same addresses at each refresh.
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+/// The lines of native frames, inlined functions first. Frames that cannot be resolved, and all others, stay as they are.
+pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
+    let mut guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = guard.get_or_insert_with(HashMap::new);
+    if known.len() > KNOWN_MAX {
+        known.clear();
+    }
+    let mut new: HashMap<(&str, &str), Vec<(&Arc<SourceLine>, u64)>> = HashMap::new();
+    for frame in frames.iter().filter(|frame| !known.contains_key(&***frame)) {
+        if let Some(NativeFrame { object, address, build_id }) = frame.native() {
+            new.entry((object, build_id)).or_default().push((frame, address));
+        }
+    }
+    for ((object, build_id), addresses) in new {
+        // Libraries between the program and its memory are not the user's, and large.
+        let is_of_library = addresses.first().is_some_and(|(frame, _)| frame.is_of_library());
+        let lines = if is_of_library { None } else { read(Path::new(object), build_id, &addresses) };
+        let lines = lines.unwrap_or_else(|| addresses.iter().map(|_| Vec::new()).collect());
+        for ((frame, _), lines) in addresses.into_iter().zip(lines) {
+            let lines = if lines.is_empty() { vec![frame.clone()] } else { lines };
+            known.insert(SourceLine::clone(frame), lines.into());
+        }
+    }
+    frames.iter().map(|frame| known.get(&**frame).cloned().unwrap_or_else(|| Arc::from([frame.clone()]))).collect()
+}
+
+type Lines = Vec<Arc<SourceLine>>;
+
+fn read(path: &Path, build_id: &str, addresses: &[(&Arc<SourceLine>, u64)]) -> Option<Vec<Lines>> {
+    let cache = ReadCache::new(open(path)?);
+    let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
+    let found: String = elf.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
+    if build_id.is_empty() || !found.starts_with(build_id) {
+        return None;
+    }
+    let context = debug_information(&elf);
+    let lines = addresses.iter().map(|(frame, address)| {
+        let lines = context.as_ref().map(|context| lines_at(context, *address)).unwrap_or_default();
+        if lines.is_empty() { symbol_at(&elf, frame, *address).into_iter().collect() } else { lines }
+    });
+    Some(lines.collect())
+}
+
+/// A regular file that no other user can have prepared. Root opens only what root owns.
+fn open(path: &Path) -> Option<File> {
+    let metadata = fs::metadata(path).ok().filter(|metadata| path.is_absolute() && metadata.is_file())?;
+    let user = rustix::process::geteuid().as_raw();
+    if ![0, user].contains(&metadata.uid()) {
+        return None;
+    }
+    File::open(path).ok()
+}
+
+type Context<'a> = addr2line::Context<EndianSlice<'a, RunTimeEndian>>;
+
+fn debug_information<'a>(elf: &ElfFile64<'a, Endianness, &'a ReadCache<File>>) -> Option<Context<'a>> {
+    let sections = elf.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
+    if sections.map(|section| section.size()).fold(0, u64::saturating_add) > DEBUG_BYTES_MAX {
+        return None;
+    }
+    let load = |id: SectionId| -> Result<_, gimli::Error> {
+        let data = elf.section_by_name(id.name()).and_then(|section| section.data().ok()).unwrap_or_default();
+        Ok(EndianSlice::new(data, RunTimeEndian::Little))
+    };
+    addr2line::Context::from_dwarf(gimli::Dwarf::load(load).ok()?).ok()
+}
+
+fn lines_at(context: &Context<'_>, address: u64) -> Lines {
+    let mut lines = Vec::new();
+    let Ok(mut frames) = context.find_frames(address).skip_all_loads() else { return lines };
+    while let Ok(Some(frame)) = frames.next() {
+        let Some((file, line)) = frame.location.and_then(|location| Some((location.file?, location.line?))) else { continue };
+        let function = frame.function.as_ref().and_then(|function| function.raw_name().ok()).unwrap_or_default();
+        lines.push(Arc::new(SourceLine { file: file.into(), line, function: demangle::name(&function).into() }));
+        if lines.len() == INLINED_MAX {
+            break;
+        }
+    }
+    lines
+}
+
+/// The frame with the name of its function, where the file has no lines.
+fn symbol_at<'a>(elf: &ElfFile64<'a, Endianness, &'a ReadCache<File>>, frame: &SourceLine, address: u64) -> Option<Arc<SourceLine>> {
+    let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
+    let symbol = symbols.find(|symbol| address.checked_sub(symbol.address()).is_some_and(|offset| offset < symbol.size()))?;
+    let function = demangle::name(symbol.name().ok()?).into();
+    Some(Arc::new(SourceLine { file: frame.file.clone(), line: 0, function }))
+}

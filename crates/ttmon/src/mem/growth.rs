@@ -1,0 +1,62 @@
+//! `ttmon mem --by`: growth since the last marks of programs, from their ledgers.
+
+use std::collections::HashMap;
+
+use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey};
+use ttmon_model::{ProcessKey, Snapshot};
+use ttmon_recorder::{Growth, GrowthSinceMark, growth_since_mark};
+
+use crate::failure::Failure;
+use crate::server::Snapshots;
+
+/// The growth of each process that set a mark and can be read.
+#[derive(Debug, Default)]
+pub(super) struct Growths {
+    known: Vec<(ProcessKey, Vec<Growth>)>,
+    is_unknown: bool,
+}
+
+/// Reads the ledgers of this machine that this user may read.
+pub(super) fn read(snapshots: &mut Snapshots<'_>) -> Result<Growths, Failure> {
+    let mut growths = Growths::default();
+    for found in snapshots.ledgers()? {
+        match growth_since_mark(&found.region) {
+            Ok(GrowthSinceMark::Known(growth)) => growths.known.push((found.owner, growth)),
+            Ok(GrowthSinceMark::Unknown) => growths.is_unknown = true,
+            // A ledger that cannot be read has no buffers in the list either.
+            Ok(GrowthSinceMark::NoMark) | Err(_) => {}
+        }
+    }
+    Ok(growths)
+}
+
+impl Growths {
+    /// Whether a program set a mark that is too long ago.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.is_unknown
+    }
+
+    /// Adds the growth of groups, of the allocators that the snapshot has.
+    pub(super) fn add_to(&self, groups: &mut [BufferGroup], by: GroupBy, snapshot: &Snapshot) {
+        if self.is_unknown || self.known.is_empty() {
+            return;
+        }
+        let mut sums: HashMap<GroupKey, i64> = HashMap::new();
+        for (process, growth) in &self.known {
+            let has =
+                |slot: u16| snapshot.allocators.iter().any(|allocator| allocator.process.pid == process.pid && allocator.slot == slot);
+            for part in growth.iter().filter(|part| has(part.slot)) {
+                let key = match by {
+                    GroupBy::Line => GroupKey::Line(part.line.clone()),
+                    GroupBy::Tag => GroupKey::Text(part.tag.clone()),
+                    GroupBy::Op => GroupKey::Text(part.operation.clone()),
+                };
+                let sum = sums.entry(key).or_default();
+                *sum = sum.saturating_add(part.bytes);
+            }
+        }
+        for group in groups {
+            group.growth = Some(sums.get(&group.key).copied().unwrap_or(0));
+        }
+    }
+}
