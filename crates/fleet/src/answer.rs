@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, SERIES_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_MAX, SERIES_MAX};
 
 /// Labels of a series, without its name.
 pub type Labels = BTreeMap<String, String>;
@@ -43,38 +45,137 @@ impl Vector {
         if text.len() > ANSWER_BYTES_MAX {
             return Err(AnswerError::TooLarge);
         }
-        let strange = |why: &str| AnswerError::Strange(why.to_owned());
-        let document: Value = serde_json::from_str(text).map_err(|error| AnswerError::Strange(error.to_string()))?;
-        if document["status"] == "error" {
-            let why: String = document["error"].as_str().unwrap_or("no reason").chars().take(LABEL_BYTES_MAX).collect();
-            return Err(AnswerError::Refused(why));
+        let mut found = Found::default();
+        let mut input = serde_json::Deserializer::from_str(text);
+        let read = Level { found: &mut found, is_data: false }.deserialize(&mut input).and_then(|()| input.end());
+        if let Some(error) = found.error {
+            return Err(error);
         }
-        let data = &document["data"];
-        let rows = match (data["resultType"].as_str(), data["result"].as_array()) {
-            (Some("vector"), Some(rows)) => rows,
-            (Some(other), _) if other != "vector" => return Err(strange("no vector")),
-            _ => return Err(strange("no result")),
-        };
-        if rows.len() > SERIES_MAX {
-            return Err(AnswerError::TooLarge);
+        read.map_err(|error| AnswerError::Strange(error.to_string()))?;
+        if found.status.as_deref() == Some("error") {
+            return Err(AnswerError::Refused(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
         }
-        let mut series = Vec::with_capacity(rows.len());
-        for row in rows {
-            let value = row["value"][1].as_str().and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| strange("no value"))?;
-            let metric = row["metric"].as_object().ok_or_else(|| strange("no labels"))?;
-            let text = |value: &Value| value.as_str().filter(|text| text.len() <= LABEL_BYTES_MAX).map(str::to_owned);
-            let labels: Option<Labels> = metric.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect();
-            if value.is_finite() {
-                series.push((labels.ok_or_else(|| strange("a label that is no short text"))?, value));
-            }
+        match (found.kind.as_deref(), found.series) {
+            (Some("vector"), Some(series)) => Ok(Self(series)),
+            (Some(other), _) if other != "vector" => Err(strange("no vector")),
+            _ => Err(strange("no result")),
         }
-        Ok(Self(series))
     }
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn strange(why: &str) -> AnswerError {
+    AnswerError::Strange(why.to_owned())
+}
+
+/// What was read so far. Series are read one at a time; keys with another meaning are passed over.
+#[derive(Default)]
+struct Found {
+    status: Option<String>,
+    refusal: Option<String>,
+    kind: Option<String>,
+    series: Option<Vec<(Labels, f64)>>,
+    error: Option<AnswerError>,
+}
+
+/// The answer, or its `data`.
+struct Level<'f> {
+    found: &'f mut Found,
+    is_data: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Level<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Level<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { found, is_data } = self;
+        while let Some(key) = map.next_key::<String>()? {
+            match (is_data, key.as_str()) {
+                (false, "status") => found.status = short(map.next_value()?),
+                (false, "error") => found.refusal = short(map.next_value()?),
+                (false, "data") => map.next_value_seed(Level { found, is_data: true })?,
+                (true, "resultType") => found.kind = short(map.next_value()?),
+                (true, "result") => map.next_value_seed(Rows(found))?,
+                _ => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The beginning of a text.
+fn short(value: &RawValue) -> Option<String> {
+    let text: String = serde_json::from_str(value.get()).ok()?;
+    Some(text.chars().take(LABEL_BYTES_MAX).collect())
+}
+
+/// The list of series.
+struct Rows<'f>(&'f mut Found);
+
+impl<'de> DeserializeSeed<'de> for Rows<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Rows<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        let (mut series, mut count) = (Vec::new(), 0);
+        while let Some(row) = rows.next_element::<&RawValue>()? {
+            count += 1;
+            let read = if count > SERIES_MAX { Err(AnswerError::TooLarge) } else { read_series(row.get()) };
+            match read {
+                Ok(one) => series.extend(one),
+                Err(error) => {
+                    self.0.error = Some(error);
+                    return Err(A::Error::custom("refused"));
+                }
+            }
+        }
+        self.0.series = Some(series);
+        Ok(())
+    }
+}
+
+/// One series, unless its value is no finite number.
+fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
+    if text.len() > SERIES_BYTES_MAX {
+        return Err(strange("a long series"));
+    }
+    let row: Value = serde_json::from_str(text).map_err(|error| strange(&error.to_string()))?;
+    let value = row["value"][1].as_str().and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| strange("no value"))?;
+    let metric = row["metric"].as_object().ok_or_else(|| strange("no labels"))?;
+    if metric.len() > LABELS_MAX {
+        return Err(strange("many labels"));
+    }
+    let text = |value: &Value| value.as_str().filter(|text| text.len() <= LABEL_BYTES_MAX).map(str::to_owned);
+    let labels: Option<Labels> = metric.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect();
+    let labels = labels.ok_or_else(|| strange("a label that is no short text"))?;
+    Ok(value.is_finite().then_some((labels, value)))
 }
 
 /// A label, or nothing.
@@ -100,7 +201,10 @@ mod tests {
             r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{"a":"{}"}},"value":[1,"1"]}}]}}}}"#,
             "x".repeat(2000)
         );
-        let many = format!(r#"{{"data":{{"resultType":"vector","result":[{}1]}}}}"#, "1,".repeat(SERIES_MAX));
+        let series = r#"{"metric":{},"value":[1,"1"]},"#;
+        let many = format!(r#"{{"data":{{"resultType":"vector","result":[{}1]}}}}"#, series.repeat(SERIES_MAX));
+        let labels: String = (0..40).map(|number| format!(r#""l{number}":"","#)).collect();
+        let labels = format!(r#"{{"data":{{"resultType":"vector","result":[{{"metric":{{{labels}"a":""}},"value":[1,"1"]}}]}}}}"#);
         for (text, is_refusal) in [
             ("", false),
             ("[]", false),
@@ -110,6 +214,8 @@ mod tests {
             (r#"{"data":{"resultType":"vector","result":[{"metric":{},"value":[1,2]}]}}"#, false),
             (r#"{"data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"2"]}]}}"#, false),
             (&long, false),
+            (&labels, false),
+            (r#"{"data":{"resultType":"vector","result":[]}} {}"#, false),
         ] {
             let error = Vector::parse(text).expect_err(text);
             assert_eq!(matches!(error, AnswerError::Refused(_)), is_refusal, "{error}");

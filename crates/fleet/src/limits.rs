@@ -6,6 +6,10 @@ use std::time::Duration;
 pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Series of one answer: 10,000 hosts, and as many workloads.
 pub(crate) const SERIES_MAX: usize = 20_000;
+/// Longest text of one series.
+pub(crate) const SERIES_BYTES_MAX: usize = 64 << 10;
+/// Labels of one series: queries group by at most five.
+pub(crate) const LABELS_MAX: usize = 32;
 /// Longest text of a label.
 pub(crate) const LABEL_BYTES_MAX: usize = 1024;
 /// How long one query may take. The store's own limit is often two minutes; a screen is of no use then.

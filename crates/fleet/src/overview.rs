@@ -8,7 +8,7 @@ use ttmon_model::fields::DeviceField;
 use ttmon_model::snapshot::Health;
 
 use crate::answer::{Labels, Vector, label};
-use crate::limits::ROWS_MAX;
+use crate::limits::{ROWS_MAX, SERIES_MAX};
 use crate::templates::{AGE, ALERTS, MISSING, Subject, TEMPLATES, probe};
 
 /// The port of a host's own page.
@@ -126,10 +126,15 @@ impl Overview {
             for (mut labels, value) in ask(template.query(has_rules))?.0 {
                 labels.remove("__name__");
                 if template.subject == Subject::Host {
-                    let row = hosts.entry(label(&labels, "instance")).or_default();
+                    let host = label(&labels, "instance");
+                    // Each query may name others.
+                    if hosts.len() >= SERIES_MAX && !hosts.contains_key(&host) {
+                        continue;
+                    }
+                    let row = hosts.entry(host).or_default();
                     (row.rack, row.partition) = (label(&labels, "rack"), label(&labels, "partition"));
                     row.values.insert(template.key, value);
-                } else {
+                } else if workloads.len() < SERIES_MAX || workloads.contains_key(&labels) {
                     workloads.entry(labels).or_default().insert(template.key, value);
                 }
             }

@@ -16,6 +16,7 @@ mod places;
 mod process;
 mod refusals;
 mod rows;
+mod steps;
 mod sums;
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,11 +37,18 @@ pub use numbers::{describes, lacks_numbers, proven};
 pub use peaks::Peaks;
 pub use refusals::Refusals;
 use rows::Row;
+use steps::Steps;
 pub use sums::DeviceSums;
 
 impl Snapshot {
     /// Derives a snapshot. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
+        Self::derive_counted(sample, previous).0
+    }
+
+    /// Like [`Self::derive`], with the number of figures that were not computed because a user reached the limit.
+    pub fn derive_counted(sample: &Sample, previous: Option<&Sample>) -> (Self, u64) {
+        let mut steps = Steps::default();
         let rows = rows::list(sample);
         let ids = rows::Ids::of(&rows);
         let mut problems = Problems::new(sample.problems.clone());
@@ -48,8 +56,8 @@ impl Snapshot {
         rows::report_boards(&rows, &mut problems.list);
         rows::report_missing(&rows, &mut problems.list);
         numbers::report_contradictions(&rows, sample, &mut problems.list);
-        let attribution = process::attribute(sample, &rows, &ids, &mut problems);
-        let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
+        let attribution = process::attribute(sample, &rows, &ids, &mut steps, &mut problems);
+        let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut steps, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let by_device = by_device(&processes);
         let refusals = tracked.refusals();
@@ -76,7 +84,9 @@ impl Snapshot {
             let kind = "ledgers with memory on devices that their processes do not hold";
             problems.push_of(user_of(sample, pid), kind, not_held_problem(pid, &devices));
         }
-        Self {
+        let mut problems = problems.into_list();
+        problems.extend(steps.problems(sample));
+        let snapshot = Self {
             host: sample.host.clone(),
             time: sample.time,
             lists_time: sample.time,
@@ -89,14 +99,18 @@ impl Snapshot {
             circulars: tracked.circulars,
             denied_processes: sample.denied_processes,
             scan_age: sample.scan_age,
-            problems: problems.into_list(),
-        }
+            problems,
+        };
+        (snapshot, steps.cuts())
     }
 }
 
 /// The user of a process, if it is known.
 fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
-    let process = sample.processes.iter().find(|process| process.key.pid == pid)?;
+    // They are in the order of their pids, except in some tests.
+    let place = sample.processes.binary_search_by_key(&pid, |process| process.key.pid).ok();
+    let process =
+        place.map_or_else(|| sample.processes.iter().find(|process| process.key.pid == pid), |place| sample.processes.get(place))?;
     process.facts.as_ref().ok().map(|facts| facts.uid)
 }
 

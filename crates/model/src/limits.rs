@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::missing::Missing;
+use crate::sample::Problem;
+
 /// Maximum number of class devices: the driver itself stops at 32 by default.
 pub const DEVICES_MAX: usize = 256;
 /// Longest text of an attribute; the driver's longest is under 40 bytes.
@@ -81,6 +84,39 @@ pub struct ScanLimit {
     pub why: &'static str,
 }
 
+impl ScanLimit {
+    /// Reports what a user was cut of. `user` is a uid and its name; without one, files that several users can write. A trusted user is
+    /// limited by the total alone.
+    pub fn problem(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, count: u64) -> Problem {
+        self.problem_of_part(user, is_trusted, 1, count)
+    }
+
+    /// The same where each user has this part of the share.
+    pub fn problem_of_part(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, parts: u64, count: u64) -> Problem {
+        let part = match user {
+            Some((uid, Some(name))) => format!("user {uid} ({name})"),
+            Some((uid, None)) => format!("user {uid}"),
+            None => "unknown users".to_owned(),
+        };
+        let most = if is_trusted { self.total } else { self.total / (SCAN_SHARE * parts) };
+        let detail = format!("cut at {} {}; {count} {}", grouped(most), self.noun, self.effect);
+        Problem { part, reason: Missing::NotTracked, detail }
+    }
+}
+
+/// `65,536`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// One user may have one part in this many of each total.
 pub const SCAN_SHARE: u64 = 4;
 /// One part in this many of each total may be spent before the user is known.
@@ -90,7 +126,7 @@ pub const ANSWER_PARTS: u64 = 4;
 
 /// In the order of the resources of `source/src/budget.rs`.
 #[rustfmt::skip] // one row per line
-pub const SCAN_LIMITS: [ScanLimit; 10] = [
+pub const SCAN_LIMITS: [ScanLimit; 11] = [
     ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each takes about 5 KB and 50 microseconds" },
     ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
     ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
@@ -101,7 +137,13 @@ pub const SCAN_LIMITS: [ScanLimit; 10] = [
     ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each takes about 300 bytes" },
     ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each takes about 300 bytes, and they are read with every scan" },
     ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
+    ScanLimit { noun: "chips of allocators", total: 32_768, effect: "ledgers were not read", why: "each takes about 2 KB, and they are read with every scan" },
 ];
+
+/// What the derivation of one sample may cost.
+#[rustfmt::skip] // like the rows above
+pub const DERIVE_LIMIT: ScanLimit =
+    ScanLimit { noun: "derive steps", total: 16_777_216, effect: "figures were not computed", why: "each takes about 2 nanoseconds of the sampler" };
 
 /// Names of pods and containers that are kept.
 pub const WORKLOAD_NAMES_MAX: usize = 1024;

@@ -31,6 +31,7 @@ use faults::{Fault, Faults};
 
 use kept::{KeptFiles, Plan};
 pub use pool::Pool;
+pub use restrict::restrict_scan;
 
 /// A lane that was in none of this many batches is dropped: its device left or its process ended.
 pub(crate) const IDLE_BATCHES_MAX: u64 = 64;

@@ -1,7 +1,7 @@
-//! Restricts the reading process: afterwards it can only open files for reading and reply.
+//! Restricts a reading process, or a thread that scans: afterwards it can only open files for reading and reply.
 //!
-//! The process opens files of other users, possibly as root. The system call filter allows no call that writes to a file, opens a
-//! connection, starts a program or affects another process.
+//! Both open files of other users, possibly as root. The system call filter allows no call that writes to a file, opens a connection,
+//! starts a program or affects another process.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -12,19 +12,33 @@ use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, Sec
 /// Capabilities to keep, if present: they open files of other users and of their processes.
 const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
+/// Capabilities that a thread that scans keeps: it also opens memory of processes that closed all their files.
+const KEPT_BY_SCAN: CapabilitySet = KEPT.union(CapabilitySet::CHECKPOINT_RESTORE);
+
 /// Restricts the calling thread and every thread that it starts. What the kernel does not support is skipped: the process has no more
 /// rights than before.
 pub(crate) fn restrict() {
-    drop_capabilities();
-    if let Ok(filter) = filter() {
+    restrict_to(KEPT, &[]);
+}
+
+/// Restricts a thread that opens and reads ledgers of all users, and every thread that it starts. The other threads of the program keep
+/// their rights. What the kernel does not support is skipped.
+pub fn restrict_scan() {
+    // Ends its reading process.
+    restrict_to(KEPT_BY_SCAN, &[libc::SYS_shutdown, libc::SYS_wait4]);
+}
+
+fn restrict_to(kept: CapabilitySet, more: &[i64]) {
+    drop_capabilities(kept);
+    if let Ok(filter) = filter(more) {
         // Also sets no_new_privs.
         let _unsupported = seccompiler::apply_filter(&filter);
     }
 }
 
-fn drop_capabilities() {
+fn drop_capabilities(kept: CapabilitySet) {
     if let Ok(CapabilitySets { effective, permitted, .. }) = rustix::thread::capabilities(None) {
-        let left = CapabilitySets { effective: effective & KEPT, permitted: permitted & KEPT, inheritable: CapabilitySet::empty() };
+        let left = CapabilitySets { effective: effective & kept, permitted: permitted & kept, inheritable: CapabilitySet::empty() };
         let _fewer_are_always_allowed = rustix::thread::set_capabilities(None, left);
     }
 }
@@ -105,8 +119,9 @@ const ALLOWED_IF: &[(i64, u8, u64, u64)] = &[
 ];
 
 /// A forbidden call fails with ENOSYS: the C library then starts threads by `clone`, whose flags can be checked.
-fn filter() -> Result<BpfProgram, BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
+fn filter(more: &[i64]) -> Result<BpfProgram, BackendError> {
+    let all = ALLOWED.iter().chain(ALLOWED_HERE).chain(more);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = all.map(|call| (*call, Vec::new())).collect();
     for (call, argument, mask, value) in ALLOWED_IF {
         let condition = SeccompCondition::new(*argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(*mask), *value)?;
         rules.insert(*call, vec![SeccompRule::new(vec![condition])?]);
@@ -128,6 +143,10 @@ mod tests {
 
     /// Restricts a new thread, so that the other tests are not affected.
     fn restricted<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        restricted_by(restrict, work)
+    }
+
+    fn restricted_by<T: Send>(restrict: fn(), work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -141,12 +160,16 @@ mod tests {
 
     #[test]
     fn nothing_is_written_connected_or_started() {
+        [restrict as fn(), restrict_scan].into_iter().for_each(refuses_all_but_reading);
+    }
+
+    fn refuses_all_but_reading(restrict: fn()) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kept");
         fs::write(&file, "text").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let refused = restricted(|| {
+        let refused = restricted_by(restrict, || {
             [
                 ("create", File::create(directory.path().join("new")).err()),
                 ("write", OpenOptions::new().write(true).open(&file).err()),

@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::View;
-use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, TURNS_AT_ONCE, TURNS_PER_USER_MAX};
+use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, STORE_TURNS_AT_ONCE, TURNS_AT_ONCE, TURNS_PER_USER_MAX};
 use crate::problem::Problem;
 
 /// Whose turn it is.
@@ -43,14 +43,19 @@ impl AsRef<[u8]> for QueuedText {
 
 impl Default for AnswerQueue {
     fn default() -> Self {
-        Self::bounded([ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
+        Self::bounded(TURNS_AT_ONCE, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
     }
 }
 
 impl AnswerQueue {
-    fn bounded(kib_max: [usize; 2]) -> Self {
+    /// For answers of a store elsewhere, which may be slow: they hold up each other and nothing else.
+    pub(crate) fn of_store() -> Self {
+        Self::bounded(STORE_TURNS_AT_ONCE, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
+    }
+
+    fn bounded(at_once: usize, kib_max: [usize; 2]) -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { making: semaphore(TURNS_AT_ONCE), room: semaphore(kib_max[0]), kib_max, users: Mutex::default() }
+        Self { making: semaphore(at_once), room: semaphore(kib_max[0]), kib_max, users: Mutex::default() }
     }
 
     /// Makes an answer on a thread beside, when it is this one's turn.
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_not_taken_has_a_bound() {
         run(async {
-            let turns = AnswerQueue::bounded([100, 60]);
+            let turns = AnswerQueue::bounded(TURNS_AT_ONCE, [100, 60]);
             let first = turns.make(View::User(7), || text(30)).await.expect("an answer");
             let part = first.slice(0..10);
             drop(first);

@@ -19,7 +19,9 @@ use crate::access::RequestOrigin;
 use crate::connections::{Answer, Answering, ConnectionSlot, Connections, Holder};
 use crate::descriptor_guard::DescriptorGuard;
 use crate::endpoints::{TcpEndpoint, UnixEndpoint};
-use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX};
+use crate::limits::{
+    HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, STORE_TURNS_AT_ONCE, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX,
+};
 use crate::routes::{self, Question};
 use crate::service::Service;
 use crate::tls::Acceptor;
@@ -36,7 +38,7 @@ pub(crate) struct Endpoints {
 
 /// Threads for documents that take their time, two for those that cost little and those that cost much have their own. More would only
 /// wait for each other, and the sampler with them.
-const ASIDE_THREADS: usize = 2 + TURNS_AT_ONCE;
+const ASIDE_THREADS: usize = 2 + TURNS_AT_ONCE + STORE_TURNS_AT_ONCE;
 /// After the kernel refused a connection, descriptors being used up for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers that are on their way may take when the service stops.

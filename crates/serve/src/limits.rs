@@ -20,6 +20,8 @@ pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const WRITE_BYTES_PER_S_MIN: f64 = 256.0 * 1024.0;
 /// Answers that cost much, made at once: a user has one of them, so that there is one for the others.
 pub(crate) const TURNS_AT_ONCE: usize = 2;
+/// Answers that a store of many hosts is asked for at a time.
+pub(crate) const STORE_TURNS_AT_ONCE: usize = 1;
 /// Such answers of one user that are made or wait for it: a page and several programs ask at once, not dozens.
 pub(crate) const TURNS_PER_USER_MAX: usize = 32;
 /// What such answers take until they are sent, in all. One that is larger is sent while there is no other of its user.

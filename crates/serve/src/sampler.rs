@@ -78,7 +78,7 @@ struct SamplerState {
     scan_failure: Option<String>,
     scan_cpu: Duration,
     scans: u64,
-    /// What all scans did not read because of a limit.
+    /// What all scans did not read, and what was not computed, because of a limit.
     cut: u64,
     peaks: Peaks,
     refusals: Refusals,
@@ -149,7 +149,8 @@ type Ledgers = (Vec<Arc<OpenLedger>>, Vec<Arc<Departed>>);
 /// Derives, compares with the one before, and publishes.
 fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
     let before = past.before.as_deref();
-    let mut snapshot = Snapshot::derive(&sample, past.before_scan.as_deref().map(|before| &before.sample));
+    let (mut snapshot, cut) = Snapshot::derive_counted(&sample, past.before_scan.as_deref().map(|before| &before.sample));
+    past.cut += cut;
     past.peaks.apply(&mut snapshot);
     let ended = allocators_of(&sample, std::mem::take(&mut past.ended));
     past.refusals.apply(&mut snapshot, departed.iter().map(|departed| &departed.last), &ended);

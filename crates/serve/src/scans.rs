@@ -76,6 +76,8 @@ impl Scans {
         let (ask, asked) = mpsc::channel::<Scope>();
         let (found, results) = mpsc::channel();
         let work = move || {
+            // It opens what other users wrote.
+            scanner.restrict_thread();
             let mut ended = EndedLedgers::default();
             for (scan, scope) in asked.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {

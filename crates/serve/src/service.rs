@@ -58,6 +58,7 @@ pub(crate) struct Service {
     pub(crate) complain: fn(&str),
     /// Answers that cost much.
     pub(crate) turns: AnswerQueue,
+    pub(crate) store_turns: AnswerQueue,
     /// Streams of events.
     pub(crate) streams: Arc<Connections>,
     /// Places for streams of recorders.
@@ -111,6 +112,7 @@ impl Service {
             alerting: Alerting::new(ttmon_alerts::Config::default()),
             complain: |_| {},
             turns: AnswerQueue::default(),
+            store_turns: AnswerQueue::of_store(),
             streams: Connections::new(STREAMS_MAX),
             recorder_places: RecorderSlots::new(RECORDER_STREAMS_MAX),
         }

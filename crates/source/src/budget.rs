@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use ttmon_model::Missing;
 use ttmon_model::limits::{ANSWER_PARTS, SCAN_LIMITS, SCAN_SHARE, SCAN_UNNAMED};
 use ttmon_model::sample::Problem;
 
@@ -35,6 +34,8 @@ pub enum Resource {
     Circulars,
     /// Bytes of names in the `/dev/shm` of containers.
     Names,
+    /// Chips of all allocators.
+    Chips,
 }
 
 /// What was granted, to give a part back.
@@ -137,27 +138,11 @@ impl Budget {
     /// Who was cut, and of what.
     pub fn problems(&self, name_of: impl Fn(u32) -> Option<String>) -> Vec<Problem> {
         let problem = |((uid, resource), count): (&(u32, Resource), &u64)| {
-            let limit = &SCAN_LIMITS[*resource as usize];
-            let most = if self.trusted.contains(uid) { limit.total } else { self.share(limit.total) };
-            let part = name_of(*uid).map_or_else(|| format!("user {uid}"), |name| format!("user {uid} ({name})"));
-            let detail = format!("cut at {} {}; {count} {}", grouped(most), limit.noun, limit.effect);
-            Problem { part, reason: Missing::NotTracked, detail }
+            let (name, is_trusted) = (name_of(*uid), self.trusted.contains(uid));
+            SCAN_LIMITS[*resource as usize].problem_of_part(Some((*uid, name.as_deref())), is_trusted, self.parts, *count)
         };
         self.cut.iter().map(problem).collect()
     }
-}
-
-/// `65,536`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A budget in which this user may use at most this much of each resource.
@@ -174,6 +159,7 @@ pub(crate) fn exhausted(uid: u32, left: u64) -> Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ttmon_model::limits::{DERIVE_LIMIT, grouped};
 
     const TOTAL: u64 = SCAN_LIMITS[Resource::Descriptors as usize].total;
 
@@ -252,7 +238,7 @@ mod tests {
     #[test]
     fn limits_are_documented() {
         let page = include_str!("../../../docs/security.md");
-        for limit in &SCAN_LIMITS {
+        for limit in SCAN_LIMITS.iter().chain([&DERIVE_LIMIT]) {
             let row = format!("| {} | {} | {} | {} |", limit.noun, grouped(limit.total), grouped(limit.total / SCAN_SHARE), limit.why);
             assert!(page.contains(&row), "docs/security.md lacks: {row}");
         }

@@ -129,8 +129,8 @@ fn what_is(file: impl AsFd) -> Option<((u32, u32), FileType)> {
     Some(((seen.stx_dev_major, seen.stx_dev_minor), FileType::from_raw_mode(seen.stx_mode.into())))
 }
 
-/// The file system on which all memfds lie, of which there is one.
-fn memfd_device() -> Option<(u32, u32)> {
+/// The file system on which all memfds lie, of which there is one. A restricted thread must find it before.
+pub(crate) fn memfd_device() -> Option<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *DEVICE.get_or_init(|| Some(what_is(rustix::fs::memfd_create("ttmon", MemfdFlags::CLOEXEC).ok()?)?.0))
 }
@@ -160,7 +160,8 @@ type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
 fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
     let counted = region.totals_if(|entries| granted(Resource::Buffers, entries)).map_err(|_| Missing::Unparsable)?;
     let Some(totals) = counted else { return Err(Missing::NotTracked) };
-    if !granted(Resource::Allocators, totals.allocators.len() as u64) {
+    let chips: usize = totals.allocators.iter().map(|allocator| allocator.chips.len()).sum();
+    if !granted(Resource::Allocators, totals.allocators.len() as u64) || !granted(Resource::Chips, chips as u64) {
         return Err(Missing::NotTracked);
     }
     // Buffers on shared chips are compared, so all of them are needed.
@@ -313,8 +314,10 @@ fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Led
 fn shares_chips(totals: &Totals) -> bool {
     let holds = |allocator: &&Allocator| allocator.is_open && allocator.rows.iter().any(|row| row.count > 0 && row.geometry.is_some());
     let holders: Vec<&Allocator> = totals.allocators.iter().filter(holds).collect();
-    let shares = |one: &Allocator, other: &Allocator| one.chips.iter().any(|chip| other.chips.contains(chip));
-    holders.iter().enumerate().any(|(index, one)| holders[..index].iter().any(|other| shares(one, other)))
+    // The allocator that each chip was seen in.
+    let mut seen: HashMap<(Option<u32>, Option<u64>), u16> = HashMap::new();
+    let mut is_shared = |slot: u16, chip: &Chip| *seen.entry((chip.metal_id, chip.unique_id)).or_insert(slot) != slot;
+    holders.len() > 1 && holders.iter().any(|allocator| allocator.chips.iter().any(|chip| is_shared(allocator.slot, chip)))
 }
 
 /// Index of each slot among the allocators.

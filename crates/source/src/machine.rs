@@ -201,6 +201,12 @@ impl Machine {
         Ok((DeviceReader { devices, files }, Scanner { scan, files: other }))
     }
 
+    /// Restricts the calling thread for good to reading files: no writing, no connection, no program, and no capability but those to
+    /// read other users' processes. The other threads keep their rights.
+    pub fn restrict_thread(&mut self) {
+        self.scan.restrict_thread();
+    }
+
     /// From the next sample on, the ledgers of holders and of this process are searched ([`Reach::Process`]).
     pub fn look_at(&mut self, pid: u32) {
         self.devices.is_device_needed = false;
@@ -270,6 +276,11 @@ pub struct Scanner {
 }
 
 impl Scanner {
+    /// Restricts the calling thread, as [`Machine::restrict_thread`].
+    pub fn restrict_thread(&mut self) {
+        self.scan.restrict_thread();
+    }
+
     /// Scans once.
     pub fn scan(&mut self, scope: &Scope) -> Result<Scanned, Error> {
         let Self { scan, files } = self;

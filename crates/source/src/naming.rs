@@ -5,12 +5,13 @@ mod accounts;
 mod text;
 mod workloads;
 
+use std::io;
 use std::time::Duration;
 
-use ttmon_model::sample::ProcessSample;
+use ttmon_model::sample::{ProcessFacts, ProcessSample};
 
 use crate::root::Root;
-use accounts::Accounts;
+use accounts::{Accounts, AccountsThread};
 use ttmon_reads::Pace;
 use workloads::Workloads;
 
@@ -21,15 +22,31 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     accounts: Accounts,
+    /// Asks instead, if there is one.
+    thread: Option<AccountsThread>,
     workloads: Workloads,
 }
 
 impl Names {
+    /// Starts a thread that asks the directory service. The calling thread then needs neither connections nor programs.
+    pub(crate) fn ask_in_a_thread(&mut self, root: &Root) -> io::Result<()> {
+        self.thread = Some(AccountsThread::spawn(root.clone())?);
+        Ok(())
+    }
+
     /// Adds the names of users, pods and containers. A name that the directory service has not returned yet is added to a later
     /// sample; a program that samples once waits a little.
     pub(crate) fn complete(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
         for process in &mut *processes {
             self.workloads.complete(root, &mut process.workload, now);
+        }
+        if let Some(thread) = &mut self.thread {
+            let mut nameless: Vec<_> = nameless(processes).collect();
+            if !nameless.is_empty() {
+                let uids: Vec<u32> = nameless.iter().map(|facts| facts.uid).collect();
+                nameless.iter_mut().zip(thread.names(&uids, now)).for_each(|(facts, name)| facts.user = name);
+            }
+            return;
         }
         self.accounts.collect(now);
         let has_asked = self.add_users(root, processes, now);
@@ -41,12 +58,16 @@ impl Names {
 
     /// Returns whether an answer is awaited.
     fn add_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration) -> bool {
-        let nameless = processes.iter_mut().filter_map(|process| process.facts.as_mut().ok()).filter(|facts| facts.user.is_none());
-        for facts in nameless {
+        for facts in nameless(processes) {
             facts.user = self.accounts.name(root, facts.uid, now);
         }
         self.accounts.is_waiting()
     }
+}
+
+/// Processes whose user has no name yet.
+fn nameless(processes: &mut [ProcessSample]) -> impl Iterator<Item = &mut ProcessFacts> {
+    processes.iter_mut().filter_map(|process| process.facts.as_mut().ok()).filter(|facts| facts.user.is_none())
 }
 
 #[cfg(test)]
@@ -59,7 +80,7 @@ mod tests {
     use super::*;
     use ttmon_model::Missing;
     use ttmon_model::identity::ProcessKey;
-    use ttmon_model::sample::{ProcessFacts, Workload};
+    use ttmon_model::sample::Workload;
     use ttmon_model::units::UnixTime;
 
     fn process(uid: u32) -> ProcessSample {
@@ -96,5 +117,29 @@ mod tests {
         assert_eq!(sample(1500).as_deref(), Some("ana"));
         drop((listener, peer));
         assert_eq!(sample(86_400_000).as_deref(), Some("ana"), "a name is asked for once");
+    }
+
+    /// As in the service, whose scanning thread can neither connect nor start a program.
+    #[test]
+    fn names_come_from_a_thread_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        fs::create_dir_all(root.userdb.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(&root.userdb).unwrap();
+        let mut names = Names::default();
+        names.ask_in_a_thread(&root).unwrap();
+        let mut sample = || {
+            let mut processes = [process(5000), process(5000)];
+            names.complete(&root, &mut processes, Duration::from_secs(1), Pace::Repeated);
+            processes.map(|process| process.facts.unwrap().user)
+        };
+        assert_eq!(sample(), [None, None]);
+        let (mut peer, _) = listener.accept().unwrap();
+        assert_eq!(sample(), [None, None], "no sample waits");
+        peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
+        while sample() == [None, None] {
+            std::thread::yield_now();
+        }
+        assert_eq!(sample(), [Some("ana".to_owned()), Some("ana".to_owned())]);
     }
 }

@@ -62,7 +62,7 @@ impl Ledger {
 }
 
 /// All kinds of one allocator.
-pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> PerKind<Option<AllocatorKind>> {
+pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work<'_>) -> PerKind<Option<AllocatorKind>> {
     let Some(allocator) = ledger.allocators.get(index) else { return PerKind::default() };
     PerKind::from_fn(|kind| match kind {
         Kind::Cb if allocator.origin == LedgerWriter::Hook => of_programs(ledger, index, lists, work),
@@ -160,7 +160,7 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
 }
 
 /// Circular buffers of the programs on an allocator, on the chip with the most bytes.
-fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> Option<AllocatorKind> {
+fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work<'_>) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let differ = lists.circulars(index).iter().any(|circular| circular.chip.is_some());
     let mut most = Occupancy::default();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::allocator::Lists;
+use super::steps::Steps;
 use crate::ledger::{Ledger, LedgerCircular};
 
 /// Their use of memory.
@@ -19,33 +20,29 @@ pub(super) struct Occupancy {
     pub(super) programs: u64,
 }
 
-/// Limit of the work for one ledger. A ledger that exceeds it is not a real one, and gets no figures.
+/// The work for one ledger, charged to its user.
 #[derive(Debug)]
-pub(super) struct Work {
-    left: usize,
+pub(super) struct Work<'s> {
+    steps: &'s mut Steps,
+    user: Option<u32>,
+    /// Whether the limit was reached: nothing more is computed for this ledger.
+    is_cut: bool,
     /// False if the buffers were not read.
     can_know: bool,
     /// Results so far, by allocator and chip.
     known: BTreeMap<(usize, usize), Option<Occupancy>>,
 }
 
-impl Default for Work {
-    fn default() -> Self {
-        Self { left: 30_000_000, can_know: true, known: BTreeMap::new() }
-    }
-}
-
-impl Work {
-    /// Starts with the circular buffers of one ledger.
-    pub(super) fn of(ledger: &Ledger) -> Self {
-        Self { can_know: ledger.has_circulars, ..Self::default() }
+impl<'s> Work<'s> {
+    /// For a ledger of this user.
+    pub(super) fn of(ledger: &Ledger, user: Option<u32>, steps: &'s mut Steps) -> Self {
+        Self { steps, user, is_cut: false, can_know: ledger.has_circulars, known: BTreeMap::new() }
     }
 
-    /// Takes `steps` from the remaining work. Returns false if less remains.
-    fn take(&mut self, steps: usize) -> bool {
-        let rest = self.left.checked_sub(steps);
-        self.left = rest.unwrap_or(0);
-        rest.is_some()
+    /// Charges the steps, if the limit allows them.
+    pub(super) fn take(&mut self, steps: usize) -> bool {
+        self.is_cut = self.is_cut || !self.steps.take(self.user, steps as u64);
+        !self.is_cut
     }
 
     /// Memory that the programs of an allocator use on one of its chips. Both the allocator's and the chip's figures need it.
@@ -62,6 +59,9 @@ impl Work {
     }
 }
 
+/// Steps to sort one circular buffer by its program, address, columns and rows.
+const STEPS_PER_CIRCULAR: usize = 64;
+
 /// Circular buffers by the index of their allocator.
 pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircular>> {
     let mut found: BTreeMap<usize, Vec<&LedgerCircular>> = BTreeMap::new();
@@ -71,9 +71,9 @@ pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircul
     found
 }
 
-/// Memory that these buffers use on one chip; `None` if there are more than the limit.
-pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work) -> Option<Occupancy> {
-    if !work.can_know {
+/// Memory that these buffers use on one chip; `None` beyond the limit.
+pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work<'_>) -> Option<Occupancy> {
+    if !work.can_know || work.is_cut {
         return None;
     }
     let (mut count, mut programs, mut ranges) = (0, Vec::new(), Vec::new());
@@ -83,6 +83,9 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
         if !circular.is_global && circular.size > 0 {
             ranges.push((circular.address, circular.address.saturating_add(circular.size), circular.cores));
         }
+    }
+    if !work.take(programs.len().saturating_mul(STEPS_PER_CIRCULAR)) {
+        return None;
     }
     let (programs, ranges) = (distinct(programs), distinct(ranges));
     // The use of cores changes only where a range begins or ends.
@@ -95,16 +98,16 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
     }
     let mut sum = Occupancy { count, programs: programs.len() as u64, ..Occupancy::default() };
     for column in columns.windows(2) {
+        let is_here = |cores: &[u8; 4]| (u64::from(cores[0])..=u64::from(cores[2])).contains(&column[0]);
+        let here: Vec<_> = ranges.iter().copied().filter(|(_, _, cores)| is_here(cores)).collect();
         for row in rows.windows(2) {
-            let is_here = |cores: &[u8; 4]| {
-                (u64::from(cores[0])..=u64::from(cores[2])).contains(&column[0])
-                    && (u64::from(cores[1])..=u64::from(cores[3])).contains(&row[0])
-            };
             let (mut bytes, mut next) = (0_u64, 0_u64);
-            // In the order of their addresses.
-            for (start, end, _) in ranges.iter().filter(|(_, _, cores)| is_here(cores)) {
-                bytes = bytes.saturating_add(end.saturating_sub(next.max(*start)));
-                next = next.max(*end);
+            // In the order of their addresses. The innermost loop.
+            for (start, end, cores) in &here {
+                if u64::from(cores[1]) <= row[0] && row[0] <= u64::from(cores[3]) {
+                    bytes = bytes.saturating_add(end.saturating_sub(next.max(*start)));
+                    next = next.max(*end);
+                }
             }
             let cores = (column[1] - column[0]) * (row[1] - row[0]);
             sum.bytes = sum.bytes.saturating_add(bytes.saturating_mul(cores));
@@ -127,7 +130,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>) -> Option<Occupancy> {
-        super::occupancy(circulars, &mut Work::default())
+        super::occupancy(circulars, &mut work(&mut Steps::default()))
+    }
+
+    fn work(steps: &mut Steps) -> Work<'_> {
+        Work { steps, user: Some(7), is_cut: false, can_know: true, known: BTreeMap::new() }
     }
 
     fn circular(program: u32, address: u64, size: u64, cores: [u8; 4]) -> LedgerCircular {
@@ -136,7 +143,8 @@ mod tests {
 
     #[test]
     fn buffers_that_were_not_read_are_not_zero() {
-        let mut work = Work { can_know: false, ..Work::default() };
+        let mut steps = Steps::default();
+        let mut work = Work { can_know: false, ..work(&mut steps) };
         assert_eq!(super::occupancy([].iter(), &mut work), None);
     }
 
@@ -166,7 +174,9 @@ mod tests {
         let many: Vec<LedgerCircular> =
             (0..65_536).map(|n: u32| circular(n, n.into(), 8, [(n % 60) as u8, (n % 61) as u8, 63, 63])).collect();
         assert_eq!(occupancy(many.iter()), None);
-        let mut work = Work { left: 1000, ..Work::default() };
+        let mut steps = Steps::default();
+        assert!(steps.take(Some(7), 4_000_000));
+        let mut work = work(&mut steps);
         let one = [circular(1, 0, 10, [0, 0, 1, 1])];
         while super::occupancy(one.iter(), &mut work).is_some() {}
         assert_eq!(super::occupancy(one.iter(), &mut work), None, "many little ones are much too");

@@ -8,6 +8,7 @@ use super::circulars::Work;
 use super::launches::{Launches, launches};
 use super::process::Target;
 use super::rows::{Ids, Row};
+use super::steps::Steps;
 use super::{overlap, places, user_of};
 use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices};
@@ -134,7 +135,7 @@ impl Tracked {
 impl OfProcess {
     /// Its figures for a target.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
-        self.places.iter().find(|(at, _)| *at == target).map(|(_, kinds)| kinds)
+        self.index.get(&target).and_then(|place| self.places.get(*place)).map(|(_, kinds)| kinds)
     }
 
     /// The target that stands for a unique id here.
@@ -178,7 +179,14 @@ impl OfProcess {
     }
 }
 
-pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], ids: &Ids, problems: &mut Problems) -> Tracked {
+pub(super) fn attribute(
+    sample: &Sample,
+    previous: Option<&Sample>,
+    rows: &[Row<'_>],
+    ids: &Ids,
+    steps: &mut Steps,
+    problems: &mut Problems,
+) -> Tracked {
     let mut tracked = Tracked {
         processes: Vec::new(),
         allocators: Vec::new(),
@@ -204,9 +212,10 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous, place);
                 let mut overlaps = Vec::new();
-                let content = take(found.owner, ledger, launches, rows, ids, &mut tracked, &mut overlaps);
+                let user = user_of(sample, found.owner.pid);
+                let content = take(found.owner, ledger, launches, rows, ids, Work::of(ledger, user, steps), &mut tracked, &mut overlaps);
                 for problem in overlaps {
-                    problems.push_of(user_of(sample, found.owner.pid), "buffers that overlap", problem);
+                    problems.push_of(user, "buffers that overlap", problem);
                 }
                 tracked.note_unattributed(ledger, &content);
                 if let Some(number) = first {
@@ -264,11 +273,12 @@ fn take(
     launches: Launches,
     rows: &[Row<'_>],
     ids: &Ids,
+    mut work: Work<'_>,
     tracked: &mut Tracked,
     problems: &mut Vec<Problem>,
 ) -> OfProcess {
     let lists = Lists::of(ledger);
-    let mut work = Work::of(ledger);
+    let visible = VisibleRows::of(ledger, rows, &mut work);
     let unmapped_chips = NamedChips::of(ledger);
     let mut process = OfProcess {
         places: Vec::new(),
@@ -284,7 +294,7 @@ fn take(
         .map(|allocator| {
             let chips = allocator.chips.iter();
             chips
-                .map(|chip| row_of_chip(*chip, ledger, rows, ids).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator))))
+                .map(|chip| row_of_chip(*chip, &visible, rows, ids).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator))))
                 .collect()
         })
         .collect();
@@ -331,7 +341,7 @@ fn take(
     let first = tracked.allocators.len() - ledger.allocators.len();
     places::add_buffers(&mut process, ledger, &targets, &tracked.allocators[first..]);
     places::add_programs(&mut process, ledger, &targets, &lists, &mut work);
-    process.overlap_bytes = overlap::find(ledger, &targets, &lists).map(|overlaps| {
+    process.overlap_bytes = overlap::find(ledger, &targets, &lists, &mut work).map(|overlaps| {
         problems.extend(overlaps.iter().map(|(target, bytes)| overlap_problem(owner, *target, *bytes, rows)));
         overlaps.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
     });
@@ -385,16 +395,43 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
 }
 
 /// The row of a chip: by its unique id, else by its number in a process that sees these devices.
-fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
-    if ledger.is_mock {
-        return None;
-    }
-    let row = match (chip.unique_id, chip.metal_id) {
-        (Some(id), _) => ids.row(id),
-        (None, Some(metal_id)) => row_of_metal_id(rows, &ledger.visible_devices, metal_id),
-        (None, None) => None,
+fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
+    let row = match (visible, chip.unique_id, chip.metal_id) {
+        (VisibleRows::Mock, ..) => None,
+        (_, Some(id), _) => ids.row(id),
+        (VisibleRows::All, None, Some(metal_id)) => rows.iter().position(|row| row.metal_id == Ok(u64::from(metal_id))),
+        (VisibleRows::Only(seen), None, Some(metal_id)) => seen.get(usize::try_from(metal_id).ok()?).copied(),
+        (VisibleRows::Unknown, None, Some(_)) | (_, None, None) => None,
     };
     row.map(Target::Row)
+}
+
+/// The rows that a process sees. TT-Metal numbers local ones in the order of their PCI addresses, then remote ones.
+enum VisibleRows {
+    /// None: its chips are not real.
+    Mock,
+    All,
+    /// In the order of their numbers inside the process.
+    Only(Vec<usize>),
+    Unknown,
+}
+
+/// Steps to compare a word of TT_VISIBLE_DEVICES with the address of one device.
+const STEPS_PER_ADDRESS: usize = 64;
+
+impl VisibleRows {
+    fn of(ledger: &Ledger, rows: &[Row<'_>], work: &mut Work<'_>) -> Self {
+        match &ledger.visible_devices {
+            _ if ledger.is_mock => Self::Mock,
+            VisibleDevices::All => Self::All,
+            VisibleDevices::Cut => Self::Unknown,
+            VisibleDevices::Only(text) => {
+                let words = text.split(',').count();
+                let steps = words.saturating_mul(rows.len()).saturating_mul(STEPS_PER_ADDRESS);
+                if work.take(steps) { seen_rows(rows, text).map_or(Self::Unknown, Self::Only) } else { Self::Unknown }
+            }
+        }
+    }
 }
 
 /// Chips of one process by the process's own numbers, which are TT-Metal's. If two chips have the same number, because the
@@ -442,16 +479,6 @@ pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, 
         VisibleDevices::Cut => return None,
         VisibleDevices::Only(visible) => (0..).zip(seen_rows(&rows, visible)?).map(|(number, row)| (number, rows[row].id)).collect(),
     })
-}
-
-/// TT-Metal numbers the devices that a process sees: local ones in the order of their PCI addresses, then remote ones.
-fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) -> Option<usize> {
-    let visible = match visible {
-        VisibleDevices::All => return rows.iter().position(|row| row.metal_id == Ok(u64::from(metal_id))),
-        VisibleDevices::Cut => return None,
-        VisibleDevices::Only(visible) => visible,
-    };
-    seen_rows(rows, visible)?.get(usize::try_from(metal_id).ok()?).copied()
 }
 
 /// The rows that TT_VISIBLE_DEVICES names, in the order of their numbers inside the process.

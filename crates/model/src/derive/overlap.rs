@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::allocator::Lists;
 use super::blocks::shared;
+use super::circulars::Work;
 use super::process::Target;
 use crate::ledger::{BufferKind, Ledger, LedgerRow};
 use crate::memory::Kind;
@@ -17,7 +18,7 @@ const SPACES: [[Kind; 2]; 2] = [[Kind::Dram, Kind::Trace], [Kind::L1, Kind::L1Sm
 pub(super) type Overlaps = Vec<(Target, u64)>;
 
 /// `targets` has the chips of each allocator.
-pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) -> Reading<Overlaps> {
+pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) -> Reading<Overlaps> {
     let with_banks = |index: usize| {
         let allocator = &ledger.allocators[index];
         let has = |row: &LedgerRow| matches!(row.kind, BufferKind::Of(kind) if row.count > 0 && allocator.geometry[kind].is_some());
@@ -47,11 +48,30 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) 
         return Err(Missing::NotTracked);
     }
     let mut known: BTreeMap<&[usize], u64> = BTreeMap::new();
-    let bytes = chips.iter().map(|(target, sharing)| (*target, *known.entry(sharing).or_insert_with(|| on_chip(ledger, sharing, lists))));
-    Ok(bytes.filter(|(_, bytes)| *bytes > 0).collect())
+    let mut overlaps = Overlaps::new();
+    for (target, sharing) in &chips {
+        let bytes = match known.get(sharing.as_slice()) {
+            Some(bytes) => *bytes,
+            None => *known.entry(sharing).or_insert(on_chip(ledger, sharing, lists, work).ok_or(Missing::NotTracked)?),
+        };
+        if bytes > 0 {
+            overlaps.push((*target, bytes));
+        }
+    }
+    Ok(overlaps)
 }
 
-fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>) -> u64 {
+/// Steps to sort and compare one buffer.
+const STEPS_PER_BUFFER: usize = 32;
+
+/// Bytes of one chip that belong to two buffers; `None` beyond the limit.
+fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>, work: &mut Work<'_>) -> Option<u64> {
+    let kinds = || SPACES.iter().flatten();
+    let count_of = |index: usize| kinds().filter_map(|kind| lists.get(index, *kind)).map(|live| live.blocks.len()).sum::<usize>();
+    let count: usize = sharing.iter().map(|index| count_of(*index)).sum();
+    if !work.take(sharing.len().saturating_add(count.saturating_mul(STEPS_PER_BUFFER))) {
+        return None;
+    }
     let of_space = |space: &[Kind; 2]| {
         let (mut intervals, mut banks) = (Vec::new(), 0);
         for (index, kind) in sharing.iter().flat_map(|index| space.iter().map(move |kind| (*index, *kind))) {
@@ -62,5 +82,5 @@ fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>) -> u64 {
         }
         shared(intervals).saturating_mul(banks)
     };
-    SPACES.iter().map(of_space).fold(0, u64::saturating_add)
+    Some(SPACES.iter().map(of_space).fold(0, u64::saturating_add))
 }

@@ -61,7 +61,7 @@ fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>)
 }
 
 /// Circular buffers of programs on each chip, over all allocators. Those of a closed allocator are gone.
-pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work) {
+pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) {
     let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
     let mut here: BTreeMap<Target, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, chips) in targets.iter().enumerate().filter(|(index, _)| looks(&ledger.allocators[*index])) {

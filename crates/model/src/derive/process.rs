@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Ids, Row};
+use super::steps::Steps;
 use super::user_of;
 use crate::identity::{DeviceId, ProcessKey};
 use crate::limits::START_TIME_SLACK;
@@ -38,7 +39,7 @@ pub(super) enum Target {
     Unmapped(u64),
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: &mut Problems) -> Attribution {
+pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mut Steps, problems: &mut Problems) -> Attribution {
     let mut attribution = Attribution {
         live: vec![Vec::new(); sample.processes.len()],
         nonsense: Vec::new(),
@@ -62,7 +63,13 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: 
             attribution.confirmed[row] = Some(region.unique_id);
         }
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
+        let holders = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
         for slot in &content.slots {
+            // Each process of this number is searched among the holders, eight pids in a step.
+            let cost = numbered.with(slot.pid).len() * (1 + holders / 8);
+            if !steps.take(region.writer, cost as u64) {
+                continue;
+            }
             match owner(&numbered, rows, region, slot, row) {
                 Some(process) if row.is_some_and(|row| !fits_chip(&slot.used, &rows[row])) => {
                     attribution.nonsense.push((process, target));
@@ -109,7 +116,7 @@ impl<'a> Numbered<'a> {
     /// The processes with a pid, with their indices.
     fn with(&self, pid: u32) -> &[(usize, &'a ProcessSample)] {
         let first = self.0.partition_point(|(_, process)| process.namespace_pid < pid);
-        let count = self.0[first..].iter().take_while(|(_, process)| process.namespace_pid == pid).count();
+        let count = self.0[first..].partition_point(|(_, process)| process.namespace_pid == pid);
         &self.0[first..first + count]
     }
 }

@@ -15,7 +15,7 @@ use crate::service::{Service, now};
 /// All hosts, worst first.
 pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.turns.make(view, move || {
+    let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
         Ok(format!("{document}\n"))
@@ -26,7 +26,7 @@ pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Respo
 /// Hosts with idle chips.
 pub(super) async fn find(service: &Arc<Service>, view: View, request: FindRequest) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.turns.make(view, move || {
+    let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let answer = store.query(&request.query()).map_err(|error| Problem::Stale(format!("the store {error}")))?;
         Ok(format!("{}\n", request.document(Some(store.url()), &request.found(&answer))))

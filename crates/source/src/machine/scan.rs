@@ -21,7 +21,7 @@ use super::tracking::Departed;
 use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
 use crate::budget::{Budget, Resource};
 use crate::examined::Examined;
-use crate::ledgers::{FreeBlocks, Lead, OpenLedger};
+use crate::ledgers::{self, FreeBlocks, Lead, OpenLedger};
 use crate::naming::Names;
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
@@ -203,6 +203,15 @@ impl Scan {
             examined: Examined::default(),
             unexamined: BTreeMap::new(),
             regions: (Vec::new(), Arc::default()),
+        }
+    }
+
+    /// Restricts the calling thread, which is to scan from now on, to reading. Other threads keep their rights.
+    pub(super) fn restrict_thread(&mut self) {
+        // Without it, names need connections.
+        if self.names.ask_in_a_thread(&self.root).is_ok() {
+            ledgers::memfd_device();
+            ttmon_reads::restrict_scan();
         }
     }
 

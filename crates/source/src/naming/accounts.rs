@@ -1,12 +1,14 @@
 //! Names of users that only a directory service knows: systemd's user database is asked, or else `getent`. Both answer when they
 //! like; nothing here waits for them but [`Accounts::wait`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +19,7 @@ use ttmon_model::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, ACCOUNTS_PENDING_MAX}
 use super::text;
 use crate::process::user_name;
 use crate::root::Root;
+use ttmon_reads::boot_time;
 
 /// A directory service that has not answered by then is given up.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -117,6 +120,58 @@ impl Accounts {
 impl Drop for Accounts {
     fn drop(&mut self) {
         self.pending.drain(..).for_each(|question| drop(question.way.stop()));
+    }
+}
+
+/// A thread that asks the directory service for a thread that may not.
+#[derive(Debug)]
+pub(super) struct AccountsThread {
+    questions: SyncSender<Vec<u32>>,
+    answers: Receiver<Vec<(u32, Option<String>)>>,
+    is_asking: bool,
+    known: BTreeMap<u32, (Duration, Option<String>)>,
+}
+
+impl AccountsThread {
+    /// Starts the thread. It ends when the value is dropped, after the question under way.
+    pub(super) fn spawn(root: Root) -> io::Result<Self> {
+        let (questions, asked) = mpsc::sync_channel::<Vec<u32>>(1);
+        let (answer, answers) = mpsc::channel();
+        let work = move || {
+            let mut accounts = Accounts::default();
+            for uids in asked {
+                let now = boot_time();
+                uids.iter().for_each(|uid| _ = accounts.name(&root, *uid, now));
+                accounts.wait(now, DEADLINE);
+                accounts.collect(boot_time());
+                let named = uids.into_iter().map(|uid| (uid, accounts.known.get(&uid).and_then(|(_, name)| name.clone())));
+                if answer.send(named.collect()).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("names".to_owned()).spawn(work)?;
+        Ok(Self { questions, answers, is_asking: false, known: BTreeMap::new() })
+    }
+
+    /// Returns the names that are known, in the order of the uids, and asks for the others.
+    pub(super) fn names(&mut self, uids: &[u32], now: Duration) -> Vec<Option<String>> {
+        if let Ok(answer) = self.answers.try_recv() {
+            self.is_asking = false;
+            if self.known.len() >= ACCOUNTS_MAX {
+                self.known.clear();
+            }
+            self.known.extend(answer.into_iter().map(|(uid, name)| (uid, (now, name))));
+        }
+        let is_new = |uid: &u32| match self.known.get(uid) {
+            Some((at, name)) => name.is_none() && now.saturating_sub(*at) >= AGAIN_AFTER,
+            None => true,
+        };
+        let unknown: BTreeSet<u32> = uids.iter().copied().filter(is_new).collect();
+        if !unknown.is_empty() && !self.is_asking {
+            self.is_asking = self.questions.try_send(unknown.into_iter().take(ACCOUNTS_PENDING_MAX).collect()).is_ok();
+        }
+        uids.iter().map(|uid| self.known.get(uid).and_then(|(_, name)| name.clone())).collect()
     }
 }
 

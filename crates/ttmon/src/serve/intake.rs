@@ -115,7 +115,12 @@ impl Prepared {
             log.out().extend_from_slice(banner.as_bytes());
             log.out().push(b'\n');
         }
+        let mut is_restricted = false;
         let sampler = Box::new(move || {
+            // It opens what other users wrote.
+            if !std::mem::replace(&mut is_restricted, true) {
+                machine.restrict_thread();
+            }
             let sample = machine.sample()?;
             Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
         });

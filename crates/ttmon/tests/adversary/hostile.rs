@@ -9,8 +9,11 @@ use crate::host::{ATTACKER, Actor};
 use crate::isolation::{Pids, TTMON};
 use crate::{Case, Role};
 
-pub(crate) const CASES: &[Case] =
-    &[("hostile_service_takes_little_memory", Pids::Private, service), ("hostile_report_takes_little_memory", Pids::Private, report)];
+pub(crate) const CASES: &[Case] = &[
+    ("hostile_service_takes_little_memory", Pids::Private, service),
+    ("hostile_report_takes_little_memory", Pids::Private, report),
+    ("hostile_store_takes_little_memory", Pids::Private, store),
+];
 
 pub(crate) const ROLES: &[Role] = &[("hostile", hostile)];
 
@@ -18,6 +21,7 @@ const PLACE: &str = "127.0.0.1:9999";
 const ANSWER_BYTES: usize = 60 << 20;
 /// Address space of the program, which includes its own code and the stacks of its threads.
 const ADDRESS_SPACE_KIB: usize = 1 << 20;
+const STORE_ADDRESS_SPACE_KIB: usize = 256 << 10;
 /// The same small piece again and again, at different places of a document: name, and what is before, repeated and after.
 const ATTACKS: &[(&str, [&str; 3])] = &[
     ("devices", ["\"processes\":[],\"devices\":[", "{\"id\":0},", "{\"id\":0}]"]),
@@ -30,19 +34,36 @@ const ATTACKS: &[(&str, [&str; 3])] = &[
 /// Those that are made of what a comparison of reports reads.
 const REPORTS: [&str; 2] = ["processes", "levels"];
 
-fn write_document(out: impl Write, [before, repeated, after]: [&str; 3]) -> std::io::Result<()> {
+/// The same for answers of a store of many hosts, which are shorter.
+const STORE_BYTES: usize = 15 << 20;
+const STORE_ATTACKS: &[(&str, [&str; 3])] = &[
+    ("store-keys", ["{\"x\":[", "{\"\":0},", "0]}"]),
+    ("store-series", ["{\"data\":{\"resultType\":\"vector\",\"result\":[", "{\"\":0},", "0]}}"]),
+    (
+        "store-labels",
+        ["{\"data\":{\"resultType\":\"vector\",\"result\":[{\"value\":[0,\"1\"],\"metric\":{", "\"\":\"\",", "\"a\":\"\"}}]}}"],
+    ),
+];
+
+fn write_repeated(out: impl Write, bytes: usize, [before, repeated, after]: [&str; 3]) -> std::io::Result<()> {
     let mut out = BufWriter::new(out);
-    write!(out, "{{\"schema\":1,\"host\":\"h\",\"time\":\"2026-11-16T00:00:00Z\",{before}")?;
-    for _ in 0..ANSWER_BYTES / repeated.len() {
+    out.write_all(before.as_bytes())?;
+    for _ in 0..bytes / repeated.len() {
         out.write_all(repeated.as_bytes())?;
     }
-    write!(out, "{after}}}")?;
+    out.write_all(after.as_bytes())?;
     out.flush()
+}
+
+fn write_document(out: impl Write, [before, repeated, after]: [&str; 3]) -> std::io::Result<()> {
+    let before = format!("{{\"schema\":1,\"host\":\"h\",\"time\":\"2026-11-16T00:00:00Z\",{before}");
+    write_repeated(out, ANSWER_BYTES, [&before, repeated, &format!("{after}}}")])
 }
 
 /// Answers that it is healthy, and everything else with the document of an attack.
 fn hostile(arguments: &[String]) {
-    let attack = ATTACKS.iter().find(|(name, _)| *name == arguments[0]).unwrap().1;
+    let attack = |attacks: &[(&str, [&'static str; 3])]| attacks.iter().find(|(name, _)| *name == arguments[0]).map(|(_, attack)| *attack);
+    let (document, answer) = (attack(ATTACKS), attack(STORE_ATTACKS));
     let listener = TcpListener::bind(PLACE).unwrap();
     println!("ready");
     for mut stream in listener.incoming().map_while(Result::ok) {
@@ -51,15 +72,21 @@ fn hostile(arguments: &[String]) {
         let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
         if String::from_utf8_lossy(&request[..length]).contains("/healthz") {
             let _ = stream.write_all(b"ok");
+        } else if let Some(document) = document {
+            let _ = write_document(stream, document);
         } else {
-            let _ = write_document(stream, attack);
+            let _ = write_repeated(stream, STORE_BYTES, answer.unwrap());
         }
     }
 }
 
 fn ttmon(words: &str) -> Output {
+    limited(ADDRESS_SPACE_KIB, words)
+}
+
+fn limited(kib: usize, words: &str) -> Output {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("ulimit -v {ADDRESS_SPACE_KIB} && exec {TTMON} {words}")]).env("TTMON_API", format!("http://{PLACE}"));
+    command.args(["-c", &format!("ulimit -v {kib} && exec {TTMON} {words}")]).env("TTMON_API", format!("http://{PLACE}"));
     command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).output().unwrap()
 }
 
@@ -69,6 +96,19 @@ fn service() {
         let attacker = Actor::start(ATTACKER, "hostile", &[name]);
         let output = ttmon("mem --json --buffers");
         assert_eq!(output.status.code(), Some(3), "{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        drop(attacker);
+    }
+}
+
+/// A store of many hosts, asked by a command with little memory.
+fn store() {
+    for (name, _) in STORE_ATTACKS {
+        let attacker = Actor::start(ATTACKER, "hostile", &[name]);
+        let output = limited(STORE_ADDRESS_SPACE_KIB, &format!("fleet --json --store http://{PLACE}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code().is_some_and(|code| code != 101), "{name}: {}: {errors}", output.status);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(format!("{text}{errors}").contains("Prometheus's HTTP API"), "{name}: {text}{errors}");
         drop(attacker);
     }
 }

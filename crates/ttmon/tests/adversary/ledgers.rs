@@ -17,19 +17,31 @@ use crate::{Case, Role};
 pub(crate) const CASES: &[Case] = &[
     ("circular_buffers_of_one_user_are_cut", Pids::Private, circular_buffers),
     ("allocators_of_one_user_are_cut", Pids::Private, many_allocators),
+    ("chips_in_ledgers_of_one_user_are_cut", Pids::Private, many_chips),
+    ("derive_steps_of_one_user_are_cut", Pids::Private, costly_circulars),
     ("understated_ledgers_are_cut", Pids::Private, understated_ledgers),
 ];
 
-pub(crate) const ROLES: &[Role] =
-    &[("circulars", circulars), ("allocators", allocators), ("buffers", buffers), ("understated", understated), ("holding", holding)];
+pub(crate) const ROLES: &[Role] = &[
+    ("circulars", circulars),
+    ("spread", spread),
+    ("allocators", allocators),
+    ("buffers", buffers),
+    ("understated", understated),
+    ("holding", holding),
+];
 
 static WRITER: Writer =
     Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
 
 fn open_allocator(session: &mut Session<'_>, given_id: u32, chips: u32) -> AllocatorId {
+    open_allocator_of(session, given_id, chips, origin::CLIENT)
+}
+
+fn open_allocator_of(session: &mut Session<'_>, given_id: u32, chips: u32, origin: u32) -> AllocatorId {
     let chips: Vec<Chip> = (0..chips).map(|chip| Chip { metal_id: given_id * chips + chip, unique_id: 0, flags: 0 }).collect();
     let kinds = [KindGeometry { banks: 1, alignment: 32, bank_bytes: 1 << 40, base: 0 }; allocator::KINDS_MAX];
-    session.open_allocator(&AllocatorSpec { given_id, origin: origin::CLIENT, mesh: (1, 1), kinds, chips: &chips }).unwrap()
+    session.open_allocator(&AllocatorSpec { given_id, origin, mesh: (1, 1), kinds, chips: &chips }).unwrap()
 }
 
 fn insert(session: &mut Session<'_>, allocator: AllocatorId, kind: u8, number: u64) {
@@ -63,14 +75,49 @@ fn circulars(arguments: &[String]) {
 }
 
 fn many_allocators() {
-    attack(|| many(strength(60, 300), "allocators", &["256"]), "allocators", By::Everybody);
+    attack(|| many(strength(60, 300), "allocators", &["256", "1"]), "allocators", By::Everybody);
 }
 
-/// COUNT: so many allocators.
+fn many_chips() {
+    attack(|| many(strength(40, 300), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
+}
+
+/// Few circular buffers, whose sum on each core takes long: each names another rectangle of cores, and one a chip.
+fn costly_circulars() {
+    attack(|| many(strength(100, 300), "spread", &["200"]), "derive steps", By::Everybody);
+}
+
+/// The last column and row that a ledger can name.
+const LAST_CORE: u32 = 63;
+
+/// COUNT: a ledger with so many circular buffers on different cores of 64 chips.
+fn spread(arguments: &[String]) {
+    let mut session = WRITER.session().unwrap();
+    let allocator = open_allocator_of(&mut session, 0, 64, origin::HOOK);
+    for number in 0..arguments[0].parse::<u32>().unwrap() {
+        let (column, row) = (u8::try_from(number % LAST_CORE).unwrap(), u8::try_from(number / 3 % LAST_CORE).unwrap());
+        let last = u8::try_from(LAST_CORE).unwrap();
+        let circular = Circular {
+            allocator,
+            chip: (number == 0).then_some(0),
+            program: number,
+            address: number * 16,
+            size: 16,
+            cores: [column, row, last, last],
+            is_dataflow: false,
+            is_global: false,
+        };
+        session.add_circular(&circular).unwrap();
+    }
+    drop(session);
+    hold();
+}
+
+/// COUNT CHIPS: so many allocators, of so many chips each.
 fn allocators(arguments: &[String]) {
     let mut session = WRITER.session().unwrap();
     for number in 0..arguments[0].parse().unwrap() {
-        let allocator = open_allocator(&mut session, number, 1);
+        let allocator = open_allocator(&mut session, number, arguments[1].parse().unwrap());
         insert(&mut session, allocator, kind::DRAM, 1);
     }
     drop(session);

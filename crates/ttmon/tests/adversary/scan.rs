@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
     ("statistics_of_one_user_hide_no_others", Pids::Private, statistics_of_others),
     ("mappings_of_one_user_are_cut", Pids::Private, mappings),
     ("names_in_containers_of_one_user_are_cut", Pids::Private, containers),
+    ("hanging_file_systems_delay_no_device_sample", Pids::Private, hanging_file_systems),
 ];
 
 pub(crate) const ROLES: &[Role] = &[
@@ -35,6 +36,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("own_region", own_region),
     ("mapped", mapped),
     ("contained", contained),
+    ("hanging", hanging),
     ("held", |_| hold()),
 ];
 
@@ -219,5 +221,45 @@ fn containers() {
 fn contained(_: &[String]) {
     let _ledger = rustix::fs::memfd_create("ttmon-ledger", MemfdFlags::empty()).unwrap();
     let error = Command::new("unshare").args(["--user", "--mount", PROGRAM, "role", "held"]).exec();
+    panic!("unshare: {error}");
+}
+
+/// Descriptors on file systems that never answer, which are also the `/dev/shm` of their processes. The kernel keeps root away from most
+/// of a user's FUSE mounts; these are open to all users (`user_allow_other`).
+fn hanging_file_systems() {
+    let host = start();
+    let watch = Watch::begin(&host);
+    let mut attackers: Vec<Actor> = (0..strength(20, 200)).map(|_| Actor::begin(0, "hanging", &[&ATTACKER.to_string()])).collect();
+    for actor in &mut attackers {
+        assert_eq!(actor.line(), "ready");
+    }
+    let scans = || metric("ttmon_samples_total").unwrap_or_default();
+    let before = scans();
+    within(Duration::from_secs(60), "sampled on", || scans() >= before + 10.0);
+    println!("  scan: {:.1} s old", metric("ttmon_scan_age_seconds").unwrap());
+    // A process that starts now is found: the scan goes on.
+    let mut other = Actor::begin(BYSTANDER, "own_region", &["70001"]);
+    let pid = other.line();
+    let is_shown = || ask(API, "/api/v1/processes").is_ok_and(|(_, text)| text.contains(&format!("\"pid\":{pid},")));
+    within(Duration::from_secs(60), "shown", is_shown);
+    watch.finish();
+    drop((attackers, other));
+    host.gives_back();
+}
+
+/// UID: a process of this user in a mount namespace whose `/dev/shm` never answers, with 64 descriptors there. It seems to have a ledger.
+fn hanging(arguments: &[String]) {
+    let script = "import ctypes, os, sys
+fuse = os.open('/dev/fuse', os.O_RDWR)
+options = f'fd={fuse},rootmode=40000,user_id=0,group_id=0,allow_other'.encode()
+if ctypes.CDLL(None, use_errno=True).mount(b'none', b'/dev/shm', b'fuse', 0, options) != 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+places = [os.open('/dev/shm', os.O_PATH) for _ in range(64)]
+ledger = os.memfd_create('ttmon-ledger')
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+print('ready', flush=True)
+sys.stdin.read()";
+    let error = Command::new("unshare").args(["--mount", "python3", "-S", "-c", script, &arguments[0]]).exec();
     panic!("unshare: {error}");
 }

@@ -199,3 +199,20 @@ fn the_allocation_socket_is_counted() {
     peer.write_all(&question).expect("a question");
     server.until("counted", || has("messages", 1) && has("queries", 1));
 }
+
+/// A store that takes connections and never answers holds up what it is asked for, and nothing else.
+#[test]
+fn hanging_store_delays_no_other_answer() {
+    let store = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let place = format!("http://{}", store.local_addr().expect("an address"));
+    let server = Server::start("n150", &["--fleet", &place]);
+    std::thread::scope(|scope| {
+        let fleet = scope.spawn(|| server.unix("/api/v1/fleet").status);
+        // The service has asked.
+        let connection = store.accept().expect("a connection");
+        assert_eq!(server.unix("/api/v1/buffers?limit=1").status, 200);
+        assert!(!fleet.is_finished(), "the store was waited for");
+        drop((connection, store));
+        assert_eq!(fleet.join().expect("an answer"), 200, "with the reason");
+    });
+}

@@ -116,19 +116,49 @@ fn a_full_state_directory_is_told() {
     run("umount", &[&path]);
 }
 
+/// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as /proc writes them.
+const KEPT: u64 = 1 << 2 | 1 << 19;
+/// The same with CAP_CHECKPOINT_RESTORE.
+const KEPT_BY_SCAN: u64 = KEPT | 1 << 40;
+
+/// Requires that a process or thread with this status can only read.
+fn assert_restricted(status: &str, kept: u64) {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    assert_eq!((field("Seccomp:"), field("NoNewPrivs:")), (Some("2"), Some("1")), "{status}");
+    let bits = field("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()).expect("a number");
+    assert_eq!(bits & !kept, 0, "{status}");
+}
+
+#[test]
+fn scanning_threads_have_only_the_right_to_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("alloc.sock");
+    let server = Server::start("n150", &["--socket", socket.to_str().expect("text")]);
+    let threads = || fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").flatten();
+    let status = |name: &str| {
+        let mut all = threads().filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+        all.find(|status| status.starts_with(&format!("Name:\t{name}\n")))
+    };
+    let is_restricted = |name: &str| status(name).is_some_and(|status| status.contains("Seccomp:\t2\n"));
+    server.until("a scan", || is_restricted("scan"));
+    // Ledgers of others are read at the first request.
+    let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("a connection");
+    std::io::Write::write_all(&mut peer, b"\n").expect("a request");
+    server.until("a sample for the socket", || is_restricted("intake-sampler"));
+    for name in ["scan", "intake-sampler"] {
+        assert_restricted(&status(name).expect("a thread"), KEPT_BY_SCAN);
+    }
+    assert!(status("http").is_some_and(|status| status.contains("Seccomp:\t0\n")), "only these");
+}
+
 #[test]
 fn readers_have_only_the_right_to_read() {
-    /// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as /proc writes them.
-    const KEPT: u64 = 1 << 2 | 1 << 19;
     let server = Server::start("n150", &[]);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).expect("children");
     let statuses = children.split_whitespace().filter_map(|child| fs::read_to_string(format!("/proc/{child}/status")).ok());
     let readers: Vec<String> = statuses.filter(|status| status.starts_with("Name:\tttmon-reader\n")).collect();
     assert!(!readers.is_empty(), "{children}");
     for status in readers {
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        assert_eq!((field("Seccomp:"), field("NoNewPrivs:")), (Some("2"), Some("1")), "{status}");
-        let bits = field("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()).expect("a number");
-        assert_eq!(bits & !KEPT, 0, "{status}");
+        assert_restricted(&status, KEPT);
     }
 }
