@@ -44,6 +44,7 @@ const OPENED: [&str; 7] = [
 
 pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     let browser = Browser::have(project);
+    eprintln!("bench page: building the released program, which takes minutes");
     let program = package::program::build(project)?;
     println!("bench page: {}\n", load());
     println!("32 devices at one sample a second, {PAGES} pages, {seconds} s each:");

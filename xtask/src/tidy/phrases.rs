@@ -33,6 +33,8 @@ const CLEAN: &[&str] = &[
     "crates/sys/",
     "crates/wire/",
     "deploy/",
+    "docs/alerts.md",
+    "docs/fleet.md",
     "driver-vm/",
     "fuzz/",
     "packaging/",
