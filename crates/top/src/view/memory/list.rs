@@ -151,7 +151,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     let is_group = matches!(items.first(), Some(Item::Group(_)));
     let fields = if is_group { group_fields(area) } else { buffer_fields(area) };
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
-    for (index, (title, field)) in fields.iter().enumerate() {
+    for (index, (title, field)) in fields.iter().enumerate().filter(|(_, (_, field))| field.width > 0) {
         canvas.field(area, *field, 1, &format!("{title}{}", sign(state, canvas, index, is_group)), canvas.style(Role::Heading));
     }
     let most = items.iter().map(Item::bytes).max().unwrap_or(1).max(1);
@@ -160,7 +160,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
             Item::Group(group) => group_texts(group, item.name(), most, canvas),
             Item::Buffer(buffer) => buffer_texts(snapshot, buffer, item.name()),
         };
-        for ((_, field), text) in fields.iter().zip(texts) {
+        for ((_, field), text) in fields.iter().zip(texts).filter(|((_, field), _)| field.width > 0) {
             let role = if text.is_some() { Role::Plain } else { Role::Dim };
             let text = canvas.clean(text.as_deref().unwrap_or(ABSENT));
             canvas.field(area, *field, row, &text, canvas.style(role));
@@ -177,10 +177,10 @@ fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
     let is_cut = state.replay.is_some() && counted > listed as u64;
     let all = if is_cut { format!("{listed} of {counted}") } else { listed.to_string() };
     let mut text = match (&list.open, list.by) {
-        (Some(open), by) => format!("{shown} buffers of {} {open} (Esc: back)", by.name()),
+        (Some(open), by) => format!("{} of {} {open} (Esc: back)", counted_as(shown, "buffer"), by.name()),
         (None, ListBy::Buffer) if is_cut => format!("Largest {all} buffers"),
         (None, ListBy::Buffer) => format!("Largest of {all} buffers"),
-        (None, by) => format!("{shown} groups of {all} buffers by {}", by.name()),
+        (None, by) => format!("{} of {all} buffers by {}", counted_as(shown, "group"), by.name()),
     };
     text += &format!("  {}", if list.cursor.is_some() { "Tab: list" } else { "g: group" });
     if !list.filter.is_empty() {
@@ -190,6 +190,10 @@ fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
         text += &format!("  mark {}", state.clock.second(mark));
     }
     text
+}
+
+fn counted_as(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Beside the heading of the column that is sorted by.
@@ -217,9 +221,18 @@ fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'
 /// Headings of the last column, the longest first.
 const NAMES: [&str; 3] = ["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"];
 
+/// A narrower list has the size, the kind or the count, and the name.
+const WIDE_MIN: u16 = 70;
+
+/// Headings and places; a width of 0 hides a column.
 type Fields = Vec<(&'static str, Field)>;
 
 fn group_fields(area: Rect) -> Fields {
+    if area.width < WIDE_MIN {
+        let hidden = ("", Field::left(0, 0));
+        let name = ("NAME", Field::left(18, area.width.saturating_sub(19)));
+        return vec![("BYTES", Field::right(1, 9)), hidden, ("COUNT", Field::right(11, 6)), hidden, hidden, name];
+    }
     vec![
         ("BYTES", Field::right(1, 9)),
         ("", Field::left(11, 10)),
@@ -239,6 +252,11 @@ fn group_texts(group: &BufferGroup, name: String, most: u64, canvas: &Canvas<'_>
 }
 
 fn buffer_fields(area: Rect) -> Fields {
+    if area.width < WIDE_MIN {
+        let hidden = ("", Field::left(0, 0));
+        let name = ("TAG, LINE, OP", Field::left(20, area.width.saturating_sub(21)));
+        return vec![("SIZE", Field::right(1, 9)), ("KIND", Field::left(11, 8)), hidden, hidden, hidden, hidden, name];
+    }
     vec![
         ("SIZE", Field::right(1, 9)),
         ("KIND", Field::left(11, 9)),
