@@ -286,10 +286,10 @@ mod tests {
 
     #[test]
     fn a_build_id_is_found_among_notes() {
-        let note = |kind: u32, name: &[u8], content: &[u8]| {
+        let note = |kind: usize, name: &[u8], content: &[u8]| {
             let mut note = Vec::new();
-            for word in [name.len() as u32, content.len() as u32, kind] {
-                note.extend(word.to_ne_bytes());
+            for word in [name.len(), content.len(), kind] {
+                note.extend(u32::try_from(word).expect("short").to_ne_bytes());
             }
             for part in [name, content] {
                 note.extend(part);

@@ -203,7 +203,7 @@ mod tests {
             assert!(native(object).is_of_library(), "{object}");
         }
         assert!(!native("/opt/libcustom.so").is_of_library());
-        assert!(super::is_of_library("/usr/include/c++/12/bits/shared_ptr.h") && !super::is_of_library("/home/me/src/main.cpp"));
+        assert!(is_of_library("/usr/include/c++/12/bits/shared_ptr.h") && !is_of_library("/home/me/src/main.cpp"));
         let named = SourceLine { function: "app::run".into(), ..line };
         assert_eq!((named.to_string(), named.native()), ("bin/model+0x1f40 app::run".to_owned(), None));
     }

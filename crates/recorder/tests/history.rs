@@ -200,3 +200,34 @@ fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
     assert!(words.contains("in the way: 1 buffer of /me/model.py:8 forward (1000B per core)"), "{words}");
     assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: reducing it by 192 bytes makes room"), "{words}");
 }
+
+#[test]
+fn growth_since_the_mark_is_net() {
+    let (writer, allocator, region) = writer();
+    let by_line = || match growth_since_mark(&region).expect("read") {
+        GrowthSinceMark::Known(growth) => {
+            let mut lines: Vec<(u32, i64)> =
+                growth.iter().map(|growth| (growth.line.as_ref().map_or(0, |line| line.line), growth.bytes)).collect();
+            lines.sort_unstable();
+            lines
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut session = writer.session().expect("session");
+    put(&mut session, allocator, 0, 10, 1);
+    drop(session);
+    assert_eq!(growth_since_mark(&region).expect("read"), GrowthSinceMark::NoMark);
+    let mut session = writer.session().expect("session");
+    session.mark();
+    put(&mut session, allocator, 20, 5, 2);
+    // A buffer that came and went is no growth; one from before the mark that went is less.
+    put(&mut session, allocator, 40, 7, 3);
+    session.remove(dram(allocator, 40)).expect("freed");
+    session.remove(dram(allocator, 0)).expect("freed");
+    drop(session);
+    assert_eq!(by_line(), [(1, -120), (2, 60), (3, 0)]);
+    let mut session = writer.session().expect("session");
+    session.free_all(allocator);
+    drop(session);
+    assert_eq!(by_line(), [(1, -120), (2, 0), (3, 0)]);
+}

@@ -22,6 +22,8 @@ const KNOWN_MAX: usize = 1 << 16;
 /// Inlined functions at one address.
 const INLINED_MAX: usize = 16;
 
+/// A frame and its address.
+type Address<'a> = (&'a Arc<SourceLine>, u64);
 type Known = HashMap<SourceLine, Arc<[Arc<SourceLine>]>>;
 
 /// What was resolved before: a screen resolves the same addresses at each refresh.
@@ -34,7 +36,8 @@ pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
     if known.len() > KNOWN_MAX {
         known.clear();
     }
-    let mut new: HashMap<(&str, &str), Vec<(&Arc<SourceLine>, u64)>> = HashMap::new();
+    // By file and build id.
+    let mut new: HashMap<(&str, &str), Vec<Address<'_>>> = HashMap::new();
     for frame in frames.iter().filter(|frame| !known.contains_key(&***frame)) {
         if let Some(NativeFrame { object, address, build_id }) = frame.native() {
             new.entry((object, build_id)).or_default().push((frame, address));
@@ -55,7 +58,7 @@ pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
 
 type Lines = Vec<Arc<SourceLine>>;
 
-fn read(path: &Path, build_id: &str, addresses: &[(&Arc<SourceLine>, u64)]) -> Option<Vec<Lines>> {
+fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Lines>> {
     let cache = ReadCache::new(open(path)?);
     let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
     let found: String = elf.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
