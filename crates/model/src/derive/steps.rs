@@ -17,7 +17,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Charges the steps to a user, or counts one refusal. Root has the total; the first part of it is charged to nobody.
+    /// Charges the steps to a user, or counts one refusal. Root has the total; the first part of the total is charged to nobody.
     pub(super) fn take(&mut self, user: Option<u32>, steps: u64) -> bool {
         let spent = self.spent.saturating_add(steps);
         if spent <= DERIVE_LIMIT.total / SCAN_UNNAMED {
