@@ -79,7 +79,7 @@ fn many_allocators() {
 }
 
 fn many_chips() {
-    attack(|| many(strength(40, 300), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
+    attack(|| many(strength(40, 100), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
 }
 
 /// Few circular buffers, whose sum on each core takes long: each names another rectangle of cores, and one a chip.
