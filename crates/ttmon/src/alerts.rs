@@ -50,14 +50,14 @@ fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
             lines += &format!("{}: skipped: its lowest severity is {}\n", receiver.name, receiver.severity.name());
             continue;
         }
-        let told = match ttmon_serve::deliver(&receiver.how, &body(receiver, rule)) {
+        let result = match ttmon_serve::deliver(&receiver.how, &body(receiver, rule)) {
             Ok(()) => "sent".to_owned(),
             Err(why) => {
                 failed += 1;
                 format!("failed: {why}")
             }
         };
-        lines += &format!("{}: {told}\n", receiver.name);
+        lines += &format!("{}: {result}\n", receiver.name);
     }
     Output::Stdout.write(lines.as_bytes())?;
     if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} receivers failed", config.receivers.len()))) }

@@ -127,7 +127,7 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// Flags of every command that make no sense with some: help does not list them there. Whoever types one is told why, unless it asks
+/// Common flags without a meaning for some commands: help does not list them there. A command explains why it refuses one, unless it asks
 /// for what is so anyway (`--no-server`, `--color` ...).
 const INAPPLICABLE_FLAGS: &[(&str, &[&str])] = &[
     ("wait", &["json"]),
@@ -170,7 +170,7 @@ pub(crate) struct GlobalArgs {
     /// Do not ask a running ttmon server; read the machine here.
     #[arg(long, global = true)]
     pub(crate) no_server: bool,
-    /// Read the machine below DIR instead of /; nothing outside is looked at.
+    /// Read the machine below DIR instead of /; nothing outside is read.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Option<PathBuf>,
     /// Show a simulated machine: BOARD[xN][,BOARD[xN]...][,OPTION...], for example t3k or p150x2,fault=hot:1.
@@ -205,7 +205,7 @@ impl GlobalArgs {
         !device.is_empty() || !id.is_empty() || root.is_some() || sim.is_some() || cluster.is_some()
     }
 
-    /// Whether it says which machine is meant, what of it, or how it is told.
+    /// Whether it names a machine, devices, or a format of output.
     pub(crate) fn names_a_machine(&self) -> bool {
         let Self { device, id, json, root, sim, seed, cluster, .. } = self;
         !device.is_empty() || !id.is_empty() || *json || root.is_some() || sim.is_some() || seed.is_some() || cluster.is_some()
@@ -323,7 +323,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
     Top(TopArgs),
-    /// Start a command with its device memory tracked, and tell what it did when it has ended.
+    /// Start a command with its device memory tracked, and print what it did when it has ended.
     ///
     /// The command runs as it would without: terminal, signals, input, output and exit code pass through. What it starts
     /// is tracked too. On standard error: peaks by device and what made them, what was left, what was refused. Exit codes of
@@ -523,7 +523,7 @@ pub(crate) struct MemArgs {
     /// Show idle devices too.
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
-    /// Show it again and again, in place.
+    /// Refresh in place.
     #[arg(short, long)]
     pub(crate) watch: bool,
     /// Refresh of --watch in milliseconds, at least 50 [default: 500].

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// Largest file read: some two million buffers.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// The start of a process is told by a clock that may be corrected between two looks; no pid comes round again that fast.
+/// The start of a process is read from a clock that may be corrected between two listings; no pid is reused that fast.
 const START_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Reads the earlier look.
@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
         .map_err(|error| wrong(if error.is_data() { error.to_string() } else { format!("not JSON: {error}") }))?;
     match look.schema {
         Some(schema) if schema != u64::from(SCHEMA) => Err(wrong(format!("it is of schema {schema}, and this ttmon knows {SCHEMA}"))),
-        _ if look.left_out > 0 => Err(wrong(format!("--top left {} buffers out of it", look.left_out))),
+        _ if look.left_out > 0 => Err(wrong(format!("--top left {} buffers out", look.left_out))),
         _ if look.buffers.is_none() => Err(wrong("it has no buffers".to_owned())),
         _ => Ok(look),
     }
@@ -41,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
 pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
     match &look.host {
         Some(host) if *host != now.host => {
-            Err(Failure::new(format!("--diff: the file is of host {host}, and this is {}; compare two looks at one host", now.host)))
+            Err(Failure::new(format!("--diff: the file is of host {host}, and this is {}; compare two listings of one host", now.host)))
         }
         _ => Ok(()),
     }
@@ -51,7 +51,7 @@ pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Fa
 const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// What is new and what is gone. A buffer of another size or age at the same address is both. Of a process that has its pid from another one everything is new; of one that is there and
-/// may not be looked at nothing is known.
+/// may not be read nothing is known.
 pub(crate) fn compare<'a>(
     look: &EarlierListing,
     earlier: impl Iterator<Item = &'a Earlier>,

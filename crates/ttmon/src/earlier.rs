@@ -26,7 +26,7 @@ pub(crate) struct EarlierListing {
     pub(crate) time: Option<UnixTime>,
     /// The host it was taken on.
     pub(crate) host: Option<String>,
-    /// When each process started whose start was known: a pid alone may mean another process by now.
+    /// When each process started whose start was known: a pid alone may mean another process since.
     pub(crate) started: HashMap<u32, UnixTime>,
     /// Buffers that it was asked to leave out.
     pub(crate) left_out: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Earlier {
     /// The devices it lay on.
     pub(crate) devices: Rc<[u32]>,
     pub(crate) tag: Rc<str>,
-    /// The line that asked for it, as it is printed; empty where it is not known.
+    /// The line that asked for the buffer, as printed; empty if unknown.
     pub(crate) line: Rc<str>,
     /// Seconds since it was allocated.
     pub(crate) age_s: Option<f64>,
@@ -253,7 +253,7 @@ impl<'de> Visitor<'de> for Buffer<'_> {
     }
 }
 
-/// A line of the program's source, as it is printed.
+/// A line of the program's source, as printed.
 fn line_text(line: &Value) -> Option<String> {
     let text = |name: &str| line[name].as_str().map(Into::into);
     let number = u32::try_from(line["line"].as_u64()?).ok()?;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told() {
+    fn other_documents_are_refused() {
         for (text, why) in [
             ("[]", "a document of ttmon mem"),
             (r#"{"buffers": 3}"#, "a list of buffers"),

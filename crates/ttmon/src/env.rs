@@ -17,7 +17,7 @@ pub(crate) fn run(ops: bool, stacks: bool) -> Result<String, Failure> {
     Ok(lines.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect())
 }
 
-/// A text that a shell reads as it is.
+/// A text that a shell reads unchanged.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! `ttmon events`: the flight recorders of tracked processes, as a service tells them or as they are read here.
+//! `ttmon events`: the flight recorders of tracked processes, from a service or read here.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IsTerminal};
@@ -27,7 +27,7 @@ use crate::show::VERSION;
 
 /// How often a follower looks.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Text is written whenever there is this much of it.
+/// Text is written in pieces of this size.
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints what the recorders have, and goes on if asked to.
@@ -63,7 +63,7 @@ impl From<Failure> for ServiceError {
     }
 }
 
-/// As a service tells it. It looks for new processes at its own pace, and has those that ended a while ago.
+/// Prints the events of a service. It looks for new processes at its own pace, and has some that ended.
 fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
     let mut question = "/api/v1/memory/events?".to_owned();
@@ -75,7 +75,7 @@ fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut
         question += &format!("device={}&", ids.join(","));
     }
     let mut events = server::events(service, &format!("{question}follow={}", request.follow), request.follow)?;
-    // How many recorders there are comes first: one that was made a moment ago is found here.
+    // How many recorders there are comes first: a new one may be found here only.
     let first = events.wait()?.1;
     let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
     match request.pid {
@@ -85,7 +85,7 @@ fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut
         None => return Err(ServiceError::Without("knows no tracked process".to_owned())),
     }
     if io::stderr().is_terminal() {
-        complain(&format!("told by the service at {}", service.place()));
+        complain(&format!("from the service at {}", service.place()));
     }
     print_events(&mut events, page, request.follow)
 }
@@ -149,7 +149,7 @@ struct Page<'a> {
     request: &'a EventsRequest,
     style: Style<'static>,
     text: String,
-    /// Of each process the number of the last event that a service told: one that leaves in the middle is followed by what we read
+    /// Of each process the number of the last event from a service: if it leaves in the middle, the rest is read
     /// here.
     by_service: HashMap<u32, u64>,
     has_told: bool,
@@ -170,7 +170,7 @@ impl<'a> Page<'a> {
         Self { request, style, text, by_service, has_told: false, has_ended: false, last: request.last, kept, zone }
     }
 
-    /// A service told this one.
+    /// This event came from a service.
     fn note(&mut self, event: &BufferEvent) {
         if let Some(number) = event.number {
             let last = self.by_service.entry(event.pid).or_default();
@@ -178,7 +178,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether a service told it before. A process may have two recorders, each with numbers of its own: its ledger, and what it says on
+    /// Whether it came from a service before. A process may have two recorders, each with numbers of its own: its ledger, and what it says on
     /// the allocation socket.
     fn has(&self, event: &BufferEvent) -> bool {
         event.number.is_some_and(|number| self.by_service.get(&event.pid).is_some_and(|last| number <= *last))
@@ -186,7 +186,7 @@ impl<'a> Page<'a> {
 
     fn add(&mut self, event: &BufferEvent) -> Result<(), Failure> {
         if matches!(event.op, Op::Exit | Op::Exec) {
-            // Whatever comes under this pid now is another recorder's.
+            // Later events of this pid are from another recorder.
             self.by_service.remove(&event.pid);
         }
         self.has_told = true;
@@ -241,9 +241,9 @@ mod tests {
         ttmon_wire::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Numbers that go back are another recorder's, unless a service told them.
+    /// Numbers that go back are another recorder's, unless they came from a service.
     #[test]
-    fn only_what_a_service_told_is_passed_over() {
+    fn only_events_of_a_service_are_skipped() {
         let context = Context::without_flags();
         let all = request(None, None);
         let mut page = Page::new(&context, &all);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_since_a_moment() {
+    fn the_last_lines_since_a_time() {
         let context = Context::without_flags();
         let recent = request(Some(2), Some(UnixTime(2_000_000_000)));
         let mut page = Page::new(&context, &recent);

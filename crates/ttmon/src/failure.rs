@@ -20,7 +20,7 @@ impl Failure {
         Self { message: message.to_string(), code: 1 }
     }
 
-    /// The command line makes no sense.
+    /// A usage error.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// Tells a person something, in one line, whatever a file or a peer had to do with it. A stderr that cannot be written to is no reason
+/// Prints a message to stderr in one line, with foreign text cleaned. A stderr that cannot be written to is no reason
 /// to fail.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "ttmon: {}", text::clean(message, false));

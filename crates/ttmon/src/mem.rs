@@ -29,7 +29,7 @@ use crate::watch::{self, Screen};
 
 use growth::Growths;
 
-/// Prints or writes the memory, once or again and again.
+/// Prints or writes the memory, once or repeatedly.
 pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Failure> {
     let mut source = MemorySource::new(context, request);
     let listing = match &request.output {
@@ -112,7 +112,7 @@ impl<'a> MemorySource<'a> {
         growth::read(&mut self.snapshots)
     }
 
-    /// Prints once or again and again, on a terminal in place if that is possible.
+    /// Prints once or repeatedly, on a terminal in place if that is possible.
     fn print(
         &mut self,
         is_for_screens: bool,

@@ -137,7 +137,7 @@ const SETTINGS: &str = "
 
 They are in TOML, in `/etc/ttmon/config.toml` for everybody and, over it, in `$XDG_CONFIG_HOME/ttmon/config.toml` of a user (below
 `~/.config` where that is not set). `--config FILE`, or `TTMON_CONFIG`, is read instead of both; flags go over all of them. `F2`
-changes most of them, `F12` keeps them in the user's file, or the one that was named. What is not understood is told on the screen
+changes most of them, `F12` keeps them in the user's file, or the one that was named. What is not understood is shown on the screen
 and left out.
 
 ";
@@ -150,7 +150,7 @@ const EXIT_CODES: &str = "
 | --- | --- |
 | 0 | done |
 | 1 | could not do it |
-| 2 | the command line makes no sense |
+| 2 | usage error |
 | 3 | no such device |
 | 4 | `wait` took too long |
 | 123 | `run`: the command succeeded, and a check did not hold or could not be judged |

@@ -71,7 +71,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits, and says whether it was told to end.
+    /// Waits, and returns whether it shall end.
     fn wait_until(&self, moment: Instant) -> bool {
         match self.wake.recv_timeout(moment.saturating_duration_since(Instant::now())) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => true,

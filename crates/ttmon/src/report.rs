@@ -68,7 +68,7 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
     let frames: Vec<Frame> = numbers.filter_map(|number| frame(reader.line(number).ok()?, &names)).collect();
     let (is_cut, last) =
         (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_wire::read(line).is_ok())));
-    let last = reader.line(last.ok_or("no frame of it can be read")?).map_err(|error| error.to_string())?;
+    let last = reader.line(last.ok_or("no frame can be read")?).map_err(|error| error.to_string())?;
     let snapshot = ttmon_wire::read(last).map_err(|error| error.to_string())?;
     let marks = marks(&frames);
     let head = json!({

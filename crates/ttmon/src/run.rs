@@ -1,7 +1,7 @@
 //! `ttmon run`: a command with its memory tracked, and otherwise as if it had been started without us.
 //!
 //! Our library goes into `LD_PRELOAD`; the command and what it starts hand their ledgers over to a socket of ours. When the
-//! command has ended, a few lines on standard error tell what it did, `--report` all of it, and we end as it ended.
+//! command has ended, a few lines on standard error summarize what it did, `--report` writes everything, and we end as it ended.
 
 mod child;
 mod collect;
@@ -89,7 +89,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now());
     let Collected { digests, unread, trace } = collector.finish();
-    // What is left is ours alone, and may wait for a pipe or a slow disk: whoever wants to end it can.
+    // What is left is ours alone, and may wait for a pipe or a slow disk: a signal may end it.
     signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(context) };
     let mut account = Account::new(words, end, span, digests, machine.as_ref());
@@ -191,7 +191,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
                 continue;
             }
             Ok(_) | Err(Errno::INTR) => {}
-            // Out of memory for a moment: giving up would end the command.
+            // Briefly out of memory: giving up would end the command.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
         drop(wanted);

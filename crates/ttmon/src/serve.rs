@@ -29,12 +29,12 @@ pub(crate) use host::token;
 pub(crate) use places::{api_places, served, state as state_directory};
 pub(crate) use secret::print as print_token;
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failure> {
     let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
     // What its own socket hears is in its own figures, wherever that is kept.
     placed.root.served.extend(request.state_directory.clone());
-    // Whoever finds its sockets may send it signals.
+    // A process that finds its sockets may send it signals.
     let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, request, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, request, &placed));
@@ -95,7 +95,7 @@ impl Signals {
         let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         // What happened is noted before the wake-up.
         flag::register(SIGUSR1, Arc::clone(&statistics))?;
-        // What nohup or a shell's background told us to ignore stays ignored.
+        // Signals that nohup or a shell's background set to be ignored stay ignored.
         let ignored = ignored();
         let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
         for signal in heard {

@@ -1,4 +1,4 @@
-//! A service of this machine, asked instead of reading the machine here. Whatever is wrong with it, we go on without it.
+//! A service of this machine, asked instead of reading the machine here. If anything is wrong with it, we go on without it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,8 +22,8 @@ use crate::serve::{api_places, token};
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// A list of all live buffers takes it a while.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A service that looks more rarely (`--interval`), or cannot look any more, tells of a past that nobody asked for: whoever waits for
-/// a device must not take it for free because it was a minute ago.
+/// A service that samples more rarely (`--interval`), or no longer, answers with the past: a device that was free a minute ago may be
+/// held now.
 const AGE_MAX: Duration = Duration::from_secs(5);
 /// A stream with nothing to say says so every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
@@ -34,7 +34,7 @@ pub(crate) struct SampleRequest {
     pub(crate) processes: bool,
     pub(crate) detail: Detail,
     pub(crate) reach: Reach,
-    /// The service's document of it.
+    /// The path of the service's document.
     pub(crate) path: String,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Snapshots<'a> {
         Self { context, asked, servers: services(context), opened: None }
     }
 
-    /// The machine, read here whatever services there are.
+    /// The machine, read here without asking a service.
     pub(crate) fn read_here(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: Vec::new(), opened: None }
     }
@@ -115,7 +115,7 @@ impl<'a> Snapshots<'a> {
             return Err("does not read the chips themselves (serve --deep)".to_owned());
         }
         match self.asked.reach {
-            // It may have been started a moment ago.
+            // It may have just been started.
             Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
                 Err(format!("does not know process {pid}"))
             }
@@ -164,7 +164,7 @@ pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, Trouble> {
     service.snapshot(ANSWER_TIMEOUT)
 }
 
-/// Said to whoever watches: the answer is as good as without a service.
+/// Printed on a terminal: the answer is as good as without a service.
 pub(crate) fn report_fallback(service: &Service, why: &str) {
     if io::stderr().is_terminal() {
         complain(&format!("the service at {} {why}; reading the machine here", service.place()));
@@ -218,7 +218,7 @@ fn named() -> Option<OsString> {
     env::var_os("TTMON_API").filter(|value| !value.is_empty())
 }
 
-/// A socket, or a URL (of this host, or with the system's certificates). Without a token that can be read it answers what anybody may
+/// A socket, or a URL (of this host, or with the system's certificates). Without a token that can be read it answers what every user may
 /// know.
 fn service(named: &OsStr) -> Service {
     let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(named)));

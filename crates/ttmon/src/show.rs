@@ -1,4 +1,4 @@
-//! The snapshot: once, again and again, or in place.
+//! The snapshot: once, repeatedly, or in place.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -19,7 +19,7 @@ use crate::server::{SampleRequest, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
-/// This program's version, as every output tells it.
+/// This program's version, as every output has it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Between the two samples of a rate.
@@ -29,7 +29,7 @@ const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
 
 /// Between two samples of a chip.
 const DEEP_WINDOW: Duration = Duration::from_millis(500);
-/// The driver waits 5 s before it powers an idle chip down, unless it was told to wait longer.
+/// The driver waits 5 s before it powers an idle chip down, unless it is set to wait longer.
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Refreshes at this pace and slower may come from a service.
@@ -39,7 +39,7 @@ pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
-        // A service looks once a second: whoever wants it more often looks here.
+        // A service samples once a second: faster refreshes read the machine here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
             Snapshots::read_here(context, SampleRequest::snapshot(pace, asked.processes))
         }
@@ -148,7 +148,7 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
     Ok(text)
 }
 
-/// How a snapshot of that moment looks here.
+/// The style of a snapshot of that time.
 pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) -> Style<'static> {
     Style {
         width: terminal.columns,

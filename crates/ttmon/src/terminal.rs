@@ -22,7 +22,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Looks at standard output and the environment.
+    /// Examines standard output and the environment.
     pub(crate) fn of_stdout(color: When, ascii: bool) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_none_or(|term| term == "dumb");

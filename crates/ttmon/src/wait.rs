@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Fa
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         if left == Some(Duration::ZERO) {
             let waited = started.elapsed().as_secs_f64();
-            return Err(Failure::timed_out(format!("still not idle after {waited:.1} s: {held}; ttmon who tells more")));
+            return Err(Failure::timed_out(format!("still not idle after {waited:.1} s: {held}; ttmon who shows more")));
         }
         thread::sleep(left.unwrap_or(INTERVAL).min(INTERVAL));
     }
@@ -60,17 +60,17 @@ fn busy(snapshot: &Snapshot) -> Result<Option<String>, Failure> {
                     (.., count) => format!("{count} processes hold device {id}"),
                 }));
             }
-            // A device that is away is held by nobody.
+            // A missing device is held by nobody.
             Err(Missing::Gone) => {}
             // The list is locked while the last holder closes the device, and unreadable during a reset: look again.
             Err(reason @ (Missing::Timeout | Missing::Resetting | Missing::IoError)) => {
-                return Ok(Some(format!("it cannot be told yet who holds device {id}: {}", reason.explanation())));
+                return Ok(Some(format!("it is not known yet which process holds device {id}: {}", reason.explanation())));
             }
             Err(Missing::NoPermission) => {
-                let why = "this driver does not tell, and this user may not look at other users' processes; try as root";
-                return Err(Failure::new(format!("cannot tell who holds device {id}: {why}")));
+                let why = "this driver does not report it, and this user may not read other users' processes; try as root";
+                return Err(Failure::new(format!("cannot find out who holds device {id}: {why}")));
             }
-            Err(reason) => return Err(Failure::new(format!("cannot tell who holds device {id}: {}", reason.explanation()))),
+            Err(reason) => return Err(Failure::new(format!("cannot find out who holds device {id}: {}", reason.explanation()))),
         }
     }
     Ok(None)

@@ -1,4 +1,4 @@
-//! Again and again: on a terminal the same place drawn anew, and the terminal given back at the end.
+//! Repeated output: on a terminal drawn in place, with the terminal restored at the end.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -61,7 +61,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over. From here on there is a second thread, so whatever forks has to have done so.
+    /// Takes the terminal over. From here on there is a second thread, so everything that forks has to have done so.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
         let pending = Arc::new(AtomicUsize::new(0));

@@ -31,6 +31,7 @@ const CLEAN: &[&str] = &[
     "crates/source/",
     "crates/stub/",
     "crates/sys/",
+    "crates/ttmon/src/",
     "crates/wire/",
     "deploy/",
     "docs/alerts.md",

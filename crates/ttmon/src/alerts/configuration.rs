@@ -13,7 +13,7 @@ use crate::top::config_directory;
 const SYSTEM: &str = "/etc/ttmon/config.toml";
 
 /// Reads the named file, else the system's and then the user's own. Without `is_for_real` only a named file is read: a simulated machine
-/// tells nobody of this one's receivers by accident.
+/// never sends to the receivers of this one by accident.
 pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Failure> {
     let variable = || env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut config = Config::default();

@@ -29,7 +29,7 @@ pub(crate) struct PmonArgs {
     pub(crate) lines: LinesArgs,
 }
 
-/// Flags of commands that print lines again and again.
+/// Flags of commands that print lines repeatedly.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LinesArgs {
     /// End after N rounds.

@@ -42,7 +42,7 @@ pub(crate) struct RunArgs {
     /// Fail when the largest free block of a DRAM bank ever was below SIZE at a refusal, mark, phase end or peak.
     #[arg(long, value_name = "SIZE")]
     pub(crate) min_largest_free: Option<String>,
-    /// Let the checks above pass where nothing was tracked, or not all of it is known, and so could not be judged.
+    /// Let the checks above pass where nothing was tracked or some memory is unknown, so that they could not be judged.
     #[arg(long)]
     pub(crate) allow_untracked: bool,
     /// The command, with its arguments.

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 pub(crate) struct MemoryRequest {
     /// Only this process.
     pub(crate) pid: Option<u32>,
-    /// Again and again, at this interval.
+    /// Repeatedly, at this interval.
     pub(crate) watch: Option<Duration>,
     pub(crate) output: MemoryOutput,
 }
@@ -106,13 +106,13 @@ fn check(common: &GlobalArgs, args: &MemArgs, refresh: Option<Duration>) -> Resu
         return Err(Failure::usage("--csv writes files and prints nothing; ask for what is to be printed without it"));
     }
     if args.diff.is_some() && (args.banks || args.blocks) {
-        return Err(Failure::usage("--diff compares buffers; --banks and --blocks are for one moment"));
+        return Err(Failure::usage("--diff compares buffers; --banks and --blocks are for one listing"));
     }
     if args.diff.is_some() && common.json {
         return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
     }
     if args.diff.is_some() && args.top.is_some() {
-        return Err(Failure::usage("--top shortens the list of --buffers; a comparison is told whole"));
+        return Err(Failure::usage("--top shortens the list of --buffers; a comparison is printed whole"));
     }
     if args.sort.is_some() && !args.buffers {
         return Err(Failure::usage("--sort orders the list of --buffers; give --buffers too"));

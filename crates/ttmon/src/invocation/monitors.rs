@@ -150,7 +150,7 @@ pub(super) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<Invocatio
 pub(super) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<Invocation, Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json {
-        return Err(Failure::usage("top is a screen; for JSON again and again use ttmon -w --json"));
+        return Err(Failure::usage("top is a screen; for repeated JSON use ttmon -w --json"));
     }
     let is_real = matches!(context.place, CliTarget::Real);
     let source = match &args.replay {

@@ -76,7 +76,7 @@ fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
     }
     if !common.device.is_empty() || !common.id.is_empty() {
         return Err(Failure::usage(
-            "-d chooses what is shown; run tracks whatever devices the program uses (TT_VISIBLE_DEVICES limits those)",
+            "-d chooses what is shown; run tracks all devices that the program uses (TT_VISIBLE_DEVICES limits those)",
         ));
     }
     if args.snapshot.as_deref() == Some(Path::new("-")) {

@@ -21,7 +21,7 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
     let files = ttmon_print::reports(snapshot);
     if files.is_empty() {
         return Err(Failure::new(
-            "no process tells the banks of its allocators; start programs with `ttmon run -- CMD`, nothing was written",
+            "no process reports the banks of its allocators; start programs with `ttmon run -- CMD`, nothing was written",
         ));
     }
     write_all(directory, &files)

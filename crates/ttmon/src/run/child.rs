@@ -24,7 +24,7 @@ use ttmon_sys::process as plain;
 
 use super::program;
 
-/// What became of it since we last asked.
+/// What became of the command since the last call.
 pub(crate) enum Change {
     /// It runs, or is stopped.
     None,
@@ -162,7 +162,7 @@ impl Child {
             fork::Fork::Child => {
                 let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
                 if rustix::process::getppid().is_none_or(|pid| pid.as_raw_nonzero().get().unsigned_abs() != parent) {
-                    process::exit(0); // Killed in between: nobody is there to tell.
+                    process::exit(0); // Killed in between: nobody is there to ask.
                 }
                 plain::as_started();
                 let _ = signals.before.thread_set_mask();
@@ -187,7 +187,7 @@ impl Child {
                     ended @ Change::Ended(_) => return Ok(ended),
                 }
             } else if self.is_for_it(&signal) {
-                // It may have ended meanwhile, which is told next.
+                // It may have ended meanwhile, which is reported next.
                 let _ = plain::send(self.pid(), number);
             }
         }
@@ -254,7 +254,7 @@ pub(crate) fn die_of(signal: i32) -> ! {
         }
     }
     let _ = signal_hook::low_level::emulate_default_handler(signal);
-    // One that the crate does not know, as real-time signals: they end whoever has not said otherwise.
+    // A signal that the crate does not know, such as a real-time one: by default it ends the process.
     let _ = plain::send(process::id(), signal);
     process::exit(128 + signal)
 }

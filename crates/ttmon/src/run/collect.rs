@@ -20,12 +20,12 @@ use ttmon_wire::run::HostMemory;
 
 /// Messages taken in one go.
 const AT_ONCE: usize = 256;
-/// Ledgers held open before those of dead processes are read and let go, in a quiet moment; and at once.
+/// Ledgers held open before those of dead processes are read and let go, when nothing comes; and at once.
 const HELD: usize = 128;
 const HELD_MAX: usize = 4096;
-/// Open files that are not ledgers: ours, and those that came from whoever started us.
+/// Open files that are not ledgers: ours, and those that our parent opened.
 const OTHER_FILES: u64 = 64;
-/// Processes told apart; those after them are only counted.
+/// Processes listed one by one; those after them are only counted.
 const PROCESSES_MAX: usize = 16_384;
 
 /// Buffers kept of each process that nobody freed; the rest is counted. Of very many processes fewer.
@@ -35,7 +35,7 @@ const PROCESSES_IN_FULL: usize = 64;
 
 /// How the directories of runs are called.
 const DIRECTORY: &str = "ttmon-run-";
-/// What the socket is called for a moment.
+/// The first name of the socket, for a short time.
 const BOUND: &str = "bound";
 
 /// Where a process sends its ledger.
@@ -98,7 +98,7 @@ impl Drop for Directory {
 }
 
 impl Collector {
-    /// Makes the socket. A child may be another user (`su`), in a container, or orphaned, so whoever knows its name may send:
+    /// Makes the socket. A child may be another user (`su`), in a container, or orphaned, so every process that knows its name may send:
     /// that name is the run's secret, which stands in the environment of the command and of what it starts, and nowhere else.
     pub(crate) fn open() -> io::Result<Self> {
         let places = [env::var_os("TMPDIR").filter(|value| !value.is_empty()).map(PathBuf::from), Some(PathBuf::from("/tmp"))];
@@ -119,9 +119,9 @@ impl Collector {
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let directory = Directory(path);
         let admit = |mode| fs::set_permissions(&directory.0, Permissions::from_mode(mode));
-        // Whatever the umask is.
+        // Not limited by the umask.
         admit(0o700)?;
-        // Everybody can read under which name it is bound, so that name is gone before anybody else may enter.
+        // Everybody can read under which name it is bound, so that name is gone before another process may enter.
         let mut receiver = Receiver::bind(&directory.0.join(BOUND), 0o600)?;
         receiver.hide(&directory.0.join(random()), 0o666)?;
         admit(0o711)?;
@@ -176,7 +176,7 @@ impl Collector {
         self.held_max = room.clamp(1, HELD_MAX);
     }
 
-    /// Takes what has come. Whoever sends waits only a moment, and of a hundred programs that start together ours gets but a
+    /// Takes what has come. A sender waits only briefly, and of a hundred programs that start together ours gets but a
     /// hundredth of the processor: nothing else is done here unless it must be.
     pub(crate) fn take(&mut self) {
         loop {
@@ -191,12 +191,12 @@ impl Collector {
         }
     }
 
-    /// Whether there is something to do in a quiet moment.
+    /// Whether there is something to do when nothing comes.
     pub(crate) fn is_behind(&self) -> bool {
         self.held.len() > HELD
     }
 
-    /// Whether more may come; otherwise somebody sent what cannot be let go of.
+    /// Whether more may come; otherwise a process sent what cannot be let go of.
     pub(crate) fn is_listening(&self) -> bool {
         !self.receiver.is_stuck()
     }
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_private_and_goes_away() {
+    fn the_place_is_private_and_is_removed() {
         let collector = Collector::open().unwrap();
         let directory = collector.path().parent().unwrap().to_owned();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;

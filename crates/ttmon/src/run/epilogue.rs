@@ -1,4 +1,4 @@
-//! The few lines after the command has ended: what a person wants to know of it.
+//! The few lines after the command has ended: what a user wants to know about it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ mod usage;
 
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
-/// Groups told of a peak; the rest is "other".
+/// Groups listed of a peak; the rest is "other".
 const GROUPS: usize = 3;
 const REFUSALS: usize = 3;
 const LEFTOVERS: usize = 3;
@@ -26,9 +26,9 @@ const LEFTOVERS: usize = 3;
 const SOURCE_COLUMNS: usize = 60;
 /// Longer tags are cut.
 const TAG_COLUMNS: usize = 40;
-/// Of the command: at least so much, and at most so much.
+/// Columns for the command: the least and the most.
 const COMMAND_COLUMNS: std::ops::RangeInclusive<usize> = 20..=60;
-/// A line that goes on stands so much further in.
+/// Indentation of a continued line.
 const INDENT: usize = 4;
 const ELLIPSIS: &str = "...";
 /// What the first line begins with.
@@ -88,7 +88,7 @@ impl Writer<'_> {
         let rest = format!(": {end} after {took}, {what}");
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));
         let room = room.clamp(*COMMAND_COLUMNS.start(), *COMMAND_COLUMNS.end());
-        // Which script, and with what: both ends tell.
+        // Which script, and with what: both ends show it.
         let command = text::cut(&self.style.clean(&account.command.join(" ")), room, Cut::Middle, ELLIPSIS);
         format!("{PROGRAM}{command}{rest}")
     }
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
         let names: Vec<String> = alike.iter().map(|(_, places)| self.account.names(places)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        alike.iter().zip(names).map(|((told, _), name)| format!("  {name:width$}  {told}")).collect()
+        alike.iter().zip(names).map(|((text, _), name)| format!("  {name:width$}  {text}")).collect()
     }
 
     fn chip(&self, chip: &OnChip) -> String {
@@ -174,7 +174,7 @@ impl Writer<'_> {
         told.truncate(GROUPS);
         let named: u64 = told.iter().map(|(bytes, ..)| *bytes).fold(0, u64::saturating_add);
         let mut parts: Vec<String> = told.iter().map(|(bytes, _, text)| format!("{} {}", size(*bytes), self.style.clean(text))).collect();
-        // Without a single tag there is nothing to tell.
+        // Without a single tag there is nothing to print.
         if !parts.is_empty() && peak > named {
             parts.push(format!("{} other", size(peak - named)));
         }

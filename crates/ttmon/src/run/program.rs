@@ -15,7 +15,7 @@ use rustix::fs::{Access, access};
 /// Whether a library can be preloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linkage {
-    /// It can, or it cannot be told.
+    /// It can, or it is unknown whether it can.
     Dynamic,
     /// There is no dynamic linker in it. What it starts may have one.
     Static,
@@ -31,7 +31,7 @@ impl Linkage {
         matches!(self, Self::Dynamic | Self::Static)
     }
 
-    /// Why nothing of it can be tracked.
+    /// Why the program cannot be tracked.
     pub(crate) fn reason(self) -> Option<&'static str> {
         match self {
             Self::Dynamic => None,
@@ -44,7 +44,7 @@ impl Linkage {
 
 /// What is known of a command's program before it is started.
 pub(crate) fn linkage(command: &OsStr, path: Option<&OsStr>) -> Linkage {
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would wait for a writer.
     let program = resolve(command, path).filter(|path| path.is_file());
     program.and_then(|path| File::open(path).ok()).map_or(Linkage::Dynamic, |file| of_file(&file))
 }
@@ -115,7 +115,7 @@ fn own_target() -> Option<Target> {
     header(&File::open(env::current_exe().ok()?).ok()?).map(|header| target(&header))
 }
 
-/// The path of the dynamic linker; `Some(None)` where there is none, `None` where it cannot be told.
+/// The path of the dynamic linker; `Some(None)` where there is none, `None` where it is unknown.
 fn interpreter(file: &File, header: &[u8; HEADER_BYTES]) -> Option<Option<Vec<u8>>> {
     let (offset, bytes, count) = (u64_at(header, 32), usize::from(u16_at(header, 54)), u16_at(header, 56));
     if bytes != SEGMENT_BYTES || count > SEGMENTS_MAX {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_cannot_be_told() {
+    fn other_files_have_no_known_linkage() {
         for bytes in [&b""[..], b"#!/bin/sh\nexit 0\n", &[0x7f; 200]] {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(bytes).unwrap();

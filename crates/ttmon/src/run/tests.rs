@@ -1,4 +1,4 @@
-//! What is told, of a ledger and a machine that are made up.
+//! The lines for a ledger and a machine that are made up.
 
 use std::fs::File;
 
@@ -91,8 +91,8 @@ fn without_a_machine_they_stand_under_the_programs_own_ids() {
     );
 }
 
-/// A mesh and a submesh of it share a chip, and both were closed with what they had: the chip had that much at once. The ledger
-/// notes that for allocators of one origin; otherwise what was left tells it from below.
+/// A mesh and its submesh share a chip, and both were closed with what they had: the chip had that much at once. The ledger
+/// notes that for allocators of one origin; otherwise what was left is a lower bound.
 #[test]
 fn a_peak_of_a_chip_is_of_all_its_allocators() {
     assert_eq!(peaks_of_a_mesh_and_its_submesh(2), ["  chip 0  DRAM peak 2.0MB", "  chip 1  DRAM peak 2.5MB"]);
@@ -170,7 +170,7 @@ fn shares_of_a_chip() {
 #[test]
 fn a_long_command_loses_its_middle() {
     let mut account = account(None);
-    account.command = ["python", &format!("/home/somebody/{}/train.py", "deep/".repeat(20)), "--batch", "32"].map(str::to_owned).to_vec();
+    account.command = ["python", &format!("/home/developer/{}/train.py", "deep/".repeat(20)), "--batch", "32"].map(str::to_owned).to_vec();
     let head = lines(&account).remove(0);
     assert!(
         head.starts_with("ttmon: python /home/") && head.contains("...") && head.contains("train.py --batch 32: exit 0 after"),

@@ -132,7 +132,7 @@ impl Prepared {
             }
         }
         let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {
-            // However it ends, the service ends with it: whoever started it starts it again.
+            // However it ends, the service ends with it: its starter starts it again.
             let _end = end;
             server.run()
         });
@@ -181,7 +181,7 @@ impl Running {
         self.handle.control(Control::Statistics);
     }
 
-    /// Tells it to end, and waits for it.
+    /// Ends it, and waits for its end.
     pub(super) fn stop(self) -> Result<(), Failure> {
         self.handle.control(Control::Stop);
         match self.thread.join() {
@@ -201,7 +201,7 @@ pub(super) fn state(context: &Context, request: &ServeRequest, placed: &MachineC
     named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
-/// A simulated machine's own directory; nothing of it is where the real one's is.
+/// A simulated machine's own directory; it shares nothing with the real one's.
 fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
     match &context.place {
         CliTarget::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
@@ -210,7 +210,7 @@ fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
     }
 }
 
-/// The allocation sockets, and those whose place somebody else has, with their modes.
+/// The allocation sockets, and those whose path another process has, with their modes.
 struct Sockets {
     listeners: Vec<Listener>,
     unbound: Vec<(PathBuf, u32)>,
@@ -247,7 +247,7 @@ fn sockets(context: &Context, request: &ServeRequest, own: Option<&Path>, given:
 }
 
 impl Sockets {
-    /// Listens at the usual places too. In /tmp anybody may have put something in the way: that stops nothing else.
+    /// Listens at the usual places too. In /tmp any user may have put something in the way: that stops nothing else.
     fn bind_usual(&mut self, mode: u32) {
         let own = places::runtime().map(|directory| directory.join("alloc.sock"));
         for path in own.into_iter().chain([PathBuf::from(places::SOCKET)]) {

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::failure::Failure;
 
-/// Tells the service manager, if there is one; that nobody listens is the usual case.
+/// Sends a state to the service manager, if there is one; usually there is none.
 pub(super) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_bytes() {
