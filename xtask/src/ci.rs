@@ -220,7 +220,7 @@ fn headers(gate: &mut Gate) -> Outcome {
 
 /// Long enough to run the corpus and to stumble over what is near it; `cargo xtask fuzz` digs deeper.
 fn fuzz_briefly(gate: &mut Gate) -> Outcome {
-    const SECONDS: u64 = 20;
+    const SECONDS: u64 = 30;
     match (fuzz::targets(gate.project), fuzz::Fuzzer::prepare(gate.project)) {
         (Err(why), _) => Outcome::Failed(why),
         (Ok(_), Err(why)) => Outcome::Skipped(format!("nothing was fuzzed: {why}")),
