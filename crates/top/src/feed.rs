@@ -1,8 +1,8 @@
 //! Where snapshots come from. A feed lives in a thread of its own and is asked and answered by messages, so that a source
 //! that hangs never holds up the screen. A local machine, a service's API and a recording are feeds.
 
+mod frame;
 mod local;
-mod moment;
 mod past;
 mod remote;
 mod replay;
@@ -21,8 +21,8 @@ use ttmon_model::{ProcessKey, Snapshot};
 use crate::event::Event;
 use crate::keys::Step;
 
+pub use frame::line_of;
 pub use local::Local;
-pub use moment::line_of;
 pub(crate) use past::Grid;
 pub use remote::Remote;
 pub use replay::Replay;

@@ -191,7 +191,7 @@ impl History {
         METRICS.len() + FRAGMENTED.iter().position(|one| *one == kind).unwrap_or(0)
     }
 
-    /// The means of a number of time spans up to a time, the last one as far as it is complete. Spans begin at round times, so
+    /// The means of a number of time spans up to a time, the last one possibly incomplete. Spans begin at round times, so
     /// that they stand still while time goes on.
     pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
         let span = seconds * SECOND;

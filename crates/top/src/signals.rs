@@ -26,11 +26,11 @@ pub(crate) const SIGNALS: &[Choice] = &[
     Choice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
     Choice { name: "HUP", help: "its terminal is gone", signal: Signal::HUP },
     Choice { name: "QUIT", help: "ends it with a core dump", signal: Signal::QUIT },
-    Choice { name: "KILL", help: "ends it at once, whatever it does", signal: Signal::KILL },
+    Choice { name: "KILL", help: "ends it at once, cannot be caught", signal: Signal::KILL },
     Choice { name: "STOP", help: "halts it until CONT", signal: Signal::STOP },
     Choice { name: "CONT", help: "lets it go on", signal: Signal::CONT },
-    Choice { name: "USR1", help: "whatever the program makes of it", signal: Signal::USR1 },
-    Choice { name: "USR2", help: "whatever the program makes of it", signal: Signal::USR2 },
+    Choice { name: "USR1", help: "defined by the program", signal: Signal::USR1 },
+    Choice { name: "USR2", help: "defined by the program", signal: Signal::USR2 },
 ];
 
 /// Sends it, and says what happened.

@@ -196,7 +196,7 @@ pub(crate) struct Message {
     pub(crate) until: Option<UnixTime>,
 }
 
-/// Variables of a process, once its feed has told them.
+/// Variables of a process, once its feed has sent them.
 pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
 /// Everything.

@@ -469,7 +469,7 @@ fn one_sample(history: &History, back: usize, step: Step) -> usize {
     }
 }
 
-/// How far back the sample one minute away is, or the next one after a longer gap.
+/// How far back the sample at a distance of one minute is, or the next one after a longer gap.
 fn a_minute(history: &History, back: usize, step: Step) -> usize {
     let Some(now) = history.time(back) else { return back };
     match step {

@@ -71,7 +71,7 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     let host = state.here();
     let text = match (&host.lost, &host.place) {
         (Some(lost), Some(place)) => {
-            format!("no answer from {place} since {}: {}; it is asked again and again", state.clock.second(lost.since), lost.why)
+            format!("no answer from {place} since {}: {}; retrying", state.clock.second(lost.since), lost.why)
         }
         (Some(lost), None) => lost.why.clone(),
         (None, Some(place)) => format!("asking {place}"),
@@ -181,7 +181,7 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     // Among several machines each says so itself.
     let host = Some(state.here()).filter(|_| !state.is_overview());
     if host.is_some_and(|host| host.lost.is_some()) {
-        return ("AWAY".to_owned(), Role::Critical);
+        return ("LOST".to_owned(), Role::Critical);
     }
     if let Some(silence) = host.and_then(|host| silence(host, canvas)) {
         return (silence, Role::Warning);

@@ -7,6 +7,7 @@ mod fleet;
 mod monitors;
 mod plain;
 mod run;
+pub(crate) mod sections;
 mod serve;
 pub(crate) mod span;
 
@@ -59,7 +60,7 @@ pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap
             command_of(name).try_get_matches_from([name.name, help]).and_then(|typed| Cli::from_arg_matches(&typed))
         }
         (Err(error), None) if error.kind() == ErrorKind::DisplayHelp => {
-            command().try_get_matches_from(words).and_then(|typed| Cli::from_arg_matches(&typed))
+            command().override_help(sections::SUMMARY).try_get_matches_from(words).and_then(|typed| Cli::from_arg_matches(&typed))
         }
         (typed, _) => typed,
     }
@@ -107,7 +108,12 @@ fn command_of(name: &Name) -> clap::Command {
     let (once, watched) = name.stands_for();
     let watched = watched.map_or_else(String::new, |watched| format!("; with -w for `{watched}`, whose flags it takes too"));
     let end = format!("{} is a link to ttmon and stands for `{once}`{watched}.", name.name);
-    command.name(name.name).bin_name(name.name).override_usage(format!("{} [OPTIONS]", name.name)).after_help(end)
+    command
+        .name(name.name)
+        .bin_name(name.name)
+        .override_usage(format!("{} [OPTIONS]", name.name))
+        .after_long_help(end.clone())
+        .after_help(end)
 }
 
 /// The definition that help, completions, manual and reference are made of.
@@ -115,7 +121,10 @@ pub(crate) fn command() -> clap::Command {
     let mut program = Cli::command();
     // Now each command has the flags of all.
     program.build();
+    let program = with_sections(program, "");
     program.mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        let command = with_sections(command, &name);
         let senseless = INAPPLICABLE_FLAGS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, flags)| flags);
         let is_delay = DELAY_COMMANDS.contains(&command.get_name());
         command.mut_args(|flag| match flag.get_id().as_str() {
@@ -125,6 +134,14 @@ pub(crate) fn command() -> clap::Command {
             _ => flag,
         })
     })
+}
+
+/// Adds the last sections of the long help.
+fn with_sections(command: clap::Command, name: &str) -> clap::Command {
+    match sections::Sections::of(name) {
+        Some(sections) => command.after_long_help(sections.text()),
+        None => command,
+    }
 }
 
 /// Common flags without a meaning for some commands: help does not list them there. A command explains why it refuses one, unless it asks

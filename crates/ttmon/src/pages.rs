@@ -7,7 +7,7 @@ use clap_complete::env::Shells;
 
 use ttmon_print::Style;
 
-use crate::cli;
+use crate::cli::{self, sections};
 use crate::failure::Failure;
 use crate::invocation::{FieldList, PageRequest};
 use crate::output::Output;
@@ -72,9 +72,14 @@ _ttmon() {
 complete -o nospace -o bashdefault -F _ttmon ttmon
 "#;
 
-/// Returns the help of the program, or of the command that these words name.
+/// Returns the summary, all options of the program (`all`), or the help of the command that these words name.
 fn help(words: &[String]) -> Result<String, Failure> {
     let mut program = cli::command();
+    match words {
+        [] => return Ok(sections::SUMMARY.to_owned()),
+        [all] if all == "all" => return Ok(program.render_long_help().to_string()),
+        _ => {}
+    }
     let mut page = &mut program;
     for word in words {
         let parent = page.get_bin_name().unwrap_or("ttmon").to_owned();
@@ -96,7 +101,8 @@ fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
         }
     };
     let mut text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut text)?;
+    clap_mangen::Man::new(page.after_long_help(None::<&str>)).render(&mut text)?;
+    text.extend(sections::Sections::of(command.unwrap_or_default()).map(sections::Sections::roff).unwrap_or_default().into_bytes());
     Ok(text)
 }
 

@@ -51,7 +51,7 @@ fn look(directory: &Path, uid: u32) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// A process that another test forks while the copy is being written holds it open for a moment.
+/// A process that another test forks while the copy is being written holds it open for a short time.
 fn when_not_busy(command: &mut Command) -> Output {
     for _ in 0..100 {
         match command.output() {
@@ -112,7 +112,7 @@ fn an_old_driver_and_a_plain_user() {
 /// Set for a program of this file that tracks its memory.
 const CHILD: &str = "AS_ROOT_CHILD";
 
-/// Not a test: reports a buffer, and is no longer dumpable if told so; waits for the end of its input.
+/// Not a test: reports a buffer, and is no longer dumpable on request; waits for the end of its input.
 #[test]
 fn tracked_program() {
     let Ok(role) = std::env::var(CHILD) else { return };
@@ -144,7 +144,7 @@ fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
     Holder(child)
 }
 
-/// What a user is told of a process's ledger: its bytes, or an exit code and a message.
+/// A user's view of a process's ledger: its bytes, or an exit code and a message.
 fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option<i32>, String)> {
     let mut command = Command::new(copied(directory));
     command.args(["mem", "--json", "--buffers", "--pid", &holder.0.id().to_string()]).uid(uid).gid(uid).env_remove("TTMON_SIM");
@@ -175,7 +175,7 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
     }
 }
 
-/// What another user may not look at is not gone.
+/// Buffers that another user may not read are not reported as gone.
 #[test]
 #[ignore = "needs root"]
 fn a_comparison_of_what_may_not_be_looked_at() {
@@ -190,13 +190,13 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     };
     let earlier = directory.path().join("earlier.json");
     fs::write(&earlier, look(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
-    // One of his own, so that there is something to look at.
+    // A process of this user, so that there is something to read.
     let _own = tracked(directory.path(), "plain", OTHER_USER);
     let compare = |uid| look(uid, &["--diff", earlier.to_str().unwrap()]);
-    let told = compare(OTHER_USER);
-    assert!(told.contains("- 0 gone") && told.contains("? 1 not known, 65.1KB"), "{told}");
+    let said = compare(OTHER_USER);
+    assert!(said.contains("- 0 gone") && said.contains("? 1 not known, 65.1KB"), "{said}");
     assert!(compare(NOBODY).contains("+ 0 new") && !compare(NOBODY).contains("not known"), "{}", compare(NOBODY));
     drop(holder);
-    let told = compare(OTHER_USER);
-    assert!(told.contains("- 1 gone") && !told.contains("not known"), "{told}");
+    let said = compare(OTHER_USER);
+    assert!(said.contains("- 1 gone") && !said.contains("not known"), "{said}");
 }

@@ -1,5 +1,5 @@
 //! A process whose ledger a hook writes, seen from outside. This program is its own guinea pig: started again with
-//! `HOOKED_CHILD` set it writes what the hook would for a mesh and a submesh on one chip, one step for each line it is told.
+//! `HOOKED_CHILD` set it writes what the hook would for a mesh and a submesh on one chip, one step per input line.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::fs;
@@ -175,7 +175,7 @@ fn a_kind_without_a_bank_is_empty() {
 }
 
 #[test]
-fn a_submesh_on_the_same_bytes_is_told_without_being_asked_for() {
+fn an_overlapping_submesh_is_always_reported() {
     let mut hooked = Hooked::start();
     hooked.does(&["alloc 0 0 1048640 5000 512"]);
     assert_eq!(hooked.mem(&[])["processes"][0]["overlap_bytes"], 0);
@@ -268,7 +268,7 @@ fn what_belongs_together() {
         let ran = hooked.ttmon(arguments);
         assert_eq!(ran.status.code(), Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
     }
-    // Two on the same bytes are a problem, which is told once below all of it.
+    // Overlapping buffers are a problem, which is reported once below everything else.
     hooked.does(&["alloc 0 0 1048640 5000 512", "alloc 1 0 1048896 5000 512"]);
     let all = hooked.ttmon(&["mem", "--banks", "--blocks", "--buffers"]);
     let text = String::from_utf8(all.stdout).unwrap();

@@ -1,5 +1,5 @@
 //! Processes that track their memory, seen from outside. This program is its own guinea pig: started again with
-//! `TRACKED_CHILD` set it is a program that reports buffers, one step for each line it is told.
+//! `TRACKED_CHILD` set it is a program that reports buffers, one step per input line.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 #[path = "tracked/faults.rs"]
@@ -25,17 +25,17 @@ const CASES: &[Case] = &[
     ("buffers_are_sorted_and_cut", groups::buffers_are_sorted_and_cut),
     ("groups_grow_since_a_mark", groups::groups_grow_since_a_mark),
     ("what_changed", what_changed),
-    ("events_are_told", events_are_told),
-    ("an_overrun_is_told", an_overrun_is_told),
-    ("events_of_the_next_program_are_told", events_of_the_next_program_are_told),
-    ("the_last_events_are_told", the_last_events_are_told),
+    ("events_are_reported", events_are_reported),
+    ("an_overrun_is_reported", an_overrun_is_reported),
+    ("events_of_the_next_program_are_reported", events_of_the_next_program_are_reported),
+    ("the_last_events_are_reported", the_last_events_are_reported),
     ("events_of_several_are_merged", events_of_several_are_merged),
     ("events_of_a_device", events_of_a_device),
     ("a_comparison_is_of_what_was_asked_for", a_comparison_is_of_what_was_asked_for),
     ("what_cannot_be_compared_with", what_cannot_be_compared_with),
     ("a_child_is_not_its_parent", a_child_is_not_its_parent),
     ("another_program_takes_over", another_program_takes_over),
-    ("words_that_make_no_sense", words_that_make_no_sense),
+    ("invalid_words", invalid_words),
     ("c_and_cpp_programs_are_seen", c_and_cpp_programs_are_seen),
     ("a_child_outlives_its_parent", faults::a_child_outlives_its_parent),
     ("a_pid_that_came_again", faults::a_pid_that_came_again),
@@ -70,7 +70,7 @@ fn trial((name, case): &'static Case) -> Trial {
 }
 
 /// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `k DEVICE SIZE TYPE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
-/// in the middle of it all.
+/// in the middle of everything.
 fn child(role: &str) {
     println!("ready");
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -129,14 +129,14 @@ impl Tracked {
         line.trim().to_owned()
     }
 
-    fn tell(&mut self, line: &str) -> String {
+    fn order(&mut self, line: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
         self.answer()
     }
 
     fn does(&mut self, lines: &[&str]) {
         for line in lines {
-            assert_eq!(self.tell(line), "done", "{line}");
+            assert_eq!(self.order(line), "done", "{line}");
         }
     }
 
@@ -253,7 +253,7 @@ fn what_changed() {
     assert_eq!(program.ttmon(&format!("mem --diff {}", file.display())).2, 1);
 }
 
-fn events_are_told() {
+fn events_are_reported() {
     let mut program = Tracked::start();
     program.does(&["t load", "a 0 4194304 5", "a 0 4194304 5", "f 0 5", "f 0 5"]);
     let pid = program.child.id();
@@ -280,13 +280,13 @@ fn events_are_told() {
 }
 
 /// `exec` keeps pid and start time; the ledger is another one.
-fn events_of_the_next_program_are_told() {
+fn events_of_the_next_program_are_reported() {
     let mut program = Tracked::start();
     program.does(&["a 0 11 1", "a 0 12 2"]);
     let mut follower = Follower::start(&program, "events --follow");
     assert!(follower.line_with(" 12B  DRAM").ends_with("0x2"));
     assert!(program.ttmon("events").0.contains(" 11B  DRAM"));
-    assert_eq!(program.tell("again"), "ready");
+    assert_eq!(program.order("again"), "ready");
     program.does(&["a 0 21 1"]);
     let (text, _, _) = retry(|| program.ttmon("events"), |ran| ran.0.contains(" 21B  DRAM"));
     assert!(text.contains(" 21B  DRAM") && !text.contains(" 11B  DRAM"), "{text}");
@@ -295,15 +295,15 @@ fn events_of_the_next_program_are_told() {
 }
 
 /// Nothing is lost of a process that ends.
-fn the_last_events_are_told() {
+fn the_last_events_are_reported() {
     for (flags, wanted) in [("", "  exit"), ("--json", "\"op\":\"exit\"")] {
         let mut program = Tracked::start();
         program.does(&["a 0 11 1"]);
         let mut follower = Follower::start(&program, &format!("events --follow {flags}"));
         follower.line_with("0x1");
-        program.tell("quit");
+        program.order("quit");
         program.child.wait().unwrap();
-        // It opened that device after the last look, and is gone: its ledger still tells which it was.
+        // It opened that device after the last sample, and has ended: its ledger still has the device.
         let last = follower.line_with("999");
         assert!(last.contains("chip 5") || last.contains(r#""unmapped":["5"]"#), "{last}");
         let line = follower.line_with(wanted);
@@ -430,7 +430,7 @@ impl Drop for Follower {
     }
 }
 
-fn an_overrun_is_told() {
+fn an_overrun_is_reported() {
     let mut program = Tracked::start();
     program.does(&["many 40000"]);
     let (text, _, _) = program.ttmon("events");
@@ -443,7 +443,7 @@ fn another_program_takes_over() {
     let mut program = Tracked::start();
     program.does(&["a 0 10 1"]);
     assert_eq!(program.mem("")["processes"][0]["status"], "tracked");
-    assert_eq!(program.tell("exec"), "tracked");
+    assert_eq!(program.order("exec"), "tracked");
     // Exit 1: not a tracked process; 3 on a machine that has neither a device nor any other one.
     let (text, _, code) = retry(|| program.ttmon("mem"), |ran| ran.2 != 0);
     assert!(matches!(code, 1 | 3), "the ledger went with the program that had it: {text}");
@@ -463,7 +463,7 @@ fn a_child_is_not_its_parent() {
     assert!(!pids.contains(&parent.child.id().into()), "{pids:?}");
 }
 
-fn words_that_make_no_sense() {
+fn invalid_words() {
     for (arguments, code) in [
         ("mem --top 3", 2),
         ("mem -r 100", 2),
@@ -548,7 +548,7 @@ fn c_and_cpp_programs_are_seen() {
         ("c++", "-std=c++17", "program.cpp", CPP_PROGRAM, "from C++"),
     ] {
         if Command::new(compiler).arg("--version").output().is_err() {
-            println!("NOT RUN: no {compiler} on this machine, so no program of its was looked at");
+            println!("NOT RUN: no {compiler} on this machine, so its programs were not tested");
             continue;
         }
         let source = directory.path().join(name);

@@ -76,7 +76,7 @@ impl Remote {
                         }
                     }
                     Ok(Request::Environment(process)) => {
-                        tell(News::Environment(process, Err(io::Error::other("a service does not tell the variables of processes"))));
+                        tell(News::Environment(process, Err(io::Error::other("a service does not send the variables of processes"))));
                     }
                     Ok(Request::Buffers(wanted)) => {
                         (with_memory, last) = (wanted, None);

@@ -194,7 +194,7 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     state.view = View::Memory;
     assert!(!text(&drawn(&state)).contains(is_there));
     press(&mut state, Chord::Char(' '));
-    assert!(text(&drawn(&state)).contains("not read at this moment"));
+    assert!(text(&drawn(&state)).contains("not read at this time"));
     press(&mut state, Chord::Char(' '));
     state.hosts[0].place = Some("tt-a:9477".to_owned());
     assert!(text(&drawn(&state)).contains("--token-file"));
@@ -254,9 +254,9 @@ fn an_empty_view_is_explained() {
     state.view = View::Charts;
     assert!(text(&drawn(&state)).contains("nothing was measured of this device since this was started; 3 shows why"));
     press(&mut state, Chord::Char(']'));
-    assert!(text(&drawn(&state)).contains("a chip reached over Ethernet tells only its memory, once somebody uses it\n"));
+    assert!(text(&drawn(&state)).contains("a chip reached over Ethernet shows only its memory, while a process uses it\n"));
     press(&mut state, Chord::Char('m'));
-    assert!(text(&drawn(&state)).contains("no device tells it"));
+    assert!(text(&drawn(&state)).contains("no device has it"));
     snapshot.devices.clear();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     for view in [View::Charts, View::Detail, View::Memory, View::Mesh] {

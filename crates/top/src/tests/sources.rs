@@ -140,7 +140,7 @@ fn what_is_old_is_dim() {
         state.view = View::Main;
         assert!(drawn(&state).content.iter().filter(|cell| cell.modifier.contains(Modifier::REVERSED)).count() > 100, "a row is chosen");
     }
-    assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 AWAY"));
+    assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 LOST"));
 }
 
 /// The reason why a machine is missing can be read to its end on the smallest screen: in the list, in its own views, among the
@@ -154,7 +154,7 @@ fn why_a_machine_is_missing_is_shown_in_full() {
     update(&mut state, Event::News(2, News::Lost(lost.clone())));
     (state.at, state.view) = (2, View::Detail);
     let screen = text(&drawn(&state));
-    assert!(screen.contains("no answer from tt-c:9477 since") && screen.contains("7.8.9); it is asked again"), "{screen}");
+    assert!(screen.contains("no answer from tt-c:9477 since") && screen.contains("7.8.9); retrying"), "{screen}");
     let mut state = several((80, 24));
     state.hosts[0].lost = None;
     update(&mut state, Event::News(0, News::Lost(lost)));

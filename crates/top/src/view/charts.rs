@@ -45,7 +45,7 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     if known.is_empty() {
         let text = match device.location {
             Location::Local => "nothing was measured of this device since this was started; 3 shows why",
-            Location::Remote => "a chip reached over Ethernet tells only its memory, once somebody uses it",
+            Location::Remote => "a chip reached over Ethernet shows only its memory, while a process uses it",
         };
         canvas.say(area, 1, 1, text, Role::Dim);
         return;
@@ -100,7 +100,7 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     }
     let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
     if known.is_empty() {
-        canvas.say(area, 1, 1, "no device tells it", Role::Dim);
+        canvas.say(area, 1, 1, "no device has it", Role::Dim);
     }
     let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
     let first = first(state, known.len(), &places);

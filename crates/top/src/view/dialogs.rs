@@ -140,7 +140,7 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
         let name = SIGNALS[dialog.at].name;
         canvas.say(inside, 1, last, &format!("Really send {name}? y sends it, Esc does not"), Role::Critical);
     } else {
-        canvas.say(inside, 1, last, "Enter asks once more, Esc closes", Role::Dim);
+        canvas.say(inside, 1, last, "Enter: confirm, Esc: close", Role::Dim);
     }
 }
 

@@ -160,9 +160,9 @@ fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a B
 /// Why live buffers of a machine are counted and not listed.
 pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
     match (host.frozen.is_some(), state.replay.is_some(), &host.place) {
-        (true, ..) => "they were not read at this moment: nobody looked at them",
+        (true, ..) => "they were not read at this time: they were not shown",
         (false, true, _) => "none of them was recorded: only the largest of each process are",
-        (false, false, Some(_)) => "the service tells them only to whoever has its token (--token-file)",
+        (false, false, Some(_)) => "the service sends them only to clients with its token (--token-file)",
         (false, false, None) => "they are being read; those of other users only root may read",
     }
 }

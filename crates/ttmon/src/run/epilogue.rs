@@ -97,10 +97,10 @@ impl Writer<'_> {
     fn chips(&self) -> Vec<String> {
         let mut alike: Vec<(String, Vec<ChipPlace>)> = Vec::new();
         for (place, chip) in &self.account.chips {
-            let told = self.chip(chip);
-            match alike.iter_mut().find(|(other, _)| *other == told) {
+            let text = self.chip(chip);
+            match alike.iter_mut().find(|(other, _)| *other == text) {
                 Some((_, places)) => places.push(*place),
-                None => alike.push((told, vec![*place])),
+                None => alike.push((text, vec![*place])),
             }
         }
         let names: Vec<String> = alike.iter().map(|(_, places)| self.account.names(places)).collect();
@@ -158,7 +158,7 @@ impl Writer<'_> {
         for group in groups.iter().filter(|group| group.is_named()) {
             families.entry((group.line.as_deref(), family(&label(group)))).or_default().push(group);
         }
-        let mut told: Vec<(u64, u64, String)> = families
+        let mut text: Vec<(u64, u64, String)> = families
             .into_iter()
             .map(|((line, family), groups)| {
                 let bytes = groups.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
@@ -214,9 +214,9 @@ impl Writer<'_> {
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
         let mut lines = vec![format!("  left at exit on {}:", self.account.names(places))];
-        let mut told = 0;
+        let mut text = 0;
         for (line, (bytes, several)) in sums.iter().take(LEFTOVERS) {
-            told += several;
+            text += several;
             let name = line.map_or_else(|| "no line".to_owned(), ToString::to_string);
             lines.push(format!(
                 "    {} {}",
@@ -224,8 +224,8 @@ impl Writer<'_> {
                 self.style.clean(&format!("{name} ({}){}", buffers(*several), self.source(*line)))
             ));
         }
-        if count > told {
-            lines.push(format!("    {} more", thousands(count - told)));
+        if count > text {
+            lines.push(format!("    {} more", thousands(count - text)));
         }
         lines
     }
@@ -376,8 +376,8 @@ mod tests {
         assert_eq!(fold(line, 50), ["  device 0  DRAM peak 1GB   L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
         assert_eq!(fold(line, 30), ["  device 0  DRAM peak 1GB", "      L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
         // A part that is too wide goes on between its words, and a word that is too wide is cut.
-        let told = fold("  asked 32.0MB L1 on device 0: would fit if not fragmented", 30);
-        assert_eq!(told, ["  asked 32.0MB L1 on", "      device 0: would fit if", "      not fragmented"]);
+        let text = fold("  asked 32.0MB L1 on device 0: would fit if not fragmented", 30);
+        assert_eq!(text, ["  asked 32.0MB L1 on", "      device 0: would fit if", "      not fragmented"]);
         assert_eq!(
             fold("  at the peak:   \u{6F22}\u{5B57}\u{6F22}\u{5B57}\u{6F22}\u{5B57}", 17),
             ["  at the peak:", "      \u{6F22}\u{5B57}\u{6F22}\u{5B57}..."]

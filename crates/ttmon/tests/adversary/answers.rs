@@ -23,7 +23,7 @@ const QUESTIONS: &[&str] = &[
     "/api/v1/snapshot",
 ];
 
-/// As many live buffers as one answer lists of a user, and full recorders. Each question is asked on connections that read nothing, and again and again on others
+/// As many live buffers as one answer lists of a user, and full recorders. Each question is asked on connections that read nothing, and repeatedly on others
 /// that read all.
 fn costly_answers() {
     let host = start();

@@ -165,7 +165,7 @@ fn exchanged_region() {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     let attacker = Actor::start(ATTACKER, "exchanger", &[]);
     let is_fifo = |path: &str| fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file());
-    // Of the two names one is the FIFO's at this moment: what is watched is the file, whatever its name.
+    // One of the two names is now the FIFO's: the file is watched, with any name.
     let found = (0..10_000).any(|_| {
         let path = if is_fifo(REGION) { REGION } else { "/run/machine/dev/shm/other" };
         let place = rustix::fs::open(path, rustix::fs::OFlags::PATH, Mode::empty()).unwrap();

@@ -22,7 +22,7 @@ const ANSWER_BYTES: usize = 60 << 20;
 /// Address space of the program, which includes its own code and the stacks of its threads.
 const ADDRESS_SPACE_KIB: usize = 1 << 20;
 const STORE_ADDRESS_SPACE_KIB: usize = 256 << 10;
-/// The same small piece again and again, at different places of a document: name, and what is before, repeated and after.
+/// The same small piece repeated at different positions of a document: name, prefix, repeated piece and suffix.
 const ATTACKS: &[(&str, [&str; 3])] = &[
     ("devices", ["\"processes\":[],\"devices\":[", "{\"id\":0},", "{\"id\":0}]"]),
     ("processes", ["\"devices\":[],\"processes\":[", "{\"pid\":1,\"devices\":[]},", "{\"pid\":1,\"devices\":[]}]"]),

@@ -55,7 +55,8 @@ fn leak(rest: &str) {
 fn streams(arguments: &[String]) {
     for _ in 0..arguments[1].parse::<usize>().unwrap() {
         let mut stream = open(&arguments[0]);
-        // Whole, lest the kernel report unread bytes as an error. One that is closed meanwhile was refused.
+        // Complete, so that the kernel does not report unread bytes as an error. A connection that was closed meanwhile was
+        // refused.
         let _ = stream.write_all(format!("{EVENTS}{}", arguments[2]).as_bytes());
         let mut text = Vec::new();
         while !text.ends_with(b"retry: 2000\n\n\r\n") {

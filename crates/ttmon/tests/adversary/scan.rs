@@ -224,8 +224,8 @@ fn contained(_: &[String]) {
     panic!("unshare: {error}");
 }
 
-/// Descriptors on file systems that never answer, which are also the `/dev/shm` of their processes. The kernel keeps root away from most
-/// of a user's FUSE mounts; these are open to all users (`user_allow_other`).
+/// Descriptors on file systems that never answer, which are also the `/dev/shm` of their processes. The kernel hides most
+/// of a user's FUSE mounts from root; these are open to all users (`user_allow_other`).
 fn hanging_file_systems() {
     let host = start();
     let watch = Watch::begin(&host);

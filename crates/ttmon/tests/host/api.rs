@@ -93,7 +93,7 @@ fn the_mesh_has_a_place_for_each_chip() {
 }
 
 #[test]
-fn strangers_are_turned_away() {
+fn strangers_are_rejected() {
     let server = Server::start("n150", &[]);
     assert_eq!(server.get("/nonsense").problem(), "not-found");
     let post = format!("POST /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", server.port);
@@ -138,7 +138,7 @@ fn buffers_and_commands_are_for_those_who_may() {
 }
 
 #[test]
-fn streams_tell_what_happens_and_send_snapshots() {
+fn streams_send_events_and_snapshots() {
     let server = Server::start("n150,fault=gone:0@3", &["--interval", "0.2"]);
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");

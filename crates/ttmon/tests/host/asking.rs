@@ -23,7 +23,7 @@ fn ttmon(api: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).expect("text"))
 }
 
-/// What a command prints that is told by the service: under load it may have to be asked again, since commands are impatient.
+/// The output of a command that asks the service: under load it may be repeated, since commands have short deadlines.
 fn printed_by_service(server: &Server, arguments: &[&str], is_expected: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     server.until(&format!("printed_by_service: {arguments:?}"), || {
@@ -47,7 +47,7 @@ fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Over HTTP buffers are for whoever has the token, from a file or from the environment itself.
+/// Over HTTP buffers need the token, from a file or from the environment.
 #[test]
 fn a_token_opens_what_is_asked_over_http() {
     let server = Server::start("n300", &[]);
@@ -62,12 +62,12 @@ fn a_token_opens_what_is_asked_over_http() {
             command.env_remove("TTMON_TOKEN").env_remove("TTMON_TOKEN_FILE").envs(variables.iter().copied()).output().expect("ttmon");
         is_simulated(&String::from_utf8_lossy(&output.stdout))
     };
-    server.until("told by the variable", || printed_by_service(&[("TTMON_TOKEN", Path::new(TOKEN))]));
-    server.until("told by the file", || printed_by_service(&[("TTMON_TOKEN_FILE", &file)]));
+    server.until("answered with the variable", || printed_by_service(&[("TTMON_TOKEN", Path::new(TOKEN))]));
+    server.until("answered with the file", || printed_by_service(&[("TTMON_TOKEN_FILE", &file)]));
     assert!(!printed_by_service(&[]) && !printed_by_service(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
-/// One that looked long ago does not tell who holds a device now.
+/// An old sample does not show who holds a device now.
 #[test]
 fn an_old_look_is_done_without() {
     let server = Server::start("n300", &["--interval", "3600"]);
@@ -75,7 +75,8 @@ fn an_old_look_is_done_without() {
     assert!(!ttmon(&server.api, &["who"]).1.contains("SIMULATED"));
 }
 
-/// How old a look is its service says: the clock of another host may be wrong, and a long list is no older for the time it takes.
+/// The service reports the age of a sample: the clock of another host may be wrong, and a long list is not older because it takes
+/// time.
 #[test]
 fn a_look_is_as_old_as_its_service_says() {
     let server = Server::start("n300", &[]);
@@ -92,7 +93,7 @@ fn a_look_is_as_old_as_its_service_says() {
         path
     };
     let (young, old) = (answered(4), answered(5));
-    server.until("told by the young one", || is_simulated(&ttmon(&young, &["--json"]).1));
+    server.until("answered by the young one", || is_simulated(&ttmon(&young, &["--json"]).1));
     assert!(!is_simulated(&ttmon(&old, &["--json"]).1));
 }
 
@@ -113,7 +114,7 @@ fn an_old_scan_of_processes_is_done_without() {
         path
     };
     let (young, old) = (answered(1.0), answered(60.0));
-    server.until("told by the young one", || ttmon(&young, &["who"]).1.contains("SIMULATED"));
+    server.until("answered by the young one", || ttmon(&young, &["who"]).1.contains("SIMULATED"));
     assert!(!ttmon(&old, &["who"]).1.contains("SIMULATED"));
 }
 
@@ -156,7 +157,7 @@ fn commands_ask_a_service_and_do_without_one() {
     assert_eq!(ttmon(&["-L"]), here);
 }
 
-/// What is of this simulation, whoever tells it. Processes of other programs on this machine may come and go meanwhile.
+/// The part that belongs to this simulation. Processes of other programs on this machine may come and go meanwhile.
 fn is_of(pid: u64) -> impl Fn(&Value) -> bool {
     move |item| item["pid"] == pid
 }
@@ -175,13 +176,13 @@ fn memory_events_and_idleness_are_asked_for() {
     assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
     printed_by_service(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
     assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
-    // Somebody holds the device for as long as the simulation lasts.
+    // A process holds the device as long as the simulation lasts.
     server.until("busy", || ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));
     let idle = Server::start("n150,idle", &[]);
     idle.until("idle", || ttmon(&idle.api, &["wait", "--idle", "--timeout", "5"]).0 == Some(0));
 }
 
-/// Leaves what does not depend on when it was looked at, by which program, and how often before.
+/// Keeps what does not depend on the time of the sample, the reading program, and earlier samples.
 fn settled(mut document: Value) -> Value {
     let mut processes: Vec<Value> = Vec::new();
     let pids: Vec<String> = document["processes"].as_array().expect("processes").iter().map(|process| process["pid"].to_string()).collect();
@@ -228,7 +229,7 @@ fn without_times(value: &mut Value) {
     }
 }
 
-/// The names of all values, in whatever depth, but for those of whole lists' length.
+/// The names of all values, in any depth, except for the elements of long lists.
 fn shape(value: &Value, path: &str, names: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().filter(|(name, _)| *name != "missing").for_each(|(name, value)| {
@@ -240,7 +241,7 @@ fn shape(value: &Value, path: &str, names: &mut Vec<String>) {
     }
 }
 
-/// The same simulated machine, read by the command itself and told by a service: the same names, and the same figures.
+/// The same simulated machine, read by the command itself and by a service: the same names and figures.
 #[test]
 fn figures_are_the_same_with_and_without_a_service() {
     const SPEC: &str = "n300,p150,procs=3,buffers=4";
@@ -280,7 +281,7 @@ fn figures_are_the_same_with_and_without_a_service() {
     assert!(!printed_by_service.is_empty());
 }
 
-/// What somebody answers who is no service.
+/// Answers that are not from a service.
 type Answer = fn(&mut UnixStream);
 
 /// Answers every connection to a socket in one way, until the test ends.
@@ -305,7 +306,7 @@ fn take_question(stream: &mut UnixStream) {
     }
 }
 
-/// Whatever answers, the commands come to the same end as without it, and soon.
+/// With any answer, the commands give the same result as without it, and soon.
 #[test]
 fn what_is_no_service_is_done_without() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -421,20 +422,20 @@ fn a_real_service_keeps_no_simulated_process() {
     let simulated = simulated["processes"][0]["pid"].as_u64().expect("a pid").to_string();
     // Messages come in order: with this one the others are there.
     let real = ended_program(&handover);
-    server.until("told of", || ttmon(&server.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
+    server.until("listed", || ttmon(&server.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
     let (code, text) = ttmon(&server.api, &["mem", "--json", "--pid", &simulated]);
     assert_eq!(code, Some(3), "{text}");
     let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &simulated]);
     assert_eq!(code, Some(3), "{text}");
 }
 
-/// What a program left is told after its end, by the service alone.
+/// The memory of an ended program is shown by the service alone.
 #[test]
-fn a_program_that_ended_is_told_of() {
+fn an_ended_program_is_listed() {
     let (server, handover, _places) = with_handover();
     let pid = ended_program(&handover);
     let mem = || ttmon(&server.api, &["mem", "--json", "--buffers", "--pid", &pid]);
-    server.until("told of", || mem().0 == Some(0));
+    server.until("listed", || mem().0 == Some(0));
     let printed_by_service = document(&mem().1);
     assert_eq!(
         (&printed_by_service["origin"], &printed_by_service["processes"][0]["status"]),

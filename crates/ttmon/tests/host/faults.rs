@@ -1,4 +1,4 @@
-//! Whatever goes wrong: history has a gap or a mark, never a wrong value, and /readyz tells.
+//! Faults: history has a gap or a mark, never a wrong value, and /readyz reports them.
 
 use std::fs;
 use std::thread;
@@ -48,7 +48,7 @@ fn a_reset_is_a_gap_and_a_mark() {
 }
 
 #[test]
-fn a_source_that_hangs_is_told_and_leaves_the_others_alone() {
+fn a_hung_source_is_reported_and_others_continue() {
     let root = machine_in_files("n300x2,idle");
     let server = Server::of(&["--root", root.path().to_str().expect("text")], &["--interval", "0.2", "--read-timeout", "200"]);
     let identities = || -> Vec<String> {
@@ -62,7 +62,7 @@ fn a_source_that_hangs_is_told_and_leaves_the_others_alone() {
     let has = |device: u32| scrape().contains(&format!("ttmon_device_temperature_celsius{{device=\"{device}\""));
     server.until("hanging", || !has(1));
     server.until("the other one", || has(0));
-    server.until("told", || server.get("/readyz").status == 503);
+    server.until("reported", || server.get("/readyz").status == 503);
     assert!(server.get("/readyz").body.contains("device 1 has not answered"), "{}", server.get("/readyz").body);
     assert_eq!((identities(), server.get("/api/v1/devices").json()["devices"].as_array().map(Vec::len)), (before, Some(4)));
     let samples = |text: &str| -> f64 {
@@ -73,7 +73,7 @@ fn a_source_that_hangs_is_told_and_leaves_the_others_alone() {
     server.until("sampling on", || samples(&scrape()) > before + 3.0);
 }
 
-/// A stopped service hangs whoever asks without patience; it goes on where it was, with a gap in between.
+/// A stopped service hangs clients without a deadline; it continues later, with a gap in between.
 #[test]
 fn a_service_that_was_stopped_has_a_gap() {
     let server = Server::start("n150", &["--interval", "0.5"]);
@@ -91,10 +91,10 @@ fn a_service_that_was_stopped_has_a_gap() {
     assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
 }
 
-/// A state directory without room costs nothing but new entries: the rest goes on, and /readyz tells.
+/// A full state directory prevents only new entries: the rest continues, and /readyz reports it.
 #[test]
 #[ignore = "needs root"]
-fn a_full_state_directory_is_told() {
+fn a_full_state_directory_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("text").to_owned();
     let run = |program: &str, arguments: &[&str]| {

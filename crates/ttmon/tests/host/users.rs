@@ -1,4 +1,4 @@
-//! Two users and root on one Unix socket, as the kernel tells them apart. Needs root: `cargo xtask ci` runs it in its stage `root`.
+//! Two users and root on one Unix socket, identified by the kernel. Needs root: `cargo xtask ci` runs it in its stage `root`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -43,7 +43,7 @@ fn a_program_of_a_user() {
     let _ = std::io::stdin().lines().next();
 }
 
-/// What a user is told by a path of the API.
+/// The answer of a path of the API to a user.
 fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
     let mut command = Command::new(directory.join("program"));
     command.args(["--exact", "users::asker_process", "--nocapture"]).uid(uid).gid(uid);

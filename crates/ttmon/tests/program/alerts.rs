@@ -34,8 +34,8 @@ fn rules_are_listed_with_their_promql() {
 #[test]
 fn alerts_of_a_file_that_others_can_write_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let told = directory.path().join("told");
-    let text = format!("[[alerts.command]]\nargv = [\"/usr/bin/tee\", \"{}\"]\n", told.display());
+    let received = directory.path().join("received");
+    let text = format!("[[alerts.command]]\nargv = [\"/usr/bin/tee\", \"{}\"]\n", received.display());
     for mode in [0o666, 0o620, 0o602] {
         let file = config(directory.path(), &text, mode);
         for ran in [alerts("test hot", &file), ttmon(&format!("--sim n150 serve --listen off --config {}", file.display()))] {
@@ -43,17 +43,17 @@ fn alerts_of_a_file_that_others_can_write_are_refused() {
             assert!(ran.stderr.contains("other users may write it; it has alerts"), "{mode:o}: {}", ran.stderr);
         }
     }
-    assert!(!told.exists());
+    assert!(!received.exists());
     let ran = alerts("test hot", &config(directory.path(), &text, 0o644));
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "command-1: sent\n"), "{}", ran.stderr);
-    let message: serde_json::Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
+    let message: serde_json::Value = serde_json::from_str(&fs::read_to_string(&received).unwrap()).unwrap();
     assert_eq!((&message["test"], &message["alerts"][0]["rule"]), (&true.into(), &"hot".into()));
     assert_eq!(config(directory.path(), "theme = \"dark\"\n", 0o666), directory.path().join("config.toml"));
     assert_eq!(alerts("list", &directory.path().join("config.toml")).code, 0, "without alerts it is only settings");
 }
 
 #[test]
-fn what_is_wrong_with_alerts_is_told() {
+fn invalid_alerts_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let of = |text: &str, arguments: &str| alerts(arguments, &config(directory.path(), text, 0o600));
     let wrong = of("[[alerts.rule]]\nname = \"x\"\nwhen = \"temprature > 1\"\n", "list");

@@ -92,7 +92,7 @@ fn devices_are_chosen() {
     assert_eq!(ids(&format!("-d {}", serial.trim())), "2 6");
 }
 
-/// Each that is not there is named, whatever else was asked for.
+/// Each missing device is named, with any other flags.
 #[test]
 fn an_unknown_device_among_known_ones_is_an_error() {
     let t3k = root("t3k");
@@ -125,7 +125,7 @@ fn flags_of_other_tools_name_ours() {
     assert_eq!(ttmon("-L --sim n150").code, 0);
 }
 
-/// Of a process that is there and not tracked the reason is told; of one that is not there, that.
+/// An untracked process has its reason; a missing process has another.
 #[test]
 fn memory_of_a_process_that_is_not_tracked() {
     let n300 = root("n300");
@@ -290,7 +290,7 @@ fn pages() {
         assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{command}");
     }
     // A command's own flags stand together, those of the snapshot too; what it refuses is not offered.
-    let snapshot = ttmon("--help").stdout;
+    let snapshot = ttmon("help all").stdout;
     let (own, common) = snapshot.split_once("Options of every command:").expect("two kinds of flags");
     assert!(own.contains("--watch") && own.contains("--query-gpu") && !own.contains("--sim"), "{snapshot}");
     assert!(common.contains("--sim <SPEC>") && !common.contains("--watch"), "{snapshot}");
@@ -303,6 +303,76 @@ fn pages() {
         assert!(flags.iter().all(|flag| !help.contains(flag)), "{help}");
     }
 }
+
+/// One screen of 24 lines and 80 columns, then examples; all commands are there.
+#[test]
+fn summary_fits_one_screen() {
+    let summary = ttmon("--help").stdout;
+    let (screen, _) = summary.split_once("\nEXAMPLES:\n").expect("examples");
+    assert!(screen.lines().count() <= 24, "{} lines:\n{summary}", screen.lines().count());
+    assert!(summary.lines().all(|line| line.chars().count() <= 80), "{summary}");
+    assert_eq!((ttmon("-h").stdout, ttmon("help").stdout), (summary.clone(), summary.clone()));
+    for command in COMMANDS {
+        assert!(screen.split_whitespace().any(|word| word == *command), "{command} is not in the summary");
+    }
+}
+
+/// The last sections are in every help and in every page, which `man` renders without a warning.
+#[test]
+fn help_and_manual_have_all_sections() {
+    for command in std::iter::once(&"").chain(COMMANDS) {
+        let help = ttmon(&if command.is_empty() { "help all".to_owned() } else { format!("{command} --help") }).stdout;
+        let page = ttmon(&format!("man {command}")).stdout;
+        for heading in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES"] {
+            assert!(help.contains(&format!("\n{heading}:\n")), "{command}: no {heading} in the help");
+            assert!(page.contains(&format!("\n.SH \"{heading}\"\n")), "{command}: no {heading} in the manual");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(ttmon(&format!("man --dir {}", folder.path().display())).code, 0);
+    for page in std::fs::read_dir(folder.path()).unwrap() {
+        let page = page.unwrap().path();
+        let Ok(rendered) = Command::new("man").args(["--warnings", "-l"]).arg(&page).env("LC_ALL", "C.UTF-8").output() else {
+            println!("NOT RUN: no man on this machine");
+            return;
+        };
+        assert!(
+            rendered.status.success() && rendered.stderr.is_empty(),
+            "{}: {}",
+            page.display(),
+            String::from_utf8_lossy(&rendered.stderr)
+        );
+    }
+}
+
+const COMMANDS: &[&str] = &[
+    "who",
+    "dmon",
+    "pmon",
+    "topo",
+    "wait",
+    "doctor",
+    "check",
+    "alerts",
+    "mem",
+    "oom",
+    "events",
+    "serve",
+    "top",
+    "run",
+    "env",
+    "fleet",
+    "sd",
+    "sim-fleet",
+    "record",
+    "alias",
+    "completions",
+    "man",
+    "help",
+    "report",
+    "export",
+    "token",
+];
 
 #[test]
 fn man_dir_has_a_page_per_command() {

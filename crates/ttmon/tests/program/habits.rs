@@ -110,10 +110,10 @@ fn what_other_tools_taught_is_answered() {
     assert!(HABITS.len() >= 40);
     for (typed, code, words) in HABITS {
         let ran = ttmon(&typed.replace('@', "--sim n300"));
-        let told = if *code == 0 { &ran.stdout } else { &ran.stderr };
+        let said = if *code == 0 { &ran.stdout } else { &ran.stderr };
         assert_eq!(ran.code, *code, "{typed}: {}{}", ran.stdout, ran.stderr);
         for word in *words {
-            assert!(told.contains(word), "{typed}: no {word:?} in {told}");
+            assert!(said.contains(word), "{typed}: no {word:?} in {said}");
         }
         // A refusal is one line, and nothing else.
         if *code != 0 {
@@ -169,7 +169,7 @@ fn bash_completes_words_with_breaks() {
 /// Every command has its help page, with an example or flags of its own, under both spellings.
 #[test]
 fn every_command_has_help() {
-    let page = ttmon("help").stdout;
+    let page = ttmon("help all").stdout;
     let listed = page.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // Lines that go on with a description begin with more blanks.
     let commands: Vec<&str> =
@@ -193,7 +193,7 @@ fn problems_of_a_device_are_one_line() {
     assert!(line.starts_with("! device 1: ") && line.ends_with(" files unreadable: Permission denied"), "{line}");
 }
 
-/// A service that is told to be quiet prints nothing while all is well.
+/// A quiet service prints nothing while there is no problem.
 #[test]
 fn quiet_is_quiet() {
     let directory = tempfile::tempdir().unwrap();

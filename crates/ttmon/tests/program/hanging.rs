@@ -27,7 +27,7 @@ fn one_field_of_one_device() {
     assert!(json["problems"].as_array().unwrap().iter().any(|problem| problem["reason"] == "timeout"), "{}", json["problems"]);
 }
 
-/// Everything hangs at once: whoever reads our output sees its end, and whoever waits for us gets our exit code, although
+/// Everything hangs at once: a reader of the output sees its end, and the parent gets the exit code, although
 /// the reading process cannot be waited for.
 #[test]
 fn the_whole_machine() {

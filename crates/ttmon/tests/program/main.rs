@@ -1,4 +1,4 @@
-//! The program as a person or a script runs it.
+//! The program as users and scripts run it.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod alerts;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::run::{command, root, ttmon_at};
 
-/// Every reason has its null, every null its reason: in the nearest object around it that tells reasons.
+/// Every reason has its null, every null its reason: in the nearest enclosing object with reasons.
 fn check_reasons(value: &Value, path: &str, reasons: &Map<String, Value>) {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Runs the program, and makes machines for it to look at.
+//! Runs the program, and makes machines for it to read.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

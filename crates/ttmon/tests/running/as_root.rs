@@ -40,7 +40,7 @@ fn processes() -> Vec<Value> {
     json["processes"].as_array().unwrap().clone()
 }
 
-/// `ttmon run -- AROUND... this program`, seen from the host while it runs, and told at the end.
+/// `ttmon run -- AROUND... this program`, observed from the host while it runs, and reported at the end.
 fn check(around: &[&str], expected_user: &str) -> Value {
     let program = program();
     let report = tempfile::tempdir().unwrap();
@@ -54,24 +54,24 @@ fn check(around: &[&str], expected_user: &str) -> Value {
     assert_eq!((&ours["status"], &ours["uid"].to_string()), (&json!("tracked"), &expected_user.to_owned()), "{ours}");
     let ran = running.end();
     assert_eq!(ran.code(), Some(6), "{}", ran.stderr);
-    let mut told: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    told["seen"] = ours.clone();
-    told
+    let mut reported: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    reported["seen"] = ours.clone();
+    reported
 }
 
 fn another_users_program() {
-    let told = check(&["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"], NOBODY);
-    assert_eq!((&told["leaks"][0]["size"], &told["leaks"][0]["tag"]), (&json!(123_456), &json!("weights")), "{told}");
-    assert_eq!(told["processes"][0]["pid"], told["seen"]["pid"]);
+    let reported = check(&["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"], NOBODY);
+    assert_eq!((&reported["leaks"][0]["size"], &reported["leaks"][0]["tag"]), (&json!(123_456), &json!("weights")), "{reported}");
+    assert_eq!(reported["processes"][0]["pid"], reported["seen"]["pid"]);
 }
 
 fn a_program_in_a_container() {
-    let told = check(&["unshare", "--mount", "--pid", "--fork", "--mount-proc"], "0");
-    // Inside it is process 1; told is the number that it has here.
-    assert_eq!(told["processes"][0]["pid"], told["seen"]["pid"], "{told}");
-    assert!(told["seen"]["pid"].as_u64().unwrap() > 1);
-    assert_eq!(told["leaks"][0]["size"], 123_456);
-    // With a /tmp of its own it cannot reach our socket: nobody is told at the end, and it is seen all the same.
+    let reported = check(&["unshare", "--mount", "--pid", "--fork", "--mount-proc"], "0");
+    // Inside it is process 1; the report has its pid on the host.
+    assert_eq!(reported["processes"][0]["pid"], reported["seen"]["pid"], "{reported}");
+    assert!(reported["seen"]["pid"].as_u64().unwrap() > 1);
+    assert_eq!(reported["leaks"][0]["size"], 123_456);
+    // With its own /tmp it cannot reach the socket: nothing is reported at the end, but it is still visible.
     let hidden = "mount -t tmpfs none \"$0\" && shift 0 && exec \"$@\"";
     let folder = tempfile::tempdir().unwrap();
     let (place, program) = (folder.path().to_str().unwrap(), program());

@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("input_and_output_pass_through", input_and_output_pass_through),
     ("arguments_and_environment_pass_through", arguments_and_environment_pass_through),
     ("libraries_that_are_not_there", libraries_that_are_not_there),
-    ("flags_that_make_no_sense", flags_that_make_no_sense),
+    ("useless_flags", useless_flags),
     ("another_directory", another_directory),
     ("closed_standard_files", closed_standard_files),
     ("nothing_else_differs", nothing_else_differs),
@@ -54,9 +54,9 @@ fn a_command_that_cannot_be_started() {
     let from_elsewhere = file(folder.path(), "from-elsewhere", "#!/bin/sh\r\nexit 0\r\n", 0o755);
     check(from_elsewhere.to_str().unwrap(), 127, r"it needs /bin/sh\r, which");
     check(folder.path().to_str().unwrap(), 126, "Permission denied");
-    // Root may open anything, and execute only what somebody may.
+    // Root may open anything, but execute only files that are executable for some user.
     check(plain.to_str().unwrap(), 126, "Permission denied");
-    // What the kernel does not know is given to the shell, as everywhere; that one says what it thinks of it.
+    // A file that the kernel does not know is passed to the shell, as usual; the shell prints the error.
     let shell = ran(&mut run(&["--quiet", "--", garbage.to_str().unwrap()]));
     assert!(matches!(shell.code(), Some(2 | 126 | 127)), "{:?} {}", shell.code(), shell.stderr);
     let ran = ran(&mut run(&[]));
@@ -136,7 +136,7 @@ fn libraries_that_are_not_there() {
     assert_eq!(installed(&["run", "--quiet", "--", "echo", "started"]).stdout, "started\n");
 }
 
-fn flags_that_make_no_sense() {
+fn useless_flags() {
     for (words, why) in [
         (&["--sim", "t3k", "--", "true"][..], "--sim"),
         (&["--root", "/tmp", "--", "true"], "--root"),
@@ -185,7 +185,7 @@ fn closed_standard_files() {
     assert!(fs::read_to_string(&path).unwrap().contains("\"allocations\": 5"));
 }
 
-/// Whoever may not open what we need is told what would help.
+/// A user without permission for a needed file gets a remedy.
 fn too_few_files() {
     let mut refused = 0;
     for limit in 4..16 {

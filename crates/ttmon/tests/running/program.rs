@@ -71,7 +71,7 @@ pub(crate) fn run(script: &str) {
     }
 }
 
-/// Of the signal itself, also where whoever started these tests has it ignored.
+/// The default action of the signal, even if the parent of these tests has it ignored.
 fn die(signal: i32) {
     if signal == signal_hook::consts::SIGKILL {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
@@ -93,7 +93,7 @@ fn spawn(count: usize) {
     }
 }
 
-/// Sends a signal to whoever started us and waits until it was taken.
+/// Sends a signal to the parent and waits until it was handled.
 fn signal_parent() {
     let parent = rustix::process::getppid().unwrap();
     rustix::process::kill_process(parent, rustix::process::Signal::USR1).unwrap();

@@ -1,4 +1,4 @@
-//! What is told at the end: epilogue, report, checks.
+//! Output at the end: summary, report, checks.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -28,7 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     ("checks_with_nothing_to_judge_fail", checks_with_nothing_to_judge_fail),
     ("checks_that_did_not_see_everything_fail", checks_that_did_not_see_everything_fail),
     ("a_run_inside_a_run", a_run_inside_a_run),
-    ("nothing_to_tell", nothing_to_tell),
+    ("nothing_to_report", nothing_to_report),
     ("a_report_that_cannot_be_written", a_report_that_cannot_be_written),
     ("a_report_into_a_pipe", a_report_into_a_pipe),
     ("a_report_that_nobody_takes_can_be_ended", a_report_that_nobody_takes_can_be_ended),
@@ -37,8 +37,8 @@ pub(crate) const CASES: &[Case] = &[
 fn peaks_and_what_made_them() {
     let (ran, report) =
         reported("t load; a 0 6000000 1; t layer 1; a 0 1000000 2; t layer 2; a 0 1100000 3; f 0 1; f 0 2; f 0 3; a 1 500 9 1; f 1 9");
-    let told = timeless(&ran.stderr);
-    let lines: Vec<&str> = told.lines().collect();
+    let said = timeless(&ran.stderr);
+    let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("ttmon: ") && lines[0].contains("exit 0 after") && lines[0].ends_with("4 allocations"), "{lines:?}");
     assert!(lines[1].starts_with("  chip 0  DRAM peak 7.7MB at TIME") && lines[1].ends_with("free at end: all"), "{lines:?}");
     assert!(lines[2].contains("chip 1  L1 peak 500B"), "{lines:?}");
@@ -62,8 +62,8 @@ fn peaks_and_what_made_them() {
 
 fn what_was_left() {
     let (ran, report) = reported("t layer 7; a 0 67108864 77594624; a 0 100 1; a 0 200 2; a 0 300 3; a 0 400 4; f 0 4");
-    let told = timeless(&ran.stderr);
-    let left = told.lines().find(|line| line.contains("left at exit")).unwrap();
+    let said = timeless(&ran.stderr);
+    let left = said.lines().find(|line| line.contains("left at exit")).unwrap();
     assert!(left.starts_with("  left at exit on chip 0:  64.0MB DRAM 0x4a00000 tag \"layer 7\" age TIME"), "{left}");
     assert!(left.ends_with("1 more") && ran.stderr.contains("LEFT 64.0MB in 4 buffers"), "{}", ran.stderr);
     assert_eq!((leaked_sizes(&report), &report["leaked"]), (vec![67_108_864, 300, 200, 100], &json!({"count": 4, "bytes": 67_109_464})));
@@ -73,8 +73,8 @@ fn what_was_left() {
     assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(4096)));
     // Every chip is named, the one with the most first, although it has the smaller buffers.
     let (ran, _) = reported("a 0 500 1; a 1 400 1; a 1 300 2; a 2 1 1; a 1 9 3 1; a 1 8 4; close 2");
-    let told = timeless(&ran.stderr);
-    let left: Vec<&str> = told.lines().filter(|line| line.contains("left at exit")).collect();
+    let said = timeless(&ran.stderr);
+    let left: Vec<&str> = said.lines().filter(|line| line.contains("left at exit")).collect();
     assert_eq!(
         left,
         [
@@ -87,8 +87,8 @@ fn what_was_left() {
 
 fn what_only_the_hook_knows() {
     let (ran, report) = reported("hook");
-    let told = timeless(&ran.stderr);
-    let lines: Vec<&str> = told.lines().collect();
+    let said = timeless(&ran.stderr);
+    let lines: Vec<&str> = said.lines().collect();
     let expected = [
         "  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at TIME   L1 peak 6.0KB of 64.0MB (<1%) at TIME   LEFT 7.0MB in 4 buffers",
         "  at the DRAM peak of chip 0:   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
@@ -209,7 +209,7 @@ fn what_tracking_took() {
     assert!(!ran.stderr.contains("time in tracking") && report["overhead"].is_null(), "{}", ran.stderr);
 }
 
-/// A hundred at once, each gone before anybody could have looked for it; none is lost.
+/// A hundred at once, each too short-lived to be found by a scan; none is lost.
 fn many_short_lived_children() {
     let (ran, report) = reported("spawn 100");
     assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
@@ -219,7 +219,7 @@ fn many_short_lived_children() {
     assert_eq!(report["processes"].as_array().unwrap().len(), 300);
 }
 
-/// `exec` keeps the pid; both programs are told.
+/// `exec` keeps the pid; both programs are reported.
 fn a_program_that_becomes_another() {
     let (_, report) = reported("a 0 111 1; exec");
     let processes = report["processes"].as_array().unwrap();
@@ -250,7 +250,7 @@ fn a_program_that_closes_all_its_files() {
     assert_eq!((ran.code(), leaked_sizes(&report)), (Some(4), vec![222]), "{}", ran.stderr);
 }
 
-/// Flags, script, and the code that comes of it.
+/// Flags, script, and the resulting code.
 fn check(flags: &[&str], script: &str, code: i32, words: &str) {
     let ran = ran(&mut scripted(&[&["--quiet"], flags].concat(), script));
     assert_eq!(ran.code(), Some(code), "{flags:?} {script}: {}", ran.stderr);
@@ -303,32 +303,32 @@ fn a_failing_command_keeps_its_code() {
     check(&["--fail-on-leak"], "exit 3", 3, "nothing to judge");
 }
 
-/// A check that looked at nothing is no success, unless that is asked for.
+/// A check without data is not a success, unless requested.
 fn checks_with_nothing_to_judge_fail() {
-    let told = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
+    let said = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
     for flags in [&["--fail-on-leak"][..], &["--fail-on-growth"], &["--max-dram", "90%"], &["--max-l1", "1G", "--fail-on-leak"]] {
-        check(flags, "exit 0", 123, &format!("{told}; --allow-untracked takes that for success"));
-        check(&[flags, &["--allow-untracked"]].concat(), "exit 0", 0, told);
+        check(flags, "exit 0", 123, &format!("{said}; --allow-untracked takes that for success"));
+        check(&[flags, &["--allow-untracked"]].concat(), "exit 0", 0, said);
     }
     check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1", 123, "100B left");
-    check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, told);
+    check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, said);
     check(&["--allow-untracked"], "exit 0", 2, "give a check");
-    // That of a program which tells nothing although it was to.
+    // A program that reports nothing although it should.
     let ran = ran(run(&["--quiet", "--fail-on-leak", "--", "env", "-i", "true"]).env("LANG", "C.UTF-8"));
     assert_eq!(ran.code(), Some(123), "{}", ran.stderr);
 }
 
-/// Neither is one that looked at a part.
+/// Neither is a check of a part.
 fn checks_that_did_not_see_everything_fail() {
     let partly = "the checks did not judge everything: 1 ledger could not be read";
     let nothing = "the checks had nothing to judge: nothing was tracked: 1 ledger could not be read";
     // A ledger has room for 256 devices.
     let many: String = (0..300).map(|device| format!("a {device} 10 1; f {device} 1; ")).collect();
     let inexact = "the checks did not judge everything: the figures of 1 process are not exact";
-    for (script, told) in [("a 0 100 1; f 0 1; nonsense", partly), ("nonsense", nothing), (&many, inexact)] {
+    for (script, said) in [("a 0 100 1; f 0 1; nonsense", partly), ("nonsense", nothing), (&many, inexact)] {
         for flags in [&["--fail-on-leak"][..], &["--max-dram", "1G"]] {
-            check(flags, script, 123, &format!("{told}; --allow-untracked takes that for success"));
-            check(&[flags, &["--allow-untracked"]].concat(), script, 0, told);
+            check(flags, script, 123, &format!("{said}; --allow-untracked takes that for success"));
+            check(&[flags, &["--allow-untracked"]].concat(), script, 0, said);
         }
     }
     check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1; nonsense", 123, "--fail-on-leak: 100B left");
@@ -358,11 +358,11 @@ fn a_run_inside_a_run() {
         pids.sort_unstable();
         pids
     };
-    let told = places.each_ref().map(pids);
-    assert_eq!((told[0].len(), &told[0], &told[0]), (5, &told[1], &told[2]));
+    let said = places.each_ref().map(pids);
+    assert_eq!((said[0].len(), &said[0], &said[0]), (5, &said[1], &said[2]));
 }
 
-fn nothing_to_tell() {
+fn nothing_to_report() {
     let ran = ran(&mut run(&["--", "true"]));
     assert_eq!((ran.code(), ran.stdout.as_str()), (Some(0), ""));
     assert!(

@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn signals_to_ttmon_reach_the_command() {
-    // Whoever started these tests may have some of them ignored, which commands inherit.
+    // The parent of these tests may have some of them ignored, which commands inherit.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = u64::from_str_radix(status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim(), 16).unwrap();
     let is_ignored = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 1;
@@ -35,7 +35,7 @@ fn signals_to_ttmon_reach_the_command() {
     }
 }
 
-/// As often as it is sent, and the end is the command's.
+/// Forwarded each time; the exit code is the command's.
 fn a_handled_signal_goes_on() {
     let shell = "n=0; trap 'n=$((n+1)); echo got' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.01; done; exit 6";
     let mut running = Running::start(&mut run(&["--quiet", "--", "sh", "-c", shell]));
@@ -72,7 +72,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(running.end().code(), Some(8));
 }
 
-/// Whoever stops and continues the command by its pid knows nothing of ttmon.
+/// A user who stops and continues the command by its pid does not know about ttmon.
 fn a_stop_without_a_terminal() {
     let mut command = scripted(&["--quiet"], "pid; flush; wait; exit 4");
     let mut setsid = Command::new("setsid");
@@ -97,7 +97,7 @@ fn a_stop_without_a_terminal() {
     assert_eq!(running.end().code(), Some(4));
 }
 
-/// The command kills its group, ttmon with it: both end by that signal, and the report is still told.
+/// The command kills its group, including ttmon: both end by that signal, and the report is still written.
 fn a_whole_group_is_ended() {
     let mut command = run(&["--", "sh", "-c", "trap 'exit 7' TERM; kill 0; exit 9"]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -120,7 +120,7 @@ fn an_ignored_child_signal() {
     assert_eq!(ran(&mut shell).code(), Some(8));
 }
 
-/// They have no names, and end whoever does not handle them.
+/// They have no names, and end a process without a handler.
 fn real_time_signals_reach_the_command() {
     for number in [34, 37, 64] {
         let handled = format!("trap 'echo got' {number}; echo ready; while :; do sleep 0.01; done");

@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     ("control_c_reaches_the_command_once", control_c_reaches_the_command_once),
     ("control_z_and_fg", control_z_and_fg),
     ("in_the_background", in_the_background),
-    ("a_terminal_that_goes_away", a_terminal_that_goes_away),
+    ("a_closed_terminal", a_closed_terminal),
     ("no_line_is_wider_than_the_terminal", no_line_is_wider_than_the_terminal),
 ];
 
@@ -113,7 +113,7 @@ fn control_c_reaches_the_command_once() {
     shell.press("\x03");
     let between = shell.shows("hit=");
     assert_eq!(shell.shows("\n").trim(), "2", "{between}");
-    // Ctrl-\ ends it; so does Ctrl-C where nobody catches it, and the shell is told.
+    // Ctrl-\ ends it; so does Ctrl-C without a handler, and the shell gets the status.
     shell.press("\x1c");
     shell.shows("> ");
     assert_eq!(shell.code(), "131");
@@ -174,7 +174,7 @@ fn in_the_background() {
     assert_eq!(shell.code(), "0");
 }
 
-fn a_terminal_that_goes_away() {
+fn a_closed_terminal() {
     let mut shell = Shell::start();
     shell.press("\"$TTMON\" run -- sh -c 'echo pids:$PPID:$$:; exec sleep 1000'\n");
     shell.shows("pids:$PPID");
@@ -185,7 +185,7 @@ fn a_terminal_that_goes_away() {
     drop(std::mem::replace(keys, Box::new(std::io::sink())));
     let pair = native_pty_system().openpty(PtySize::default()).unwrap();
     drop(std::mem::replace(master, pair.master));
-    // The reader of the screen holds the terminal as well; a window that is closed takes it away from its session.
+    // The reader of the screen holds the terminal too; closing a window removes the terminal from its session.
     let _ = shell.child.kill();
     eventually("both end", || pids.iter().all(|pid| !is_alive(pid)));
     eventually("nothing is left", || shell.is_tidy());
@@ -200,8 +200,8 @@ fn no_line_is_wider_than_the_terminal() {
         program.display()
     ));
     shell.shows("ttmon: ");
-    let told = format!("ttmon: {}", shell.shows("end\r\n"));
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines.iter().all(|line| line.chars().count() <= 80) && (8..=25).contains(&lines.len()), "{told}");
-    assert!(told.contains("\n  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00\r\n      L1 peak"), "{told}");
+    let said = format!("ttmon: {}", shell.shows("end\r\n"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.iter().all(|line| line.chars().count() <= 80) && (8..=25).contains(&lines.len()), "{said}");
+    assert!(said.contains("\n  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00\r\n      L1 peak"), "{said}");
 }

@@ -26,7 +26,7 @@ static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 /// `ttmon run WORDS...`
 pub(crate) fn run(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    // Nothing of whoever runs these tests.
+    // Nothing of the environment of these tests.
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("TTMON"));
     ours.chain(["LD_PRELOAD".into()]).for_each(|name| {
         command.env_remove(name);

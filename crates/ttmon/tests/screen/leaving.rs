@@ -37,7 +37,7 @@ fn after_a_signal_which_it_dies_of() {
     }
 }
 
-/// What cannot be shown is told on the terminal as it was.
+/// A fatal error is printed on the unchanged terminal.
 #[test]
 fn without_a_device_it_says_so() {
     let root = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ fn record(path: &Path, more: &str) -> Output {
     command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").output().unwrap()
 }
 
-/// A dozen moments of a simulated machine.
+/// A dozen frames of a simulated machine.
 fn recording(directory: &Path) -> PathBuf {
     let path = directory.join("night");
     let output = record(&path, "--sim t3k --duration 1.1 -r 100");
@@ -89,7 +89,7 @@ fn utilization_is_recorded_with_deep() {
 }
 
 #[test]
-fn a_cut_off_end_is_told_and_the_rest_is_shown() {
+fn a_truncated_end_is_reported_and_the_rest_is_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("long");
     assert!(record(&path, "--sim n150 --duration 6 -r 50").status.success());
@@ -101,7 +101,7 @@ fn a_cut_off_end_is_told_and_the_rest_is_shown() {
 }
 
 #[test]
-fn what_cannot_be_played_or_recorded_is_told() {
+fn unplayable_recordings_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("text");
     fs::write(&path, "this is no recording, although it is long enough to be one").unwrap();

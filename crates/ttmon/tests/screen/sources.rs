@@ -32,7 +32,7 @@ impl Server {
         let mut lines = messages.lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("http://")).expect("where it serves");
         let port = line.rsplit(':').next().and_then(|port| port.trim().parse().ok()).unwrap();
-        // Whoever stops reading stops the one who writes.
+        // A reader that stops reading stops the writer.
         thread::spawn(move || lines.for_each(drop));
         let server = Self { child, port, api, _directory: directory };
         server.until("ready", |server| server.get("/readyz").contains(" 200 "));
@@ -85,8 +85,8 @@ fn a_host_goes_and_comes_back() {
     other.child.wait().unwrap();
     top.wait_for("NO ANSWER since");
     top.wait_for("cannot be reached");
-    top.wait("the last state of it", |text| text.contains("p150a") && text.contains("n300 L"));
-    // Keys are answered meanwhile, and the other host is looked at.
+    top.wait("its last state", |text| text.contains("p150a") && text.contains("n300 L"));
+    // Keys are answered meanwhile, and the other host is sampled.
     top.expect("2", "the last 60 seconds");
     top.expect("1", "NO ANSWER since");
     let _again = Server::start("p150x2", port);
@@ -99,7 +99,7 @@ fn a_host_goes_and_comes_back() {
     assert!(top.end().0.success());
 }
 
-/// One that hangs is told so, and the other one's picture goes on.
+/// A hung host is reported, and the other one's screen continues.
 #[test]
 fn a_host_that_hangs_holds_nothing_up() {
     let (one, other) = (Server::start("n300", 0), Server::start("p150", 0));
@@ -112,9 +112,9 @@ fn a_host_that_hangs_holds_nothing_up() {
     top.wait("it to be back", |text| text.contains("answers again") && !text.contains("NO ANSWER"));
 }
 
-/// Nobody there, and somebody who is no service of ours.
+/// No service, and a foreign one.
 #[test]
-fn strangers_are_told() {
+fn foreign_services_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {

@@ -62,7 +62,7 @@ fn a5_a7_what_is_freed_is_what_was_there() {
 }
 
 #[test]
-fn a8_unknown_and_double_frees_are_told_apart() {
+fn a8_unknown_and_double_frees_are_distinguished() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     client.send(&[free(0, 1), free(0, 2), alloc(0, 3, 1, DRAM), free(0, 3), free(0, 3), free(5, 3)]).usage(0);
@@ -126,15 +126,15 @@ fn a12_no_more_than_the_device_has() {
     assert_eq!(client.usage(77).dram, 200 << 30);
 }
 
-/// Each answer is of one moment: this client moves bytes from one kind to another, and no answer has them in both or in none.
+/// Each answer is of one time: this client moves bytes from one kind to another, and no answer has them in both or in none.
 #[test]
-fn a15_an_answer_is_of_one_moment() {
+fn a15_an_answer_is_of_one_time() {
     let server = Server::with(&["--quiet"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 64, DRAM)]);
     let mut asker = server.connect();
     for round in 1..500 {
-        // One write: the server takes all of it between two answers, since it has one thread.
+        // One write: the server reads it completely between two answers, since it has one thread.
         client.send(&[free(0, round), alloc(0, round + 1, 64, if round % 2 == 0 { DRAM } else { L1 })]);
         let usage = asker.usage(0);
         assert!(usage.dram + usage.l1 == 64, "{usage:?}");
@@ -156,7 +156,7 @@ fn a16_figures_of_each_process_are_in_ttmon_mem() {
 }
 
 #[test]
-fn a18_what_was_allocated_before_is_told() {
+fn a18_earlier_allocations_are_reported() {
     let server = Server::start();
     server.connect().send(&[free(0, 0x77)]).usage(0);
     server.says(&format!("⚠ [PID {}] Deallocation for unknown buffer 0x77 on device 0 (allocated before tracking started)", me()));

@@ -54,7 +54,8 @@ impl Drop for SmallTmpfs {
     }
 }
 
-/// A full state directory: what does not fit is refused, counted and told; what was taken is exact and can be freed; with room it goes on.
+/// A full state directory: entries that do not fit are refused, counted and reported; accepted ones are exact and can be freed;
+/// with room it continues.
 #[test]
 #[ignore = "needs root"]
 fn p12_a_full_state_directory() {
@@ -74,7 +75,7 @@ fn p12_a_full_state_directory() {
     let refused = counters["counters"]["memory_refused"].as_u64().unwrap();
     assert_eq!((counters["counters"]["allocations"].as_u64(), taken + refused), (Some(taken), MANY), "{counters}");
     server.says("is full - ignoring message");
-    // Another process finds no room at all, and is told what to do.
+    // Another process finds no room at all, and gets a remedy.
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 1, DRAM)]);
     server.says("make room there");
@@ -92,7 +93,7 @@ fn p12_a_full_state_directory() {
     assert_eq!(client.usage(0).dram, 7, "and give it back");
     client.send(&[free(0, 1)]);
     small.grow();
-    other.tell("again");
+    other.order("again");
     server.until("it goes on", || {
         other.says(&[alloc(0, 1, 5, DRAM)]);
         server.usage(0).dram == 5
@@ -112,10 +113,10 @@ fn dumps_over_the_socket_obey_the_access_rules() {
     own.says(&[alloc(0, 0xABC0, 1024, DRAM)]);
     let mut stranger = Other::from(crate::server::other_command_of(&server, &program, 65_534));
     stranger.says(&[alloc(0, 0xDEF0, 2048, DRAM)]);
-    let seen = stranger.tell("dump");
+    let seen = stranger.order("dump");
     assert!(seen.contains("  DRAM: 2 buffers, 0.00292969 MB total|    - Buffer 0xdef0: 2 KB"), "{seen}");
     assert!(seen.contains("|    - 1 of other users: 1 KB|") && !seen.contains("0xabc0"), "{seen}");
-    let whole = own.tell("dump");
+    let whole = own.order("dump");
     assert!(whole.contains("0xabc0") && whole.contains("0xdef0"), "{whole}");
     // The service's own output is the operator's.
     stranger.says(&[Request::new(ttmon_wire::allocation::Type::DumpRemaining)]);

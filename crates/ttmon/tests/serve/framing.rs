@@ -127,7 +127,7 @@ fn f12_p10_an_empty_line_is_answered_with_a_dump() {
         assert!(text.contains("  │   Type:      Fabric\n"), "{text}");
         assert!(text.contains("📊 Device 0 - Total: 0.0546875 MB (1 kernels)\n   Fabric: 0.0546875 MB (1 kernels)\n"), "{text}");
     }
-    // Nothing of it became an entry.
+    // None became an entry.
     assert_eq!(client.usage(0).kernel, 57344);
 }
 

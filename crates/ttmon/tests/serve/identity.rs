@@ -35,7 +35,7 @@ fn i2_a2_dram_and_l1_at_one_address_are_two() {
     assert_eq!(server.counters()["counters"]["ambiguous_frees"], 1);
 }
 
-/// Circular buffers are numbered by addresses too, and kernels by whatever comes: a free means neither.
+/// Circular buffers have addresses too, and kernels any number: a free concerns neither.
 #[test]
 fn i2_a_newer_circular_buffer_changes_nothing() {
     let server = Server::start();
@@ -63,7 +63,7 @@ fn i3_i4_a_stranger_s_pid_is_only_a_label() {
     server.until("only its own go with it", || server.usage(0).dram == 40);
 }
 
-/// As root, with a client of another user; a server of another user than root is told by signals that it may not send.
+/// As root, with a client of another user; a server of a user other than root notices by signals that it may not send.
 #[test]
 fn i5_another_user_s_process_is_alive() {
     if !rustix::process::geteuid().is_root() {
@@ -144,9 +144,9 @@ fn i10_the_end_of_a_connection_frees_nothing() {
     let server = Server::start();
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 64, DRAM)]);
-    other.tell("close");
+    other.order("close");
     assert_eq!(server.usage(0).dram, 64);
-    other.tell("again");
+    other.order("again");
     other.says(&[free(0, 1), alloc(0, 2, 5, DRAM)]);
     assert_eq!(server.usage(0).dram, 5, "over any of its connections");
     other.kill();
@@ -155,7 +155,7 @@ fn i10_the_end_of_a_connection_frees_nothing() {
 
 /// What came before the end counts, although the server has first to find out who a new process is.
 #[test]
-fn i10_whoever_leaves_at_once_is_heard_all_the_same() {
+fn i10_a_client_that_leaves_at_once_still_counts() {
     let server = Server::with(&["--quiet"]);
     let others: Vec<Other> = (0..10)
         .map(|_| {
@@ -164,7 +164,7 @@ fn i10_whoever_leaves_at_once_is_heard_all_the_same() {
             Other::from(command)
         })
         .collect();
-    server.until("all of it", || server.usage(0).dram == 10 * 20 * 64);
+    server.until("everything", || server.usage(0).dram == 10 * 20 * 64);
     drop(others);
 }
 
@@ -185,11 +185,11 @@ fn i11_a_forked_child_owns_what_it_says() {
     let server = Server::start();
     let mut parent = Other::connect(&server);
     parent.says(&[alloc(0, 1, 100, DRAM)]);
-    let child: u32 = parent.tell(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
+    let child: u32 = parent.order(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
     assert_eq!(server.usage(0).dram, 130);
     let json = server.json(&["mem", "--json", "--pid", &child.to_string()]);
     assert_eq!(json["processes"][0]["kinds"]["dram"]["used"], 30, "{json}");
-    parent.tell("end-child");
+    parent.order("end-child");
     server.until("the child's go", || server.usage(0).dram == 100);
     parent.kill();
     server.until("the parent's go", || server.usage(0).dram == 0);
@@ -201,8 +201,8 @@ fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
     let server = Server::with(&["--log", "json"]);
     let mut parent = Other::connect(&server);
     parent.says(&[alloc(0, 1, 100, DRAM)]);
-    let child: i32 = parent.tell(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
-    parent.tell("end-child");
+    let child: i32 = parent.order(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
+    parent.order("end-child");
     server.until("the child's go", || server.usage(0).dram == 100);
     let last: Vec<Request> = (2..5).map(|id| Request { process_id: child, ..alloc(0, id, 7, DRAM) }).collect();
     parent.sends(&last);
@@ -210,15 +210,15 @@ fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
     assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
 }
 
-/// What a program said last and nobody read before its end is nothing to complain of; what somebody else says on its connection is.
+/// Unread last messages of an ended program are not an error; messages of another process on its connection are.
 #[test]
-fn i12_words_after_the_end_are_told_of_others_alone() {
+fn i12_messages_after_the_end_are_reported_only_of_others() {
     let server = Server::with(&["--log", "json"]);
     let mut other = Other::connect(&server);
     let (own, stranger) = (other.pid(), 4_194_303);
     let under = |id: u64, pid: i32| hex(&Request { process_id: pid, ..alloc(0, id, 64, DRAM) });
     other.says(&[alloc(0, 1, 64, DRAM)]);
-    other.tell(&format!("child {}{}{}{}", hex(&alloc(0, 2, 1, DRAM)), under(3, own), under(4, own), under(5, stranger)));
+    other.order(&format!("child {}{}{}{}", hex(&alloc(0, 2, 1, DRAM)), under(3, own), under(4, own), under(5, stranger)));
     other.kill();
     server.until("its end is known", || server.usage(0).dram == 1);
     std::fs::write(server.directory.path().join("go"), "").unwrap();
@@ -242,7 +242,7 @@ fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
     server.until("only its own goes with it", || server.usage(0).dram == 40);
 }
 
-/// Whoever asks is answered in the middle of a turn, too: what ended since its beginning is known all the same.
+/// A query in the middle of a turn is answered, too: ends since its beginning are known.
 #[test]
 fn i12_bytes_of_the_dead_are_not_answered_beside_load() {
     let server = Server::with(&["--quiet"]);
@@ -282,7 +282,7 @@ fn i12_bytes_of_the_dead_are_not_answered() {
         let mut asker = server.connect();
         assert_eq!(asker.usage(0).dram, 64);
         other.kill();
-        // Its parent was told of its end, and so was the server: no later answer has it.
+        // Its parent was notified of its end, and so was the server: no later answer has it.
         server.until("zero", || server.usage(0).dram == 0);
         assert_eq!(asker.usage(0).dram, 0);
     }

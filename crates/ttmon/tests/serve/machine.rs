@@ -1,4 +1,4 @@
-//! What the machine has, and that all who ask are told the same.
+//! The machine's values, which are the same for all clients.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ fn devices_are_metal_ids() {
     assert_eq!((client.usage(0).dram, client.usage(2).dram), (0, 4096), "its device 0 is the machine's 2");
 }
 
-/// A program on TT-Metal's mock or simulated chips means none of this machine's, whatever it reports or asks.
+/// A program on TT-Metal's mock or simulated chips uses none of this machine's, for any report or query.
 #[test]
 fn mock_chips_are_none_of_the_machine_s() {
     let server = Server::with(&["--sim", "n150,idle"]);
@@ -46,7 +46,7 @@ fn mock_chips_are_none_of_the_machine_s() {
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, DRAM)]);
     assert_eq!(client.usage(0).dram, 100);
-    assert_eq!(mock.tell("usage 0"), "4096");
+    assert_eq!(mock.order("usage 0"), "4096");
 }
 
 /// Only programs know which number a remote chip has. What one of them proved stays known after its end.
@@ -98,7 +98,7 @@ fn numbers_of_different_views_are_not_added() {
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, DRAM)]);
     assert_eq!(client.usage(0).dram, 110);
-    assert_eq!(other.tell("usage 0"), "4096");
+    assert_eq!(other.order("usage 0"), "4096");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ttmon_wire::allocation::{Request, Size, Type};
 use crate::server::{DRAM, L1, Other, Server, alloc, event, free, me};
 
 #[test]
-fn p1_a_second_server_is_told_who_is_there() {
+fn p1_a_second_server_names_the_first() {
     let mut server = Server::start();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
     command.args(["serve", "--listen", "off", "--socket"]).arg(server.socket());
@@ -88,7 +88,7 @@ fn p5_a_peer_that_never_reads_is_dropped_alone() {
     good.send(&[alloc(0, 1, 5, DRAM)]);
     let mut bad = server.connect();
     let questions: Vec<u8> = (0..1000).flat_map(|_| Request::new(Type::Query).encode(Size::B144).as_bytes().to_vec()).collect();
-    // Until the server has had enough of it.
+    // Until the server stops reading.
     while bad.stream.write_all(&questions).is_ok() {}
     assert_eq!(good.usage(0).dram, 5);
     server.until("it is counted", || server.counters()["counters"]["peers_dropped"] == 1);
@@ -113,7 +113,7 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
         stream.set_read_timeout(Some(crate::server::TIMEOUT)).unwrap();
         matches!((&*stream).read(&mut [0; 1]), Ok(0) | Err(_))
     });
-    assert!(shed, "the last of {} is told to go", crowd.len());
+    assert!(shed, "the last of {} is rejected", crowd.len());
     drop(crowd);
     server.until("it recovers", || {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
@@ -124,7 +124,7 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     child.wait().unwrap();
 }
 
-/// Whoever is answered is tracked: nobody is let in without a descriptor for his process, and each who is turned away is counted once.
+/// An accepted client is tracked: none is accepted without a descriptor for its process, and each rejected one is counted once.
 #[test]
 fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
     let server = Server::with(&["--log", "json"]);
@@ -168,7 +168,7 @@ fn p7_a_full_pipe_on_stdout_stops_nothing() {
     assert_eq!(client.usage(0).dram, 0);
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "and it ends when told to");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "and it ends on request");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn p10_a_dump_needs_no_name() {
 }
 
 #[test]
-fn p11_the_end_of_a_process_is_told_at_once() {
+fn p11_the_end_of_a_process_is_reported_at_once() {
     let server = Server::start();
     server.says("Ends of processes are noticed at once");
     let mut other = Other::connect(&server);
@@ -297,7 +297,7 @@ fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
 /// A shell's way to say something before it becomes the server.
 fn started_by(server: &Server, words: &str) -> std::process::Child {
     let inner = server.command();
-    // Whatever the caller of the tests ignores.
+    // Independent of the signals that the caller of the tests ignores.
     let mut command = Command::new("env");
     command
         .args(["--default-signal=HUP", "sh", "-c"])
@@ -326,7 +326,7 @@ fn what_nohup_ignores_stays_ignored() {
 }
 
 #[test]
-fn p3_directories_are_open_whatever_the_umask() {
+fn p3_directories_are_open_with_any_umask() {
     let mut server = Server::start();
     server.kill();
     std::fs::remove_dir_all(server.state()).unwrap();
@@ -336,7 +336,7 @@ fn p3_directories_are_open_whatever_the_umask() {
     child.wait().unwrap();
 }
 
-/// Dropping somebody's descriptor may take as long as he likes: none is taken.
+/// Dropping a sent descriptor may take as long as its sender wants: none is received.
 #[test]
 fn p5_descriptors_are_not_taken() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};

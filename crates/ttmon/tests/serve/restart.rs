@@ -67,7 +67,7 @@ fn a_clean_stop_keeps_what_lives() {
     assert_eq!(server.usage(0).dram, 100);
 }
 
-/// Kills the server again and again in the middle of everything. `TTMON_TEST_KILLS` says how often.
+/// Kills the server repeatedly in the middle of everything. `TTMON_TEST_KILLS` is the number of kills.
 #[test]
 fn killed_under_load_it_loses_nothing_it_confirmed() {
     let kills = std::env::var("TTMON_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);

@@ -33,9 +33,9 @@ impl Server {
         Self::with(&[])
     }
 
-    /// With `--here` it serves this machine, with whatever runs on it.
+    /// With `--here` it serves this machine, with all its processes.
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        // State belongs into memory, and into nobody else's hands, whatever the umask.
+        // State belongs into memory, inaccessible to other users, with any umask.
         let mode = fs::Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
@@ -134,7 +134,7 @@ impl Server {
         self.connect().usage(device)
     }
 
-    /// `ttmon` that looks at this server's state.
+    /// `ttmon` that reads this server's state.
     pub(crate) fn ttmon(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
         command.args(arguments).env("TTMON_STATE_DIR", self.state()).env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
@@ -146,7 +146,7 @@ impl Server {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The counters, as `--log json` tells them.
+    /// The counters of `--log json`.
     pub(crate) fn counters(&self) -> Value {
         let before = self.output().len();
         self.signal(rustix::process::Signal::USR1);
@@ -247,7 +247,7 @@ const SPEAK: &str = "TTMON_TEST_SPEAK";
 /// Set, the first thing that the process does is to connect, to allocate 20 times 64 bytes and to close, all in one go.
 pub(crate) const HASTY: &str = "TTMON_TEST_HASTY";
 
-/// Another process with a connection: this program again, which does what it is told.
+/// Another process with a connection: this program again, which executes orders.
 pub(crate) struct Other {
     pub(crate) child: Child,
     orders: ChildStdin,
@@ -287,7 +287,7 @@ impl Other {
     pub(crate) fn sends(&mut self, requests: &[Request]) {
         let hex: String =
             requests.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).map(|byte| format!("{byte:02x}")).collect();
-        self.tell(&format!("send {hex}"));
+        self.order(&format!("send {hex}"));
     }
 
     /// Says the same, with its own pid in them.
@@ -296,7 +296,7 @@ impl Other {
         self.sends(&own);
     }
 
-    pub(crate) fn tell(&mut self, order: &str) -> String {
+    pub(crate) fn order(&mut self, order: &str) -> String {
         writeln!(self.orders, "{order}").unwrap();
         self.answer()
     }

@@ -16,7 +16,7 @@ use super::{CHILD, Follower, Tracked, retry, ttmon};
 /// Where the start time of its process stands in a ledger.
 const START_TICKS: u64 = 0x88;
 
-/// A program that is not just told what to report.
+/// A program that does more than report on request.
 pub(super) fn child(role: &str) {
     match role {
         "orphan" => orphan(),
@@ -130,7 +130,7 @@ pub(super) fn a_pid_that_came_again() {
     }
 }
 
-/// A follower that was stopped tells what it missed, and goes on with what is new.
+/// A stopped follower reports what it missed, and continues with new events.
 pub(super) fn a_follower_stopped_and_resumed() {
     let mut program = Tracked::start();
     program.does(&["a 0 11 1"]);
@@ -139,7 +139,7 @@ pub(super) fn a_follower_stopped_and_resumed() {
     let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.child), signal).unwrap();
     signal(Signal::STOP);
     program.does(&["many 40000", "a 0 12 2"]);
-    // A look in between is answered as ever.
+    // A query in between is answered as usual.
     assert_eq!(sizes(&program.child.id().to_string()), (vec![12, 11], 0));
     signal(Signal::CONT);
     assert!(follower.line_with("  overrun ").contains("earlier events are no longer in the recorder"));

@@ -1,4 +1,4 @@
-"""A file system that falls silent, and a process that holds a file of it which looks like a ledger. For tests, as root.
+"""A file system that falls silent, and a process that holds one of its files which resembles a ledger. For tests, as root.
 
 Prints "ready PID" (of the holder) once nobody answers any more, and stays until its input ends.
 """
@@ -25,7 +25,7 @@ def attributes(node):
 
 
 def answer(opcode, node):
-    """What this file system says; None: an error that tells the kernel not to ask so again."""
+    """The file system's answer; None: an error that makes the kernel stop asking."""
     if opcode == INIT:
         return struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 12, 10, 65536, 1, 0, 0, *[0] * 8)
     if opcode == LOOKUP:
@@ -57,7 +57,7 @@ def main():
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
     called(LIBC.mount(b"ttmon-test", mount.encode(), b"fuse", 0, options.encode()), "mount")
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     holder = os.fork()
     if holder == 0:
         os.close(device)
@@ -65,11 +65,11 @@ def main():
         held = os.open(path, os.O_RDONLY)
         os.unlink(path)
         called(LIBC.umount2(mount.encode(), MNT_DETACH), "umount")
-        os.write(tell, b"x")
+        os.write(writer, b"x")
         os.read(held, 1)  # nobody answers this any more: the holder waits until it is killed
         os._exit(0)
     serve(device, lambda: False)
-    os.read(told, 1)
+    os.read(reader, 1)
     print("ready", holder, flush=True)
     sys.stdin.read()
     os.kill(holder, 9)

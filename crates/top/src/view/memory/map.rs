@@ -51,7 +51,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
             Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.explanation()), Role::Dim),
             None if banks.table.is_empty() => {
                 let field = Field { cut: Cut::End, ..Field::left(NAME_COLUMNS, width) };
-                canvas.field(area, field, row, "N/A: its blocks are not told here", canvas.style(Role::Dim));
+                canvas.field(area, field, row, "N/A: its blocks are unknown here", canvas.style(Role::Dim));
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
             }
             None => {
