@@ -107,7 +107,7 @@ impl<'a> Active<'a> {
                     AttributeFolder::Class => add(&format!("{class}/{}", row.file)),
                     // During a reset, `name` and the labels can still be read: they come from the driver itself.
                     AttributeFolder::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => {
-                        add(&format!("{hwmon}/{}", row.file))
+                        add(&format!("{hwmon}/{}", row.file));
                     }
                     _ => {}
                 }

@@ -211,9 +211,8 @@ pub(super) fn attribute(
                 let first = known.filter(|number| tracked.processes[*number].2.is_ok());
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous, place);
-                let mut overlaps = Vec::new();
                 let user = user_of(sample, found.owner.pid);
-                let content = take(found.owner, ledger, launches, rows, ids, Work::of(ledger, user, steps), &mut tracked, &mut overlaps);
+                let (content, overlaps) = take(found.owner, ledger, launches, rows, ids, Work::of(ledger, user, steps), &mut tracked);
                 for problem in overlaps {
                     problems.push_of(user, "buffers that overlap", problem);
                 }
@@ -267,6 +266,7 @@ fn report_flaws(sample: &Sample, owner: ProcessKey, ledger: &Ledger, problems: &
     }
 }
 
+/// Returns the memory of a process and the problems of buffers that overlap.
 fn take(
     owner: ProcessKey,
     ledger: &Ledger,
@@ -275,8 +275,8 @@ fn take(
     ids: &Ids,
     mut work: Work<'_>,
     tracked: &mut Tracked,
-    problems: &mut Vec<Problem>,
-) -> OfProcess {
+) -> (OfProcess, Vec<Problem>) {
+    let mut problems = Vec::new();
     let lists = Lists::of(ledger);
     let visible = VisibleRows::of(ledger, rows, &mut work);
     let unmapped_chips = NamedChips::of(ledger);
@@ -354,7 +354,7 @@ fn take(
     }
     let Tracked { allocators, buffers, .. } = tracked;
     add_buffers(ledger, &allocators[first..], buffers);
-    process
+    (process, problems)
 }
 
 /// Adds the buffers of a ledger. `allocators` are the ledger's own.

@@ -158,7 +158,7 @@ impl Writer<'_> {
         for group in groups.iter().filter(|group| group.is_named()) {
             families.entry((group.line.as_deref(), family(&label(group)))).or_default().push(group);
         }
-        let mut text: Vec<(u64, u64, String)> = families
+        let mut rows: Vec<(u64, u64, String)> = families
             .into_iter()
             .map(|((line, family), groups)| {
                 let bytes = groups.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
@@ -170,10 +170,10 @@ impl Writer<'_> {
                 (bytes, count, format!("{name}{several}{}", self.source(line)))
             })
             .collect();
-        told.sort_by(|a, b| (b.0, &a.2).cmp(&(a.0, &b.2)));
-        told.truncate(GROUPS);
-        let named: u64 = told.iter().map(|(bytes, ..)| *bytes).fold(0, u64::saturating_add);
-        let mut parts: Vec<String> = told.iter().map(|(bytes, _, text)| format!("{} {}", size(*bytes), self.style.clean(text))).collect();
+        rows.sort_by(|a, b| (b.0, &a.2).cmp(&(a.0, &b.2)));
+        rows.truncate(GROUPS);
+        let named: u64 = rows.iter().map(|(bytes, ..)| *bytes).fold(0, u64::saturating_add);
+        let mut parts: Vec<String> = rows.iter().map(|(bytes, _, text)| format!("{} {}", size(*bytes), self.style.clean(text))).collect();
         // Without a single tag there is nothing to print.
         if !parts.is_empty() && peak > named {
             parts.push(format!("{} other", size(peak - named)));

@@ -18,7 +18,7 @@ pub(super) const ROOM_FOR_CHART: u16 = 14;
 pub(super) const CHART_ROWS: u16 = 6;
 pub(super) const ROOM_FOR_LINE: u16 = 6;
 /// Cells of each kind in the line.
-const SPARK_COLUMNS: u64 = 12;
+const SPARK_COLUMNS: u8 = 12;
 
 /// Whether a process on this device reported it.
 pub(super) fn is_known(state: &State, device: &Device) -> bool {
@@ -37,7 +37,8 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         for (kind, values) in columns {
             let Some(values) = values else { continue };
             let metric = state.history().fragmentation_metric(kind);
-            let means = state.history().means(device.id, metric, SPARK_COLUMNS as usize, (seconds / SPARK_COLUMNS).max(1), state.back());
+            let means =
+                state.history().means(device.id, metric, SPARK_COLUMNS.into(), (seconds / u64::from(SPARK_COLUMNS)).max(1), state.back());
             at = canvas.say(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
             at = canvas.put(area, at, 0, &spark(&means, (0.0, 1.0), canvas.glyphs().spark), canvas.theme.hue(0));
             at = canvas.say(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;
