@@ -107,7 +107,7 @@ fn unplayable_recordings_are_reported() {
     fs::write(&path, "this is no recording, although it is long enough to be one").unwrap();
     let (status, after) = Terminal::top(120, 40, &format!("--replay {}", path.display())).end();
     assert_eq!(status.exit_code(), 1);
-    assert!(after.text.contains("it is no recording of ttmon"), "{after:?}");
+    assert!(after.text.contains("it is not a recording of ttmon"), "{after:?}");
     let output = record(&path, "--sim n150 --duration 0");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && text.contains("exists and was left alone; replace it with --force"), "{text}");
