@@ -1,4 +1,4 @@
-//! All that can change, changes here: an event comes in, the state is another, and what has to be done outside comes out.
+//! Applies an event to the state, and returns the effects that the caller must perform.
 
 mod dialog;
 mod memory;
@@ -27,25 +27,25 @@ use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
-/// The oldest go when there are more.
+/// Most buffer events kept per host; beyond that, the oldest are dropped.
 const BUFFER_EVENTS_MAX: usize = 200;
-/// When a key is for a process, and the one that was chosen is not there.
+/// Message if a key needs a process and the selected one is gone.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
-/// What has to be done outside.
+/// An action that the caller of [`update`] must perform.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     Quit,
-    /// End as this signal would have ended us.
+    /// Exit as if this signal had killed the program.
     Die(i32),
     /// Ctrl-Z.
     Suspend,
-    /// Of the machine with this number.
+    /// Send a request to the feed of the host with this index.
     Ask(usize, Request),
     AskAll(Request),
-    /// To a process, from a user's name, which of the signals.
+    /// Send a signal: the process, the name of its user, and the index of the signal.
     Signal(ProcessKey, String, usize),
     Save,
     /// Redraw everything: another program may have written to the terminal.
@@ -55,7 +55,7 @@ pub(crate) enum Effect {
     Fail(crate::feed::Lost),
 }
 
-/// Takes an event in.
+/// Applies an event. Also starts or stops the reading of buffers if the shown view requires it.
 pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
     let mut effects = change(state, event);
     let now = wants_buffers(state);
@@ -160,13 +160,13 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     }
     let host = &mut state.hosts[index];
     let last = host.live.as_ref().map(|live| live.time);
-    // A recording that goes back has not come to what happens next.
+    // When a recording is rewound, drop the history and alerts of the later time.
     if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
         (host.history, host.alerts) = (History::default(), host.alerts.emptied());
         host.marks = Marks::default();
         host.buffer_events.clear();
     }
-    // Otherwise it may be the same sample again, with its buffers.
+    // A snapshot with the time of the last one is the same sample again, now with its buffers. It is not added twice.
     if last != Some(snapshot.time) {
         if let Some(live) = host.live.as_ref().filter(|live| live.time < snapshot.time) {
             host.marks.compare(live, &snapshot);
@@ -186,7 +186,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
 }
 
-/// Keeps where the chosen process stands, while it still does: once it is gone the keys go on from there.
+/// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.
 fn note_place(state: &mut State) {
     let rows = state.processes();
     if state.chosen_process(&rows).is_some() {
@@ -195,7 +195,7 @@ fn note_place(state: &mut State) {
 }
 
 fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
-    // A user who presses a key has read it; the clock of a paused recording would keep it forever.
+    // Remove the message at the next key. Its time limit does not work in a paused recording, where the clock stands still.
     (state.message, state.hint) = (None, None);
     // In every dialog, Ctrl-C quits and Ctrl-Z suspends.
     match chord {
@@ -209,14 +209,14 @@ fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Ve
     let Some(action) = keys::action(chord) else { return Vec::new() };
     let before = reasons::Trace::of(state);
     let effects = act(state, action);
-    // A key that changes nothing says why.
+    // If a key changed nothing, show why.
     if effects.is_empty() && state.message.is_none() && reasons::Trace::of(state) == before {
         say(state, reasons::why_nothing(action));
     }
     effects
 }
 
-/// Does what a key, or a click on its word, means.
+/// Performs the action of a key, or of a click on the label of a key.
 pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
     if state.view == View::Memory && memory::act(state, action) {
         return Vec::new();
@@ -279,14 +279,14 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Sorts by a column, numbers with the highest first; the same one again is turned round.
+/// Sorts by a column, numbers in descending order. If the column is already selected, reverses the order.
 pub(super) fn sort_by(state: &mut State, column: usize) {
     let settings = &mut state.settings;
     settings.descending = if settings.sort == column { !settings.descending } else { crate::columns::COLUMNS[column].is_number };
     settings.sort = column;
 }
 
-/// The column beside it on the screen; the first one there if it is not on the screen itself.
+/// Sorts by the next or previous visible column, or by the first visible one if the current sort column is hidden.
 fn sort_by_neighbour(state: &mut State, step: Step) {
     let shown = layout::columns_shown(state);
     let at = shown.iter().position(|column| *column == state.settings.sort);
@@ -301,7 +301,7 @@ fn show(state: &mut State, view: View) {
     state.scroll = 0;
 }
 
-/// Every live buffer is read only while buffers are shown: of which machine.
+/// Returns the host whose buffers are shown, if any. Live buffers are read only for that host.
 fn wants_buffers(state: &State) -> Option<usize> {
     match state.dialog {
         Some(Dialog::Process { of: (host, _), .. }) => Some(host),
@@ -320,7 +320,7 @@ fn escape(state: &mut State) {
     }
 }
 
-/// The next device, on the next machine behind the last one.
+/// Selects the next or previous device. After the last device of a host, continues on the next host.
 fn choose_device(state: &mut State, step: Step) {
     let choices = state.choices();
     if choices.is_empty() {
@@ -338,7 +338,7 @@ pub(super) fn choose_line(state: &mut State, line: Line) {
     }
 }
 
-/// Moves in the list that has the keys: devices, processes, or the page of a view that scrolls.
+/// Moves the selection in the focused list (devices or processes), or scrolls the page of a view.
 fn go(state: &mut State, motion: Motion) {
     let Some(frame) = layout::frame(state.size) else { return };
     match (state.view, state.focus) {
@@ -355,7 +355,7 @@ fn go(state: &mut State, motion: Motion) {
             let processes = state.processes();
             let from = state.process_row(&processes);
             let at = match motion {
-                // Where the chosen one is gone, the next one stands in its place.
+                // If the selected process is gone, the next one is already at this row.
                 Motion::Down if state.chosen_process(&processes).is_none() => from,
                 _ => moved(from, motion, processes.len(), page),
             };
@@ -366,7 +366,7 @@ fn go(state: &mut State, motion: Motion) {
         (View::Memory, _) => memory::go(state, motion),
         (View::Charts | View::Detail, _) => {
             let Some(extent) = extent(state) else { return };
-            // A position in a smaller window may be behind the end since.
+            // After a resize, the old scroll position may be beyond the end.
             let from = state.scroll.min(extent.last());
             state.scroll = moved(from, motion, extent.last() + 1, extent.page);
         }
@@ -379,7 +379,7 @@ fn go(state: &mut State, motion: Motion) {
     }
 }
 
-/// The place after a move, among so many.
+/// Returns the new index after a move in a list of `count` items.
 pub(super) fn moved(at: usize, motion: Motion, count: usize, page: usize) -> usize {
     let last = count.saturating_sub(1);
     match motion {
@@ -393,7 +393,7 @@ pub(super) fn moved(at: usize, motion: Motion, count: usize, page: usize) -> usi
     .min(last)
 }
 
-/// The neighbour, around the corner if need be.
+/// Returns the next or previous index, and wraps around at the ends.
 fn stepped(at: usize, step: Step, count: usize) -> usize {
     match step {
         Step::Before => (at + count - 1) % count.max(1),
@@ -401,7 +401,7 @@ fn stepped(at: usize, step: Step, count: usize) -> usize {
     }
 }
 
-/// The neighbour, if there is one on that side.
+/// Returns the next or previous index, without wrapping.
 pub(super) fn bounded(at: usize, step: Step, count: usize) -> usize {
     match step {
         Step::Before => at.saturating_sub(1),
@@ -411,7 +411,7 @@ pub(super) fn bounded(at: usize, step: Step, count: usize) -> usize {
 
 fn details(state: &mut State) -> Vec<Effect> {
     if state.view != View::Main || state.focus == Focus::Devices {
-        // A second time it would only lose the place.
+        // In the detail view, this would only reset the scroll position.
         if state.view != View::Detail {
             show(state, View::Detail);
         }
@@ -428,7 +428,8 @@ fn details(state: &mut State) -> Vec<Effect> {
     vec![Effect::Ask(of.0, Request::Environment(of.1))]
 }
 
-/// Opens the dialog for the chosen process, or the one that is named, and keeps who that is. Never for another one in its place.
+/// Opens the signal dialog for `of`, or for the selected process. The dialog keeps the process key, so that the signal never goes to
+/// another process.
 pub(super) fn signal(state: &mut State, of: Option<Owner>) {
     if state.is_read_only {
         return say(state, "signals are off: this is --read-only");
@@ -461,7 +462,7 @@ fn freeze(state: &mut State) {
     }
 }
 
-/// How far back the neighbour of a sample is.
+/// Returns how many samples before the newest the next or previous sample is.
 fn one_sample(history: &History, back: usize, step: Step) -> usize {
     match step {
         Step::Before => (back + 1).min(history.len().saturating_sub(1)),
@@ -469,7 +470,7 @@ fn one_sample(history: &History, back: usize, step: Step) -> usize {
     }
 }
 
-/// How far back the sample at a distance of one minute is, or the next one after a longer gap.
+/// Like [`one_sample`], for the sample one minute earlier or later. A longer gap is skipped.
 fn a_minute(history: &History, back: usize, step: Step) -> usize {
     let Some(now) = history.time(back) else { return back };
     match step {
@@ -478,7 +479,7 @@ fn a_minute(history: &History, back: usize, step: Step) -> usize {
     }
 }
 
-/// By samples of the selected machine; the others go to the same time.
+/// Steps through the samples of the selected host. Other hosts show the same time.
 fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) -> usize) {
     if step == Step::After && !state.is_frozen() {
         return;
@@ -494,12 +495,12 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
 
 fn pace(state: &mut State, step: Step) -> Vec<Effect> {
     let before = state.settings.refresh;
-    // Faster is a shorter time.
+    // A faster refresh is a shorter interval.
     state.settings.refresh = paced(before, if step == Step::After { Step::Before } else { Step::After });
     send_pace(state, before)
 }
 
-/// The next faster or slower refresh of those there are; the same one at the end.
+/// Returns the next shorter or longer interval of [`REFRESHES`], or the same one at the ends.
 pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
     let next = match step {
         Step::Before => REFRESHES.iter().rev().find(|other| **other < refresh),
@@ -514,7 +515,7 @@ pub(super) fn send_pace(state: &State, before: Duration) -> Vec<Effect> {
     if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
 }
 
-/// Reads the chips of this machine themselves, or no longer. Of other machines their services decide.
+/// Turns `--deep` on or off for this machine. For other machines, their services decide.
 fn deep(state: &mut State) -> Vec<Effect> {
     if state.replay.is_some() {
         say(state, "this is a recording: it has what was recorded");
@@ -537,7 +538,8 @@ fn deep(state: &mut State) -> Vec<Effect> {
     vec![Effect::Ask(state.at, Request::Deep(state.wants_deep))]
 }
 
-/// In the charts the first step leads from all metrics of a device to one metric of all devices, and the last one back.
+/// Selects the next metric. In the charts, the first press switches from all metrics of one device to one metric of all devices, and
+/// after the last metric it switches back.
 fn next_metric(state: &mut State) {
     if state.view == View::Charts && state.settings.by_device {
         state.settings.by_device = false;

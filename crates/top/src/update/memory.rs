@@ -9,12 +9,12 @@ use crate::layout;
 use crate::state::{Dialog, ListBy, ListSort, MapCursor, State};
 use crate::view::{memory_buffer, memory_list, memory_map_rows, memory_rows};
 
-/// Longest filter typed.
+/// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
-/// Each zoom shows half as much.
+/// Highest zoom level. Each level halves the visible range.
 const ZOOM_MAX: u8 = 8;
 
-/// Does what a key means here; false where it means the same as in other views.
+/// Performs an action of the memory view. Returns false if the action has no special meaning here.
 pub(super) fn act(state: &mut State, action: Action) -> bool {
     match action {
         Action::Filter => {
@@ -43,14 +43,14 @@ fn sort(state: &mut State, step: Step) {
     state.memory.is_reversed = false;
 }
 
-/// The next thing to group by.
+/// Selects the next grouping.
 pub(super) fn group(state: &mut State) {
     let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
     state.memory.by = ListBy::ALL[(at + 1) % ListBy::ALL.len()];
     (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
 }
 
-/// Growth is counted from now on; a second time it is not counted any more.
+/// Sets the mark from which growth is counted. A second call removes it.
 pub(super) fn mark(state: &mut State) {
     state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.now()) };
     let is_set = state.memory.mark.is_some();
@@ -61,7 +61,7 @@ pub(super) fn mark(state: &mut State) {
     say(state, if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" });
 }
 
-/// A group shows its buffers, a buffer everything known about it.
+/// Opens the selected row: a group lists its buffers, a buffer shows all its details.
 fn open(state: &mut State) {
     if state.memory.cursor.is_some() {
         return say(state, "the line above the map names what lies at the cursor; Tab goes back to the list");
@@ -99,7 +99,7 @@ fn focus(state: &mut State) {
     };
 }
 
-/// A cell to the left or right.
+/// Moves the map cursor one cell to the left or right.
 fn along(state: &mut State, step: Step) {
     let Some(cursor) = &mut state.memory.cursor else { return };
     let cell = MapCursor::WHOLE / (u32::from(state.size.0).max(1) << cursor.zoom);
@@ -115,7 +115,7 @@ fn zoom(state: &mut State, step: Step) {
     };
 }
 
-/// Moves the cursor of the list, or from row to row of the map.
+/// Moves the cursor of the list, or moves the map cursor to another row.
 pub(super) fn go(state: &mut State, motion: Motion) {
     if let Some(cursor) = state.memory.cursor {
         let rows = memory_map_rows(state);
@@ -129,7 +129,7 @@ pub(super) fn go(state: &mut State, motion: Motion) {
     state.scroll = layout::scrolled(state.scroll, state.memory.at, page, count);
 }
 
-/// A key while a filter of buffers is typed: it is tried at once.
+/// Handles a key in the buffer filter. The filter is applied after every key.
 pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: Option<Chord>, code: KeyCode) -> Vec<Effect> {
     match (chord, code) {
         (Some(Chord::Ctrl('u')), _) => text.clear(),
@@ -149,7 +149,7 @@ pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: 
     Vec::new()
 }
 
-/// A row is chosen, and opened the second time.
+/// The first click selects a row, the second click opens it.
 pub(super) fn click(state: &mut State, body: Rect, at: Position) -> Vec<Effect> {
     let Some(hit) = crate::view::memory_row_at(state, body, at) else { return Vec::new() };
     if hit >= memory_list(state).len() {
