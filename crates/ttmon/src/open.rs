@@ -1,4 +1,4 @@
-//! Opens the machine a command is about.
+//! Opens the machine that a command reads: the real one, a simulated one, or one below a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ use crate::invocation::{CliTarget, Context};
 use crate::serve::served;
 use crate::top::config_directory;
 
-/// The program whose processes read chips themselves: this one.
+/// The executable that is started to read chips with `--deep`: ttmon itself.
 pub(crate) const READER_PROGRAM: &str = "/proc/self/exe";
 
-/// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
+/// A machine that is not opened yet: its root, how to read it, and its simulation if it is simulated.
 pub(crate) struct MachineConfig {
     pub(crate) root: Root,
     pub(crate) options: Options,
@@ -59,12 +59,12 @@ impl MachineConfig {
     }
 }
 
-/// The descriptor that the user named.
+/// Reads the cluster descriptor given with `--cluster`.
 pub(crate) fn cluster(path: &Path) -> Result<Cluster, Failure> {
     read_cluster(path).map_err(|error| Failure::new(format!("--cluster {}: {error}", path.display())))
 }
 
-/// A machine, and the simulation behind it if it is one.
+/// An open machine, and its simulation if it is simulated.
 pub(crate) struct OpenMachine {
     pub(crate) machine: Machine,
     selection: Selection,
@@ -83,16 +83,16 @@ impl OpenMachine {
         Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation: place.simulation })
     }
 
-    /// One snapshot of the devices asked for; the one before gives the rates.
+    /// Takes a snapshot of the selected devices. Rates are computed from the previous sample.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let snapshot = self.whole()?;
         choose(&self.selection, snapshot)
     }
 
-    /// The same of all devices.
+    /// Takes a snapshot of all devices. Rates are computed from the previous sample.
     pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         let sample = self.machine.sample()?;
-        // Before the second list of the same length.
+        // Release freed memory before the snapshot makes a second list of the same length.
         if sample.ledgers.iter().filter_map(|ledger| ledger.content.as_ref().ok()).any(|ledger| ledger.is_listed) {
             ttmon_sys::release_freed_memory();
         }
@@ -101,7 +101,8 @@ impl OpenMachine {
         Ok(snapshot)
     }
 
-    /// What is read of buffer events, and the devices asked for: none where all are.
+    /// Calls `read` with the data for buffer events and the selected devices; an empty list means all devices. Returns `None` before the
+    /// first sample.
     pub(crate) fn with_scene<T>(
         &self,
         snapshot: &Snapshot,
@@ -113,13 +114,13 @@ impl OpenMachine {
         if self.selection.is_empty() {
             return Some(read(&Scene { sample, snapshot, present, departed, pid, most: usize::MAX }, &[]));
         }
-        // An allocator's other devices are part of an event too.
+        // An event names all devices of its allocator, so this snapshot must have all devices.
         let whole = Snapshot::derive(sample, None);
         let meant: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
         Some(read(&Scene { sample, snapshot: &whole, present, departed, pid, most: usize::MAX }, &meant))
     }
 
-    /// Whether a process of that number runs.
+    /// Whether a process with this pid is running.
     pub(crate) fn has_process(&self, pid: u32) -> bool {
         Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
     }
@@ -130,7 +131,7 @@ impl OpenMachine {
     }
 }
 
-/// The devices asked for, of all there are; each of them must be there.
+/// Keeps only the selected devices. Fails if one of them does not exist.
 pub(crate) fn choose(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Failure> {
     selection.check(&snapshot).map_err(Failure::no_device)?;
     selection.apply(&mut snapshot);
