@@ -3,9 +3,10 @@
 //! What this does to a machine, and what it never does, is in docs/deep.md. In short: the device is opened for about a millisecond
 //! per sample, one window is mapped for reading, and nothing is written.
 //!
-//! [`Transport`] is the only way to a chip. Behind it is the [kernel], an [image] of a simulated chip, or a [fake] for tests. A [`Session`] makes samples of
-//! one chip through it, within the limits of [`ChipSchedule`](pace::ChipSchedule). Sessions run in [processes of their own](process), because a
-//! chip that is reset may leave a reader stuck; [`Readers`] starts those processes and asks them.
+//! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver, for the [image] of a simulated chip, and as a
+//! [fake] for tests. A [`Session`] takes samples of one chip through a transport, within the limits of
+//! [`ChipSchedule`](pace::ChipSchedule). Each session runs in [a process of its own](process), because a read may hang when the chip is
+//! reset. [`Readers`] starts these processes and requests samples from them.
 
 mod client;
 pub mod dispatch;

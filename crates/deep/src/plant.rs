@@ -1,4 +1,5 @@
-//! The words of a chip with given values where a [`Session`](crate::Session) reads them, for simulated chips and tests.
+//! Builds the memory content of a chip: given values at the addresses that a [`Session`](crate::Session) reads. Used by simulated chips
+//! and tests.
 
 use ttmon_model::Arch;
 use ttmon_model::deep::Counters;
@@ -8,14 +9,14 @@ use crate::dispatch::{COMPLETED_AT, COUNTERS_BYTES, COUNTERS_SIGNATURE, COUNTERS
 use crate::table::Layout;
 use crate::transport::Tile;
 
-/// Words from an address of a tile on.
+/// Consecutive words in a tile: the tile, the start address, and the words.
 pub type Run = (Tile, u64, Vec<u32>);
 
-/// Where things are put in the memory of the management cores.
+/// Addresses of the tables in the memory of the management cores.
 const TABLE: u32 = 0x1000_1000;
 const DATA: u32 = 0x1000_2000;
 const BLOCK: u32 = 0x1007_6000;
-/// Where counters are put in L1, as TT-Metal does.
+/// Address of the counters in L1, the same as in TT-Metal.
 const COUNTERS: u32 = 0x1_A180;
 
 /// A telemetry table with these tags and values. Empty for an architecture that cannot be read.
@@ -32,7 +33,7 @@ pub fn tags(arch: Arch, values: &[(u16, u32)]) -> Vec<Run> {
     ]
 }
 
-/// The block that a program publishes, and the counters of its queues, each on its core.
+/// The block that a TT-Metal program publishes, and the counters of each of its queues, on the core of the queue.
 pub fn queues(arch: Arch, worker_cores: u16, queues: &[(Tile, Counters)]) -> Vec<Run> {
     let Some(layout) = Layout::of(arch) else { return Vec::new() };
     let mut block = [0xFF; 4 * BLOCK_WORDS];

@@ -1,4 +1,4 @@
-//! From what Rust knows to what C gets: each enum's number and word, and the structs.
+//! Converts Rust values to the C API: the numbers and names of enums, and the structs.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ use crate::exports::*;
 use crate::gate::copy_text;
 use crate::stats::{self, ProcessStats, SystemStats};
 
-/// The number of a reason and the contract's word. The numbers are for good: a new reason gets the next one.
+/// The C number of a reason, and its name in JSON. Numbers never change; a new reason gets the next number.
 pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
     match reason {
         Missing::NotOnThisArch => (TTMON_MISSING_NOT_ON_THIS_ARCH, c"not_on_this_arch"),
@@ -108,7 +108,7 @@ fn source_figure(reading: Reading<Source>) -> CFigure {
     figure(reading.map(|one| source(one).0))
 }
 
-/// How many there are, as C counts them.
+/// Converts a length to `u32`; lengths that do not fit become `u32::MAX`.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -135,7 +135,7 @@ pub(crate) fn system_stats(stats: &SystemStats) -> CSystemStats {
     }
 }
 
-/// `kinds` are those of the device asked for, or of all.
+/// `kinds` has the figures on the requested device, or the totals over all devices.
 pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: &PerKind<Figure>) -> CProcessStats {
     let mut name = [0; TTMON_NAME_BYTES];
     copy_text(stats.name.as_deref().unwrap_or_default(), &mut name);
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!((kind_of(4), kind_of(6)), (Some(Kind::Cb), None));
     }
 
-    /// cbindgen writes the header. Where it is not at hand, this still compares every number.
+    /// cbindgen writes the header. This test compares all numbers even if cbindgen is not installed.
     #[test]
     fn the_header_has_the_numbers_of_the_tables() {
         let number = |name: &str, text: &str| Some((name.to_owned(), text.parse::<u64>().ok()?));

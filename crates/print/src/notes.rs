@@ -16,7 +16,7 @@ const PROBLEMS_MAX: usize = 5;
 /// Above this number, processes are only counted in a tip.
 const TIP_PIDS_MAX: usize = 3;
 
-/// Prints facts without a column in the device table. Devices with the same note share a line.
+/// Prints facts that have no column in the device table. Devices with the same note share a line.
 pub(crate) fn print_devices(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut notes: Vec<(String, Vec<DeviceId>)> = Vec::new();
     for device in &snapshot.devices {
@@ -44,7 +44,7 @@ fn device_notes(device: &Device) -> Vec<String> {
     notes
 }
 
-/// Facts about holders that cannot be named.
+/// A note about processes that have the device open but cannot be identified.
 pub(crate) fn hidden(device: &Device) -> Option<String> {
     match device.memory.hidden_processes {
         0 => None,
@@ -53,7 +53,7 @@ pub(crate) fn hidden(device: &Device) -> Option<String> {
     }
 }
 
-/// Prints tips that help. A simulated machine needs none.
+/// Prints how to see memory that is not shown. Prints nothing for a simulated machine.
 pub(crate) fn print_tips(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if snapshot.origin == Origin::Sim {
         return Ok(());
@@ -94,7 +94,7 @@ pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut d
     }
 }
 
-/// A device's directory is shown as the device.
+/// Replaces the path of a device's directory by `device N`.
 fn place(part: &str) -> String {
     let device = part.rsplit_once("/class/tenstorrent/tenstorrent!").filter(|(_, id)| id.bytes().all(|byte| byte.is_ascii_digit()));
     device.map_or_else(|| part.to_owned(), |(_, id)| format!("device {id}"))

@@ -1,4 +1,4 @@
-//! Injected errors that a plain file cannot have: `EIO`, `ENODATA`, a read that hangs.
+//! Faults for tests and simulations that a regular file cannot produce: `EIO`, `ENODATA`, a read that hangs.
 //!
 //! A root other than `/` may have a file `.ttmon-faults`. Each line is a path below the root, a tab, and an errno name, `hang` or
 //! `slow:MILLISECONDS`. The line of a directory covers everything below it.
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 /// An injected fault of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The read fails with this number.
+    /// The read fails with this error number.
     Errno(i32),
     /// The read never returns.
     Hang,
-    /// The read waits first.
+    /// The read is delayed by this time.
     Slow(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! The bodies of answers: a whole text, or a stream that goes on.
+//! Bodies of HTTP responses: complete bytes, or a stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! A process, once: the rows of `PROCESS`, its sums, and its figures on each chip.
+//! JSON of one process: the fields of `PROCESS`, its totals, and its figures on each chip.
 
 use std::slice;
 
@@ -36,7 +36,7 @@ impl Serialize for ProcessJson<'_> {
     }
 }
 
-/// Sums over chips, for the only figure that may be summed: peaks of chips are at different times.
+/// Totals over all chips. Only `used` is summed, because peaks of different chips occur at different times.
 fn totals(process: &Process) -> PerKind<Figure> {
     PerKind::from_fn(|kind| Figure { used: process.total(kind), ..Figure::missing(Missing::NotTracked) })
 }
