@@ -29,10 +29,10 @@ pub(crate) use fleet::{FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, St
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{LogFormat, MetricsDetail, ServeArgs};
 
-/// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
+/// Show Tenstorrent devices: health, clocks, power, temperature, memory, and the processes that use them.
 ///
-/// Without a sub-command: one snapshot. Devices are not opened without --deep, so nothing is disturbed. Sizes are binary: 1GB is
-/// 2^30 bytes. Power is that of the chip's core rail, not of the board.
+/// Without a command, ttmon prints one snapshot. It opens devices only with --deep; without --deep it disturbs nothing. Sizes are
+/// binary: 1GB is 2^30 bytes. Power is that of the chip's core rail, not of the board.
 #[derive(Debug, Parser)]
 #[command(name = "ttmon", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -169,7 +169,7 @@ const INAPPLICABLE_FLAGS: &[(&str, &[&str])] = &[
 
 /// Commands in which `-d` is the interval, as in nvidia-smi.
 pub(crate) const DELAY_COMMANDS: [&str; 2] = ["dmon", "pmon"];
-const DELAY_HELP: &str = "Time from one line to the next: seconds, or 500ms, 5m [default: 1]; devices are named with -i";
+const DELAY_HELP: &str = "Interval between lines: seconds, or 500ms, 5m [default: 1]; select devices with -i";
 const OF_MACHINES: &[&str] = &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"];
 
 /// Flags of every command.
@@ -178,7 +178,7 @@ pub(crate) struct GlobalArgs {
     /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME.
     #[arg(short = 'd', long = "device", value_name = "LIST", global = true, add = completion::devices())]
     pub(crate) device: Vec<String>,
-    /// The same.
+    /// Same as --device.
     #[arg(short = 'i', long = "id", value_name = "LIST", global = true, add = completion::devices())]
     pub(crate) id: Vec<String>,
     /// Print JSON.
@@ -187,7 +187,7 @@ pub(crate) struct GlobalArgs {
     /// Do not ask a running ttmon server; read the machine here.
     #[arg(long, global = true)]
     pub(crate) no_server: bool,
-    /// Read the machine below DIR instead of /; nothing outside is read.
+    /// Read the files of a machine below DIR instead of /; read nothing outside DIR.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Option<PathBuf>,
     /// Show a simulated machine: BOARD[xN][,BOARD[xN]...][,OPTION...], for example t3k or p150x2,fault=hot:1.
@@ -260,8 +260,8 @@ pub(crate) struct SnapshotArgs {
     /// One line per device; also spelled --list-gpus.
     #[arg(short = 'L', long, alias = "list-gpus")]
     pub(crate) list: bool,
-    /// Everything of each device, with the reason where something is missing. Words given to -d are nvidia-smi's sections then
-    /// (MEMORY, POWER ...), and -i names devices.
+    /// Print all values of each device, and the reason for each missing value. With -q, -d selects nvidia-smi's sections (MEMORY,
+    /// POWER ...), and -i selects devices.
     #[arg(short, long)]
     pub(crate) query: bool,
     /// CSV of these fields (see --help-fields).
@@ -270,10 +270,10 @@ pub(crate) struct SnapshotArgs {
     /// csv[,noheader][,nounits]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
-    /// nvidia-smi's query, with its field names and look.
+    /// Like nvidia-smi --query-gpu: same field names and output format.
     #[arg(long, value_name = "F,F...", add = completion::gpu_fields())]
     pub(crate) query_gpu: Option<String>,
-    /// nvidia-smi's query of processes.
+    /// Like nvidia-smi --query-compute-apps: same field names and output format.
     #[arg(long, value_name = "F,F...", add = completion::app_fields())]
     pub(crate) query_compute_apps: Option<String>,
     /// List the fields of --fields.
@@ -288,7 +288,7 @@ pub(crate) struct SnapshotArgs {
     /// Leave processes and memory out.
     #[arg(long)]
     pub(crate) no_processes: bool,
-    /// Write to FILE, whole or not at all.
+    /// Write to FILE; it appears only when it is complete.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Read the chips themselves too: utilization, GDDR, Ethernet links, board power. Opens each device for a millisecond per
@@ -300,7 +300,7 @@ pub(crate) struct SnapshotArgs {
 /// Sub-commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Who holds which device.
+    /// List the processes that use each device.
     Who {
         /// Only these devices.
         #[arg(value_name = "DEV", add = completion::devices())]
@@ -310,59 +310,59 @@ pub(crate) enum Command {
     Dmon(DmonArgs),
     /// Print one line per process, device and interval, as nvidia-smi pmon does.
     Pmon(PmonArgs),
-    /// Print how each two devices are connected.
+    /// Print how each pair of devices is connected.
     Topo(TopoArgs),
     /// Wait until devices are idle; exits 4 on timeout.
     Wait(WaitArgs),
-    /// Examine this machine: what is wrong, and the command that mends it.
+    /// Check this machine; print each problem with the command that fixes it.
     ///
     /// Exit codes: 0 fine, 1 a problem, 2 warnings only, 64 usage error.
     Doctor(DoctorArgs),
     /// Check devices for Nagios, Slurm or Kubernetes: one line, and an exit code.
     ///
-    /// Without a flag it checks --healthy. Performance data follows a `|`. Exit codes: 0 ok, 1 warning, 2 critical, 3 unknown, a
-    /// wrong command line, or no device.
+    /// Without a flag it checks --healthy. Performance data follows a `|`. Exit codes: 0 ok, 1 warning, 2 critical, 3 unknown
+    /// (also a usage error, or no device).
     Check(CheckArgs),
     /// List, test and silence the alerts of this host.
     Alerts(AlertsArgs),
-    /// Memory of tracked processes: by kind, by buffer, against an earlier look.
+    /// Show the memory of tracked processes by kind or by buffer, or compare it with an earlier result.
     Mem(MemArgs),
-    /// Explain refused allocations: what was asked, what was free, which lines held the memory, what makes room.
+    /// Explain refused allocations: what was requested, what was free, which source lines held the memory, and what to free.
     Oom {
-        /// A process (also one that ended, where a service runs), or a file of `ttmon run --report`; without, all live processes.
+        /// A pid (with a running service also of an ended process), or a report of `ttmon run --report` [default: all live processes].
         #[arg(value_name = "PID|REPORT")]
         target: Option<String>,
     },
-    /// List allocations and frees of tracked processes, the last 65,536 of each.
+    /// List allocations and frees of tracked processes: at most the last 65,536 events of each process.
     Events(EventsArgs),
-    /// Serve this host: take the allocation messages of instrumented programs, sample, keep its history, and answer on Unix
+    /// Run the service of this host: sample the devices, keep history, receive allocation messages, and answer requests on Unix
     /// sockets and over HTTP (JSON, events, metrics).
     Serve(ServeArgs),
-    /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
+    /// Open the interactive monitor: devices, processes, charts, memory, mesh. Press h to list its keys.
     Top(TopArgs),
-    /// Start a command with its device memory tracked, and print what it did when it has ended.
+    /// Run a command and track its device memory; print a summary at the end.
     ///
-    /// The command runs as it would without: terminal, signals, input, output and exit code pass through. What it starts
-    /// is tracked too. On standard error: peaks by device and what made them, what was left, what was refused. Exit codes of
-    /// our own: 123 a check did not hold, 125 ttmon failed before the command was started, 126 it cannot be executed, 127 it was
-    /// not found.
+    /// The command runs as it would without ttmon: terminal, signals, input, output and exit code pass through. Its child processes
+    /// are tracked too. At the end, ttmon prints on standard error: the peaks of each device and their content, buffers that were
+    /// not freed, and refused allocations. ttmon's own exit codes: 123 a check failed, 125 ttmon failed before the command was
+    /// started, 126 the command cannot be executed, 127 it was not found.
     Run(RunArgs),
-    /// Print what `run` sets in the environment, for a shell: eval "$(ttmon env)".
+    /// Print the environment variables that `run` sets, as shell commands: eval "$(ttmon env)".
     Env {
-        /// Name the operation behind each buffer, too.
+        /// Also record which operation allocated each buffer.
         #[arg(long)]
         ops: bool,
-        /// Do not note Python lines.
+        /// Do not record Python lines.
         #[arg(long)]
         no_stacks: bool,
     },
-    /// List the hosts of a fleet, worst first, from a store with Prometheus's HTTP API.
+    /// List the hosts of a fleet, worst first, from a Prometheus server or a compatible store.
     Fleet(FleetArgs),
     /// Print the hosts of a fleet as JSON for Prometheus's file_sd and http_sd.
     Sd(SdArgs),
-    /// Serve the metrics of simulated hosts: a load for stores, rules and dashboards.
+    /// Serve metrics of simulated hosts, to test Prometheus servers, rules and dashboards.
     SimFleet(SimFleetArgs),
-    /// Record what is seen, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends it.
+    /// Record samples to a file, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends the recording.
     Record(RecordArgs),
     /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client,
     /// allocation_server_poc.
@@ -374,7 +374,7 @@ pub(crate) enum Command {
     },
     /// Print the manual page, in roff: `ttmon man | man -l -`.
     Man {
-        /// Of this sub-command.
+        /// Print the page of this command.
         command: Option<String>,
         /// Write one page per command into this folder instead of printing one.
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -393,7 +393,7 @@ pub(crate) enum Command {
     /// memory-viz is the snapshot that the page pytorch.org/memory_viz and torch.cuda._memory_viz read; chrome is a trace that
     /// ui.perfetto.dev and chrome://tracing open.
     Export(ExportArgs),
-    /// Print the token of the service: what opens everything over HTTP and in its page.
+    /// Print the access token of the service; it gives access to all data over HTTP and on the page.
     Token {
         /// File with the token; also TTMON_TOKEN_FILE [default: that of the service of this user].
         #[arg(long, value_name = "FILE")]
@@ -457,7 +457,7 @@ pub(crate) struct DoctorArgs {
     /// Write what a bug report needs to FILE (.tar.zst): the driver's files, a snapshot, versions, the driver's log.
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
-    /// Keep the host name and serial numbers in the bundle.
+    /// Keep the host name and serial numbers in the bundle, instead of replacing them.
     #[arg(long)]
     pub(crate) full: bool,
 }
@@ -465,22 +465,22 @@ pub(crate) struct DoctorArgs {
 /// Flags of `check`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct CheckArgs {
-    /// Every device is readable and within its own limits.
+    /// Check that every device is readable and within its own limits.
     #[arg(long)]
     pub(crate) healthy: bool,
-    /// No process holds a device.
+    /// Check that no process has a device open.
     #[arg(long)]
     pub(crate) idle: bool,
-    /// No device is hotter than C degrees Celsius.
+    /// Check that no device is hotter than C degrees Celsius.
     #[arg(long, value_name = "C")]
     pub(crate) max_temp: Option<f64>,
-    /// Every device has at least SIZE (10G) of DRAM free. Memory that is not tracked does not count as free.
+    /// Check that every device has at least SIZE (10G) of DRAM free. Memory that is not tracked does not count as free.
     #[arg(long, value_name = "SIZE")]
     pub(crate) min_free_dram: Option<String>,
-    /// At least N devices are readable.
+    /// Check that at least N devices are readable.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
-    /// No process that has ended left memory or an open device behind.
+    /// Check that no ended process left memory or an open device.
     #[arg(long)]
     pub(crate) no_stale: bool,
     /// Check only these devices.
@@ -491,10 +491,10 @@ pub(crate) struct CheckArgs {
 /// Flags of `alias`.
 #[derive(Debug, Args)]
 pub(crate) struct AliasArgs {
-    /// Where [default: the folder ttmon is in].
+    /// Folder for the links [default: the folder of the ttmon program].
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Replace links that lead to another ttmon.
+    /// Replace links that point to another ttmon.
     #[arg(long)]
     pub(crate) force: bool,
     /// Remove the links instead.
@@ -508,14 +508,14 @@ pub(crate) struct MemArgs {
     /// List the live buffers.
     #[arg(long)]
     pub(crate) buffers: bool,
-    /// How each allocator's banks are filled: free, largest free block, fragmentation.
+    /// Show how each allocator's banks are filled: free, largest free block, fragmentation.
     #[arg(long)]
     pub(crate) banks: bool,
     /// List the blocks of each allocator, used and free.
     #[arg(long)]
     pub(crate) blocks: bool,
-    /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR; with -w append each new program to its
-    /// files by program. With --by: write the groups into DIR, or print them if DIR is "-".
+    /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR. With -w: write MemoryReporter's files by
+    /// program, and append each new program. With --by: write the groups into DIR, or print them if DIR is "-".
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
     /// Only this process.
@@ -527,11 +527,11 @@ pub(crate) struct MemArgs {
     /// Only the first N buffers, or groups of --by.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Group the live buffers by the line, tag or operation that asked for them, most bytes first; with the growth since the
+    /// Group live buffers by the line, tag or operation that allocated them, largest group first. Also show the growth since the
     /// program's last mark.
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<By>,
-    /// With --by: also bytes of buffers younger than SECONDS.
+    /// With --by: also show the bytes allocated in the last SECONDS.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) since: Option<f64>,
     /// Compare with an earlier `ttmon mem --json --buffers` in FILE: new, gone, grown.
@@ -551,7 +551,7 @@ pub(crate) struct MemArgs {
 /// What buffers are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// By the Python line that asked for them.
+    /// By the Python line that allocated them.
     Line,
     /// By tag.
     Tag,

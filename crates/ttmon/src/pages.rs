@@ -141,10 +141,10 @@ fn section(text: &mut String, command: &mut clap::Command) {
 const SETTINGS: &str = "
 ## Settings of ttmon top
 
-They are in TOML, in `/etc/ttmon/config.toml` for everybody and, over it, in `$XDG_CONFIG_HOME/ttmon/config.toml` of a user (below
-`~/.config` where that is not set). `--config FILE`, or `TTMON_CONFIG`, is read instead of both; flags go over all of them. `F2`
-changes most of them, `F12` keeps them in the user's file, or the one that was named. What is not understood is shown on the screen
-and left out.
+Settings are in TOML files: `/etc/ttmon/config.toml` for all users, then the user's `$XDG_CONFIG_HOME/ttmon/config.toml`, which
+overrides it (below `~/.config` if `XDG_CONFIG_HOME` is not set). `--config FILE`, or `TTMON_CONFIG`, replaces both files.
+Command-line flags override all settings. `F2` changes most settings. `F12` saves them to the user's file, or to the file of
+`--config`. Settings that ttmon does not understand are reported on the screen and ignored.
 
 ";
 
@@ -155,13 +155,13 @@ const EXIT_CODES: &str = "
 | code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | could not do it |
+| 1 | failed |
 | 2 | usage error |
 | 3 | no such device |
-| 4 | `wait` took too long |
-| 123 | `run`: the command succeeded, and a check did not hold or could not be judged |
+| 4 | `wait`: timeout |
+| 123 | `run`: the command succeeded, but a check failed or could not be evaluated |
 | 125 | `run`: ttmon failed before the command was started |
-| 0, 1, 2, 3 | `check`: ok, warning, critical, unknown (a usage error or no device too) |
+| 0, 1, 2, 3 | `check`: ok, warning, critical, unknown (also a usage error, or no device) |
 | 0, 1, 2, 64 | `doctor`: fine, a problem, warnings only, usage error |
 | 126, 127 | `run`: the command cannot be executed, or was not found |
 
@@ -175,10 +175,10 @@ const EXIT_CODES: &str = "
 | `TTMON_CONFIG` | `--config` of `top` |
 | `TTMON_SOCKET`, `TTMON_STATE_DIR` | `--socket` and `--state-dir` of `serve` |
 | `TTMON_LIB` | the folder of the libraries that `run` and `env` preload |
-| `TTMON_STACKS` | 1: tracked Python programs note the line behind each buffer; `run` and `env` set it unless it is set or `--no-stacks` is given |
-| `TTMON_TRACKING`, `TT_ALLOC_TRACKING_ENABLED` | 1: programs with such a library track their memory; `run` and `env` set the first |
+| `TTMON_STACKS` | 1: tracked Python programs record the line that allocated each buffer; `run` and `env` set it unless it is set or `--no-stacks` is given |
+| `TTMON_TRACKING`, `TT_ALLOC_TRACKING_ENABLED` | 1: programs with the client library or the hook track their memory; `run` and `env` set `TTMON_TRACKING` |
 
-`NO_COLOR`, `COLUMNS`, `TERM` and the locale are respected as usual; a locale that is not UTF-8 gets ASCII.
+`NO_COLOR`, `COLUMNS`, `TERM` and the locale have their usual meaning. If the locale is not UTF-8, ttmon prints only ASCII.
 ";
 
 /// A generated file below deploy/, by its path.

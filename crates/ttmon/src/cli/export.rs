@@ -14,7 +14,7 @@ pub(crate) struct ExportArgs {
     /// The process with this pid, a report of `ttmon run --report`, or a recording of `ttmon record`.
     #[arg(value_name = "PID|REPORT|RECORDING")]
     pub(crate) input: OsString,
-    /// The file to write, whole or not at all; - is standard output.
+    /// The file to write; it appears only when it is complete. Use - for standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: PathBuf,
 }

@@ -12,7 +12,7 @@ use super::MetricsDetail;
 pub(crate) struct FleetArgs {
     #[command(subcommand)]
     pub(crate) command: Option<FleetCommand>,
-    /// Address of a store with Prometheus's HTTP API, such as http://prometheus:9090; also TTMON_STORE.
+    /// Address of a Prometheus server or a compatible store, such as http://prometheus:9090; also TTMON_STORE.
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) store: Option<String>,
     #[command(flatten)]
@@ -52,13 +52,13 @@ pub(crate) enum FleetCommand {
 /// Flags of `fleet find`.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
-    /// At least N chips of one host that no process holds [default: 1].
+    /// Hosts with at least N chips that no process has open [default: 1].
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     pub(crate) chips: u32,
-    /// Of a board whose name begins so, such as n300.
+    /// Only boards whose name begins with BOARD, such as n300.
     #[arg(long, value_name = "BOARD")]
     pub(crate) board: Option<String>,
-    /// With at least SIZE (10G) of DRAM free on each chip. Memory that is not known is not free.
+    /// Only chips with at least SIZE (10G) of DRAM free. Unknown memory does not count as free.
     #[arg(long, value_name = "SIZE")]
     pub(crate) free_dram: Option<String>,
 }
@@ -70,10 +70,10 @@ pub(crate) struct SdArgs {
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: SdFrom,
     /// Read the list from FILE. `hosts`: NAME[:PORT] [LABEL=VALUE]... per line, tt[01-16] for sixteen hosts; `slurm`: the output of
-    /// sinfo --noheader --Node --format "%N %R %f"; `k8s`: that of kubectl get nodes -o json. Without it sinfo or kubectl is run.
+    /// sinfo --noheader --Node --format "%N %R %f"; `k8s`: that of kubectl get nodes -o json. Without --input, ttmon runs sinfo or kubectl.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Port of hosts that name none [default: 9478].
+    /// Port of hosts that have no port in the list [default: 9478].
     #[arg(long, value_name = "PORT", default_value = "9478", hide_default_value = true)]
     pub(crate) port: u16,
     /// Serve the list at http://ADDR:PORT/sd instead of printing it; it is read again for every request.
@@ -98,13 +98,14 @@ pub(crate) struct SimFleetArgs {
     /// Number of hosts.
     #[arg(long, value_name = "N", default_value = "100")]
     pub(crate) hosts: u32,
-    /// What each host has, as --sim takes it.
+    /// Boards of each host, in the format of --sim.
     #[arg(long, value_name = "SPEC", default_value = "galaxy")]
     pub(crate) spec: String,
     /// Where to serve: /sd lists the hosts for http_sd, /hosts/NAME/metrics has the metrics of one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9479")]
     pub(crate) listen: String,
-    /// Let a host have a fault: HOST:KIND:DEVICE[@SECONDS[-SECONDS]], such as 3:hot:0@60-120. Hosts count from 0, seconds from the start.
+    /// Simulate a fault on one host: HOST:KIND:DEVICE[@SECONDS[-SECONDS]], such as 3:hot:0@60-120. Hosts count from 0, seconds from the
+    /// start.
     #[arg(long, value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
     /// How many series each host has.

@@ -15,7 +15,7 @@ pub(crate) struct DmonArgs {
     /// Columns: p power and temperature, u utilization, c clocks, v events of the firmware, m memory, t PCIe traffic.
     #[arg(short, long, value_name = "pucvmt", default_value = "pucm")]
     pub(crate) select: String,
-    /// Read the chips themselves too, as `ttmon --deep` does: utilization is there with it.
+    /// Read the chips themselves too, as `ttmon --deep` does; needed for utilization.
     #[arg(long)]
     pub(crate) deep: bool,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct PmonArgs {
 /// Flags of commands that print lines repeatedly.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LinesArgs {
-    /// End after N rounds.
+    /// Stop after N samples.
     #[arg(short, long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Begin each line with the date (D), the time (T) or both (DT).
@@ -54,7 +54,7 @@ pub(crate) struct EventsArgs {
     /// Only this process.
     #[arg(long, value_name = "P")]
     pub(crate) pid: Option<u32>,
-    /// Go on printing what happens.
+    /// Keep printing new events.
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Begin with the last N events.
@@ -68,8 +68,8 @@ pub(crate) struct EventsArgs {
 /// Flags of `top`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TopArgs {
-    /// Milliseconds from one look to the next, at least 50 [default: as in the settings, else 1000]. A recording is
-    /// played at its own pace.
+    /// Refresh interval in milliseconds, at least 50 [default: as in the settings, else 1000]. A recording is played at its own
+    /// speed.
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
     /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
@@ -78,10 +78,10 @@ pub(crate) struct TopArgs {
     /// Show what `ttmon record` wrote, instead of this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
-    /// Show the machine of a service, http://HOST:PORT, https://HOST:PORT or unix:PATH, instead of this one; may be given again.
+    /// Show the machine of a service instead of this one: http://HOST:PORT, https://HOST:PORT or unix:PATH; can be repeated.
     #[arg(long, value_name = "URL", conflicts_with = "replay")]
     pub(crate) connect: Vec<String>,
-    /// File with the token those services want; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    /// File with the token for the services of --connect; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
     #[arg(long, value_name = "FILE", requires = "connect")]
     pub(crate) token_file: Option<PathBuf>,
     /// Certificates to trust for https://, in PEM, instead of the system's.
@@ -93,7 +93,7 @@ pub(crate) struct TopArgs {
     /// Read the chips themselves too, as `ttmon --deep` does.
     #[arg(long, conflicts_with_all = ["replay", "connect"])]
     pub(crate) deep: bool,
-    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
+    /// Settings file, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -101,10 +101,10 @@ pub(crate) struct TopArgs {
 /// Flags of `record`.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Where to; it must not exist, unless --force is given.
+    /// File to write; it must not exist, unless --force is given.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Milliseconds from one look to the next, at least 50 [default: 1000].
+    /// Interval between samples in milliseconds, at least 50 [default: 1000].
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
     /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
@@ -124,7 +124,7 @@ pub(crate) struct RecordArgs {
 /// Flags of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// Until no process holds the devices.
+    /// Wait until no process has the devices open.
     #[arg(long, required = true)]
     pub(crate) idle: bool,
     /// Give up after this time: seconds, or 30s, 5m, 1h30m.

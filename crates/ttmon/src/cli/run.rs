@@ -9,40 +9,40 @@ use clap::Args;
 /// Flags of `run`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Write everything that is known at the end to FILE, as JSON, whole or not at all.
+    /// Write a report to FILE at the end, as JSON; the file appears only when it is complete.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Write every allocation and free to FILE, for pytorch.org/memory_viz; to FILE.json as a Chrome trace, for ui.perfetto.dev.
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
-    /// Print nothing at the end but what failed.
+    /// At the end, print only failures.
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// Name the operation behind each buffer by its native stack (about 5 us an allocation).
+    /// Record which operation allocated each buffer, from the native call stack (costs about 5 us per allocation).
     #[arg(long)]
     pub(crate) ops: bool,
-    /// Note the Python line behind each buffer [default; TTMON_STACKS=0 turns it off].
+    /// Record the Python line that allocated each buffer [default; TTMON_STACKS=0 turns it off].
     #[arg(long, overrides_with = "no_stacks")]
     pub(crate) stacks: bool,
-    /// Do not note Python lines.
+    /// Do not record Python lines.
     #[arg(long)]
     pub(crate) no_stacks: bool,
-    /// Fail when more than BYTES (default 0) were never freed; the program cache's do not count.
+    /// Fail if more than BYTES (default 0) were never freed; buffers of the program cache do not count.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub(crate) fail_on_leak: Option<String>,
-    /// Fail when more than BYTES (default 0) were live at the end beyond what was at the last ttmon.mark() of the program.
+    /// Fail if live memory at the end is more than BYTES (default 0) larger than at the program's last ttmon.mark().
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub(crate) fail_on_growth: Option<String>,
-    /// Fail when a chip's allocated DRAM ever was above a size (10G) or a share of what it has (90%).
+    /// Fail if the allocated DRAM of a chip was ever above a size (10G) or a percentage of its capacity (90%).
     #[arg(long, value_name = "SIZE|PCT")]
     pub(crate) max_dram: Option<String>,
-    /// The same for L1.
+    /// Like --max-dram, for L1.
     #[arg(long, value_name = "SIZE|PCT")]
     pub(crate) max_l1: Option<String>,
-    /// Fail when the largest free block of a DRAM bank ever was below SIZE at a refusal, mark, phase end or peak.
+    /// Fail if the largest free block of a DRAM bank was below SIZE at a refusal, mark, phase end or peak.
     #[arg(long, value_name = "SIZE")]
     pub(crate) min_largest_free: Option<String>,
-    /// Let the checks above pass where nothing was tracked or some memory is unknown, so that they could not be judged.
+    /// Let the checks above pass if they cannot be evaluated because nothing was tracked or some memory is unknown.
     #[arg(long)]
     pub(crate) allow_untracked: bool,
     /// The command, with its arguments.

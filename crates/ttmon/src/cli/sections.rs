@@ -48,10 +48,10 @@ const PLAIN_EXIT: &[Row] = &[DONE, FAILED, USAGE];
 const SIM: Row = ("TTMON_SIM, TTMON_ROOT", "stand for --sim and --root");
 const API: Row = ("TTMON_API", "the service to ask: a socket, or a URL");
 const TOKEN: Row = ("TTMON_TOKEN_FILE, TTMON_TOKEN", "file with the token, or the token itself");
-const TERMINAL: Row = ("NO_COLOR, COLUMNS, TERM", "as usual; a locale that is not UTF-8 gets ASCII");
+const TERMINAL: Row = ("NO_COLOR, COLUMNS, TERM", "with their usual meaning; only ASCII is printed if the locale is not UTF-8");
 const LIB: Row = ("TTMON_LIB", "folder of the libraries to preload");
 const STACKS: Row = ("TTMON_STACKS", "1: record the Python line of each buffer");
-const TRACKING: Row = ("TTMON_TRACKING", "1: programs with the client library track their memory");
+const TRACKING: Row = ("TTMON_TRACKING", "1: programs with the client library or the hook track their memory");
 const CONFIG: Row = ("TTMON_CONFIG", "stands for --config");
 const SOCKET: Row = ("TTMON_SOCKET, TTMON_STATE_DIR", "stand for --socket and --state-dir");
 const NO_VARIABLE: Row = ("none", "no variable changes this command");
@@ -131,7 +131,7 @@ const ALL: &[Sections] = &[
         ],
     ),
     machine("oom", &[("ttmon oom", "explain refusals of live processes"), ("ttmon oom run.json", "explain those of a run report")]),
-    machine("events", &[("ttmon events --since 5m", "list the events of five minutes")]),
+    machine("events", &[("ttmon events --since 5m", "list the events of the last five minutes")]),
     Sections {
         exit_status: PLAIN_EXIT,
         environment: &[SIM, SOCKET, TOKEN, CONFIG],

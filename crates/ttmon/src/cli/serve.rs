@@ -15,50 +15,50 @@ pub(crate) struct ServeArgs {
     /// Allocation socket [default: /run/ttmon/alloc.sock and /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Who may connect to it, as chmod takes it [default: 0666: peers are known by the kernel and touch only their own].
+    /// File mode of the allocation socket [default: 0666; the kernel identifies each client, which can change only its own entries].
     #[arg(long, value_name = "MODE")]
     pub(crate) socket_mode: Option<String>,
-    /// Socket that ledgers are handed over at [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
+    /// Socket on which programs send their ledgers to the service [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
     #[arg(long, value_name = "PATH")]
     pub(crate) handover: Option<PathBuf>,
-    /// Where entries are kept, so that a restart loses nothing; slower outside tmpfs [default: /run/ttmon/state as root, else
-    /// below $XDG_RUNTIME_DIR, else below /dev/shm].
+    /// Directory for reported allocations, so that they survive a restart; slower outside tmpfs [default: /run/ttmon/state as root,
+    /// else below $XDG_RUNTIME_DIR, else below /dev/shm].
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Unix socket of the API [default: /run/ttmon/api.sock as root, else $XDG_RUNTIME_DIR/ttmon/api.sock].
     #[arg(long, value_name = "PATH")]
     pub(crate) api: Option<PathBuf>,
-    /// Where to serve HTTP [default: 127.0.0.1:9477], or off.
+    /// Address of the HTTP server [default: 127.0.0.1:9477], or off.
     #[arg(long, value_name = "ADDR:PORT|off")]
     pub(crate) listen: Option<String>,
-    /// Time from one sample to the next, 100ms to 1h; a bare number is seconds [default: 1].
+    /// Interval between samples, 100ms to 1h; a number without a unit is in seconds [default: 1].
     #[arg(long, value_name = "TIME", value_parser = span::seconds)]
     pub(crate) interval: Option<Duration>,
     /// Read the chips themselves too, as `ttmon --deep` does, for all clients.
     #[arg(long)]
     pub(crate) deep: bool,
-    /// Let other hosts ask; takes a token and TLS too.
+    /// Allow requests from other hosts; also requires a token and TLS.
     #[arg(long)]
     pub(crate) allow_remote: bool,
-    /// File with the token that opens everything over HTTP; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    /// File with the token that gives access to all data over HTTP; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Certificate (and its chain) of HTTPS, PEM.
+    /// TLS certificate chain, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Key of HTTPS, PEM.
+    /// TLS private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     /// How many series the metrics have [default: full].
     #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true)]
     pub(crate) metrics: MetricsDetail,
-    /// Serve metrics of devices and workloads, and nothing else, without a token to every host; HTTPS with --tls-cert.
+    /// Serve only the metrics of devices and workloads at this address; every host can read them without a token. HTTPS with --tls-cert.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics_listen: Option<String>,
-    /// Give each process metrics of its own; not at --metrics-listen.
+    /// Add metrics per process, except at the address of --metrics-listen.
     #[arg(long)]
     pub(crate) process_metrics: bool,
-    /// Also answer for a fleet: the address of a store with Prometheus's HTTP API.
+    /// Also show a fleet of hosts; URL is the address of a Prometheus server or a compatible store.
     #[arg(long, value_name = "URL")]
     pub(crate) fleet: Option<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct ServeArgs {
     /// Print neither the banner nor events; errors and dumps are still printed.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// How lines look.
+    /// Format of log lines.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log: LogFormat,
 }
@@ -84,12 +84,12 @@ pub(crate) enum MetricsDetail {
     Lean,
 }
 
-/// How lines of the service look.
+/// Format of the service's log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
