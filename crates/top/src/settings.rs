@@ -116,18 +116,18 @@ struct Row {
 #[rustfmt::skip] // one row a line
 const ROWS: &[Row] = &[
     Row { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
-    Row { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "from one look to the next", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
-    Row { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` is what the terminal seems to be", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
-    Row { key: "sort", takes: || "the name of a column".to_owned(), help: "what processes are sorted by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
-    Row { key: "descending", takes: boolean, help: "the highest, or the last of the alphabet, first", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
+    Row { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "refresh interval", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
+    Row { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` follows the background of the terminal", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
+    Row { key: "sort", takes: || "the name of a column".to_owned(), help: "column to sort processes by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
+    Row { key: "descending", takes: boolean, help: "sort in descending order", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
     Row { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
-    Row { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the list of processes, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
-    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "what charts and the mesh show", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
-    Row { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts look back", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
-    Row { key: "worst_first", takes: boolean, help: "devices with the worst first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
+    Row { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the process list, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
+    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "metric of charts and mesh", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
+    Row { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts show", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
+    Row { key: "worst_first", takes: boolean, help: "list the worst devices first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
     Row { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
-    Row { key: "charts_by_device", takes: boolean, help: "charts of every metric of one device, not of one metric of every device", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
-    Row { key: "bell", takes: boolean, help: "ring for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
+    Row { key: "charts_by_device", takes: boolean, help: "charts: true for all metrics of one device, false for one metric of all devices", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
+    Row { key: "bell", takes: boolean, help: "ring the terminal bell for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
 ];
 
 fn boolean() -> String {

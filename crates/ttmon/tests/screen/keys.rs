@@ -34,7 +34,7 @@ fn views() {
     top.expect("1", "Processes (3)");
     top.expect("\x1bOP", "show or hide this help");
     top.wait_for("leave");
-    top.expect("\x1b[6~", "out of a dialog");
+    top.expect("\x1b[6~", "close a dialog");
     top.press(ESCAPE);
     top.wait("the help to close", |text| !text.contains("Help: Esc"));
     top.expect("?", "main view: devices and processes");
