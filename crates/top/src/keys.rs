@@ -1,4 +1,4 @@
-//! The one table of keys: dispatch, help, the bottom line, the docs and the tests are loops over it.
+//! The table of all keys. Dispatch, help, the bottom line, the docs and the tests use it.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -13,7 +13,7 @@ pub(crate) enum Action {
     Device(Step),
     /// Move in the list that has the focus.
     Move(Motion),
-    /// Devices or processes get the keys.
+    /// Switch the focus between devices and processes.
     Focus,
     /// Type a filter.
     Filter,
@@ -21,15 +21,15 @@ pub(crate) enum Action {
     SortMenu,
     /// Sort by the column before or after.
     SortBy(Step),
-    /// The other way round.
+    /// Reverse the sort order.
     Reverse,
-    /// Children below their parents.
+    /// Show children below their parents.
     Tree,
-    /// Everything of the chosen process or device.
+    /// Show all details of the selected process or device.
     Details,
     /// Send a signal.
     Signal,
-    /// Stop the picture, and go on.
+    /// Pause or resume the display.
     Freeze,
     /// The previous or next sample.
     Back(Step),
@@ -39,44 +39,44 @@ pub(crate) enum Action {
     Pace(Step),
     /// More or less time in a chart.
     Zoom(Step),
-    /// Another metric.
+    /// Show the next metric.
     Metric,
-    /// Show only the name and sums of a machine, among several.
+    /// With several machines: show only the name and sums of one.
     Fold,
-    /// Memory: what buffers are grouped by.
+    /// Memory: change the grouping of buffers.
     Group,
-    /// Memory: show what grew since now.
+    /// Memory: set a mark, and show what grew since then.
     Mark,
-    /// All devices in one chart, or one each.
+    /// Draw all devices in one chart, or one chart per device.
     Overlay,
-    /// Devices by id, or the worst first.
+    /// Sort devices by id, or worst first.
     WorstFirst,
-    /// Settings.
+    /// Open the settings.
     Setup,
-    /// Keep the settings.
+    /// Save the settings.
     Save,
-    /// Look now.
+    /// Sample now, and redraw the screen.
     Refresh,
-    /// Read the chips themselves, or no longer.
+    /// Turn `--deep` on or off.
     Deep,
-    /// All events.
+    /// List all alerts.
     Alerts,
-    /// This list.
+    /// Show the list of keys.
     Help,
-    /// Out of a dialog, a filter, a frozen picture.
+    /// Close a dialog, clear the filter, or resume the display.
     Escape,
-    /// Leave.
+    /// Quit.
     Quit,
 }
 
 impl Action {
-    /// Whether it is about the list of processes: nothing is changed there, and nobody sent a signal, while nobody sees it.
+    /// Whether the action changes the list of processes or needs it. It does nothing while that list is not visible.
     pub(crate) fn is_for_processes(self) -> bool {
         matches!(self, Self::Focus | Self::Filter | Self::SortMenu | Self::SortBy(_) | Self::Reverse | Self::Tree | Self::Signal)
     }
 }
 
-/// One to the one or the other side.
+/// A step to the previous or next item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Before,
@@ -96,21 +96,21 @@ pub(crate) enum Motion {
 
 /// One row of the table.
 pub(crate) struct Key {
-    /// What is pressed; the first is shown in the bottom line.
+    /// The keys to press; the first is shown in the bottom line.
     pub(crate) chords: &'static [Chord],
     /// What it does.
     pub(crate) action: Action,
-    /// The same in words, for help and docs.
+    /// What it does in words, for help and docs.
     pub(crate) help: &'static str,
-    /// A word for the bottom line; empty where the key does nothing worth a place there.
+    /// The label in the bottom line; empty if the key is not shown there.
     pub(crate) label: fn(&Scene) -> &'static str,
 }
 
-/// What decides which keys the bottom line names: only those that do something here.
+/// Decides which keys the bottom line shows: only those that do something here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) view: View,
-    /// Something lies over the view and has the keys.
+    /// A dialog is open and receives the keys.
     pub(crate) has_dialog: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_alerts: bool,
@@ -120,7 +120,7 @@ pub(crate) struct Scene {
     pub(crate) can_signal: bool,
     /// Charts of one device, or of one metric.
     pub(crate) is_by_device: bool,
-    /// Whether there is more than fits, and the arrows scroll to it.
+    /// Whether the content exceeds the screen, so that the arrow keys scroll.
     pub(crate) can_scroll: bool,
 }
 
@@ -147,7 +147,7 @@ impl Scene {
     }
 }
 
-/// A key with what is held down.
+/// A key with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chord {
     Char(char),
@@ -169,7 +169,7 @@ pub(crate) enum Chord {
 }
 
 impl Chord {
-    /// How it is written.
+    /// Its name in help and docs.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Char(' ') => "Space".to_owned(),
@@ -192,7 +192,7 @@ impl Chord {
         }
     }
 
-    /// What was pressed, where it is something we know.
+    /// The chord of a key event, or `None` if ttmon does not use it.
     pub(crate) fn of(event: KeyEvent) -> Option<Self> {
         let has_shift = event.modifiers.contains(KeyModifiers::SHIFT);
         Some(match event.code {

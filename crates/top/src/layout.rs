@@ -1,5 +1,5 @@
-//! Where things are: pure functions of the size of the screen and of how much there is to show. Drawing and the mouse use
-//! the same ones, so that a click always hits what is seen.
+//! Layout: pure functions of the screen size and the amount of data. Drawing and the mouse use
+//! the same functions, so that a click always hits what is visible there.
 
 use ratatui_core::layout::{Position, Rect};
 
@@ -8,21 +8,21 @@ use crate::keys::{KEYS, Key, Scene};
 use crate::state::{Line, State, View};
 use crate::view::MATTER_MAX;
 
-/// The smallest screen anything is laid out for.
+/// The smallest supported screen: columns and rows.
 pub(crate) const SIZE_MIN: (u16, u16) = (40, 10);
-/// Columns of the narrowest cell of the grid, and how many cells a row has where they fit.
+/// Width of the narrowest cell of the grid, and the number of cells per row if they fit.
 const CELL_COLUMNS_MIN: u16 = 10;
 const CELLS_IN_A_ROW: u16 = 8;
-/// More devices than this fill rows with as many cells as fit.
+/// With more devices than this, rows have as many cells as fit.
 const CELLS_WIDE_MAX: u16 = 64;
-/// Two columns of device rows need this much.
+/// Screen width needed for two columns of device rows.
 const TWO_COLUMNS_MIN: u16 = 118;
-/// A longer list is in two columns where they fit.
+/// Up to this many devices have a row each, if necessary in two columns. More devices are shown as a grid.
 const ROWS_IN_A_COLUMN: u16 = 16;
-/// From here on one device has its details beside it, and each of a few its chart below them.
+/// Screen width from which a single device has its details beside it.
 pub(crate) const SIDE_MIN: u16 = 190;
 const SIDE_COLUMNS: u16 = 60;
-/// More devices than this have a line with their sums.
+/// This many devices or more have a line with their sums.
 const SUMS_MIN: usize = 9;
 
 /// The parts of every screen.
@@ -34,7 +34,7 @@ pub(crate) struct Frame {
     pub(crate) footer: Rect,
 }
 
-/// `None` when the screen is too small.
+/// Divides the screen. `None` if the screen is too small.
 pub(crate) fn frame(size: (u16, u16)) -> Option<Frame> {
     let (width, height) = size;
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
@@ -47,11 +47,11 @@ pub(crate) fn frame(size: (u16, u16)) -> Option<Frame> {
 /// How devices are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A row each, in so many columns beside each other.
+    /// One row per device, in this many columns.
     Rows { columns: u16 },
-    /// A small cell each, so many in a row.
+    /// One small cell per device, with this many cells per row.
     Grid { columns: u16 },
-    /// A row each below the heading of its machine.
+    /// One row per device, below the heading of its machine.
     Groups,
 }
 
@@ -59,12 +59,12 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Main {
     pub(crate) form: Form,
-    /// With the heading, and the line of sums where there is one.
+    /// Includes the heading, and the line of sums if there is one.
     pub(crate) devices: Rect,
     pub(crate) has_sums: bool,
-    /// Of many devices, those that matter most, with a heading.
+    /// With many devices: those that matter most, with a heading.
     pub(crate) matter: Option<Rect>,
-    /// Memory of the chosen device, kind by kind.
+    /// Memory of the selected device by kind.
     pub(crate) kinds: Option<Rect>,
     pub(crate) charts: Option<Rect>,
     pub(crate) processes: Rect,
@@ -85,7 +85,7 @@ pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     main(body, devices, processes)
 }
 
-/// Several machines: a line for each of them and of their devices, as far as processes leave room.
+/// The layout of several machines: one line per machine and device, as far as processes leave room.
 fn groups(body: Rect, lines: usize) -> Main {
     let wanted = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(1);
     let rows = wanted.min(body.height.saturating_sub(8)).max(body.height.min(4) / 2 + 1);
@@ -105,33 +105,33 @@ fn groups(body: Rect, lines: usize) -> Main {
     }
 }
 
-/// The first line shown of several machines' devices.
+/// Index of the first visible line in the device list of several machines.
 pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
     let chosen = state.chosen_line();
     let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
-    // The heading of the first device of a machine is seen with it.
+    // If possible, the heading of the selected machine stays visible.
     let heading = lines.iter().position(|line| line.host == chosen.host).unwrap_or(at);
     let first = scrolled(0, at, rows, lines.len());
     if at - heading < rows { first.min(heading) } else { first }
 }
 
-/// Rows of the chosen device's memory.
+/// Rows for the memory of the selected device.
 const KIND_ROWS: u16 = 2;
-/// What processes have at least, on a small screen too, and what of that is no process.
+/// Minimum rows of the process list, headings included, on a normal and on a small screen.
 const PROCESS_ROWS_MIN: u16 = 5;
 const PROCESS_ROWS_SMALL: u16 = 3;
 /// A body of fewer rows is small.
 const BODY_ROWS_MIN: u16 = 14;
 const PROCESS_HEADINGS: u16 = 2;
-/// Rows of charts, of groups and of events from which on they show something.
+/// Minimum rows of charts; rows of events alone; minimum and maximum rows of groups and events.
 const CHART_ROWS_MIN: u16 = 5;
 const EVENT_ROWS: std::ops::RangeInclusive<u16> = 3..=4;
 const PANEL_ROWS: (u16, u16) = (5, 8);
-/// Groups and events stand beside each other from here on.
+/// Screen width from which groups and events are side by side.
 const PANELS_MIN: u16 = 100;
 
-/// Rows are the scarce good: one for each device, then what processes need; what is left goes to those devices that matter, the
-/// breakdown of the chosen one, charts, groups of memory and events.
+/// Divides the rows of the main view. Devices get one row each, then processes get the rows they need. The rest goes to the devices
+/// that matter most, the kinds of memory of the selected device, charts, groups of memory and events, in this order.
 pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     let (body, side) = if devices == 1 && body.width >= SIDE_MIN {
         let side = Rect { x: body.right() - SIDE_COLUMNS, width: SIDE_COLUMNS, ..body };
@@ -142,7 +142,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     let has_sums = devices >= SUMS_MIN;
     let fixed = 1 + u16::from(has_sums);
     let count = u16::try_from(devices).unwrap_or(u16::MAX);
-    // Devices may take what leaves processes their rows and headings.
+    // Devices get the rows that processes and headings do not need.
     let least = if body.height < BODY_ROWS_MIN { PROCESS_ROWS_SMALL } else { PROCESS_ROWS_MIN };
     let room = body.height.saturating_sub(least + fixed).max(1);
     let form = form(body.width, count, room);
@@ -186,7 +186,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     Main { form, devices: list, has_sums, matter, kinds, charts, processes, groups, events, side }
 }
 
-/// A row each, beside each other where that saves rows; a cell each where there are many.
+/// Chooses the form of the device list: rows in one column, rows in two columns if one is too long, or a grid if there are many.
 fn form(width: u16, count: u16, room: u16) -> Form {
     match () {
         () if count <= ROWS_IN_A_COLUMN && count <= room => Form::Rows { columns: 1 },
@@ -196,24 +196,24 @@ fn form(width: u16, count: u16, room: u16) -> Form {
     }
 }
 
-/// Where the devices of one machine are in the main view.
+/// Position of the devices in the main view of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceList {
-    /// Without the heading and the sums.
+    /// The area without the heading and the sums.
     pub(crate) area: Rect,
-    /// Beside each other.
+    /// Number of columns.
     pub(crate) columns: u16,
-    /// Of each of them, and the blank between two.
+    /// Width of a column; `gap` is the space between two columns.
     pub(crate) width: u16,
     gap: u16,
-    /// Cells of the grid go row by row; rows fill a column from the top, so that neighbours stay neighbours.
+    /// Cells of a grid are in row order. Rows fill a column from top to bottom, so that adjacent devices stay adjacent.
     pub(crate) is_grid: bool,
-    /// How many of the devices lie before the first one that is seen, so that the chosen one is.
+    /// Index of the first visible device, so that the selected one is visible.
     pub(crate) first: usize,
 }
 
 impl DeviceList {
-    /// `None` where several machines are listed.
+    /// `None` if several machines are listed.
     pub(crate) fn new(layout: &Main, chosen: usize, count: usize) -> Option<Self> {
         let area = layout.devices;
         let rows = area.height.saturating_sub(1 + u16::from(layout.has_sums));
@@ -233,7 +233,7 @@ impl DeviceList {
         }
     }
 
-    /// How many are seen at once.
+    /// Number of devices that are visible at once.
     pub(crate) fn page(&self) -> usize {
         usize::from(self.area.height) * usize::from(self.columns)
     }
@@ -243,21 +243,21 @@ impl DeviceList {
         self.area.x + column * (self.width + self.gap)
     }
 
-    /// Where one of those that are seen is.
+    /// The area of a visible device; `index` counts from the first visible one.
     pub(crate) fn place(&self, index: u16) -> Rect {
         let (columns, rows) = (self.columns.max(1), self.area.height.max(1));
         let (column, row) = if self.is_grid { (index % columns, index / columns) } else { (index / rows, index % rows) };
         Rect { x: self.left(column), y: self.area.y + row, width: self.width, height: 1 }
     }
 
-    /// Which of the devices is at a place of the screen.
+    /// The index of the device at a position on the screen.
     pub(crate) fn at(&self, at: Position) -> Option<usize> {
         let places = (0..u16::try_from(self.page()).unwrap_or(u16::MAX)).map(|index| self.place(index));
         places.zip(self.first..).find(|(place, _)| place.contains(at)).map(|(_, device)| device)
     }
 }
 
-/// The rows of an area as a grid of equal panes, as many beside each other as there is room for.
+/// Divides the rows of an area into a grid of equal panes, with as many columns as fit.
 pub(crate) fn panes(area: Rect, count: usize, width_min: u16, height_min: u16) -> Vec<Rect> {
     if count == 0 || area.width == 0 || area.height == 0 {
         return Vec::new();
@@ -279,18 +279,18 @@ pub(crate) fn panes(area: Rect, count: usize, width_min: u16, height_min: u16) -
     (0..count.min(rows * columns)).map(place).collect()
 }
 
-/// From here on every view is named in the title, not only the one that is shown.
+/// Screen width from which the title names every view, not only the current one.
 pub(crate) const TITLE_WIDE_MIN: u16 = 110;
 
-/// The clock and the pace at the end of the title.
+/// Width of the clock and the refresh interval at the end of the title.
 pub(crate) const TITLE_END_COLUMNS: u16 = 12;
 
-/// What the title says of a view.
+/// The text of a view in the title.
 pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
     if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
 }
 
-/// Where that stands, from which column to which.
+/// The columns of that text.
 pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
     let lengths = View::ALL.map(|view| u16::try_from(tab(view, shown, width).len()).unwrap_or(0));
     let total: u16 = lengths.iter().map(|length| length + 1).sum();
@@ -306,12 +306,12 @@ pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
 /// A key in the bottom line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// Its row in the table of keys.
+    /// Its index in the table of keys.
     pub(crate) key: usize,
     pub(crate) name: String,
-    /// Empty where the next key has the same: both stand before one word.
+    /// Empty if the next key has the same label: then the label follows both keys.
     pub(crate) label: &'static str,
-    /// From which column to which.
+    /// Its columns on the screen.
     pub(crate) from: u16,
     pub(crate) to: u16,
 }
@@ -323,7 +323,7 @@ pub(crate) fn footer(width: u16, scene: &Scene) -> Vec<Hint> {
         (!label.is_empty()).then_some(Hint { key: index, name, label, from: 0, to: 0 })
     };
     let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();
-    // Both of a pair go, or none.
+    // Remove both keys of a pair, or none.
     while placed(&hints, width).last().is_some_and(|last| last.to > width) && hints.len() > 2 {
         let label = hints[hints.len() - 2].label;
         hints.retain(|hint| hint.label != label);
@@ -347,7 +347,7 @@ fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.
 pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
-    // Where nothing runs in a container or a job, or nothing reports its launches, the others have more room.
+    // Columns without any value (container or job, launches) are left out, to give the others more room.
     let processes = || state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
     let has_workloads = processes().any(|process| process.workload().is_ok());
     let has_launches = processes().any(|process| process.launches_per_s.is_ok());
@@ -380,15 +380,15 @@ pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
 }
 
-/// A list to choose from: as wide as what helps to choose.
+/// Width of a list dialog.
 const CHOICES_COLUMNS: u16 = 72;
 
-/// The window of such a list with so many lines.
+/// The window of a list dialog with this many lines.
 pub(crate) fn choices(body: Rect, count: usize) -> Rect {
     window(body, CHOICES_COLUMNS, u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2))
 }
 
-/// Which of its lines is at a place of the screen, with the cursor on one of them.
+/// The index of the line at a position on the screen, if the cursor is at line `at`.
 pub(crate) fn choice_at(body: Rect, count: usize, at: usize, position: Position) -> Option<usize> {
     let area = choices(body, count);
     let rows = area.height.saturating_sub(2);
@@ -397,7 +397,7 @@ pub(crate) fn choice_at(body: Rect, count: usize, at: usize, position: Position)
     inside.contains(position).then(|| first + usize::from(position.y - inside.y)).filter(|line| *line < count)
 }
 
-/// The first row to show so that the chosen one is seen, with as little movement as can be.
+/// The first row to show so that the selected one is visible, with the least movement.
 pub(crate) fn scrolled(scroll: usize, chosen: usize, rows: usize, count: usize) -> usize {
     let last = count.saturating_sub(rows);
     let low = (chosen + 1).saturating_sub(rows);

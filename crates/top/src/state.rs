@@ -1,4 +1,4 @@
-//! What the program remembers: choices, the newest snapshot, what was. Selections are by identity, never by row; sorted
+//! The state of the program: selections, the newest snapshot, history. Selections are by identity, never by row; sorted
 //! and filtered lists are computed from them.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub enum View {
     Main,
     /// Metrics over time.
     Charts,
-    /// One device, everything.
+    /// All values of one device.
     Detail,
     /// Memory, buffer by buffer.
     Memory,
@@ -65,7 +65,7 @@ pub(crate) enum Focus {
     Processes,
 }
 
-/// What lies over the view.
+/// A dialog over the view.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Dialog {
     Help {
@@ -74,7 +74,7 @@ pub(crate) enum Dialog {
     Alerts {
         scroll: usize,
     },
-    /// A filter being typed; what it was before comes back with Esc.
+    /// A filter being typed. Esc restores `before`.
     Filter {
         text: String,
         before: String,
@@ -90,39 +90,39 @@ pub(crate) enum Dialog {
         of: Owner,
         scroll: usize,
     },
-    /// A buffer as it was when it was opened.
+    /// Details of a buffer at the time the dialog was opened.
     Buffer {
         lines: Vec<String>,
         scroll: usize,
     },
 }
 
-/// A process of a machine: which of the machines, and which process there.
+/// A process of a machine: the index of the machine, and the key of the process.
 pub(crate) type Owner = (usize, ProcessKey);
 
 /// The target of a signal when the dialog opened: the pid alone may belong to another process later.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SignalDialog {
-    /// Of this machine: others get no signals from here.
+    /// A process of this machine. Processes of other machines get no signals.
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) user: String,
-    /// Which signal the cursor is on.
+    /// Index of the signal at the cursor.
     pub(crate) at: usize,
-    /// The last question before a signal that cannot be caught.
+    /// Whether the dialog asks for confirmation.
     pub(crate) is_asked: bool,
 }
 
-/// What buffers are listed by.
+/// The grouping of the buffer list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListBy {
-    /// Each buffer.
+    /// No groups: one row per buffer.
     #[default]
     Buffer,
     Line,
     Tag,
     Op,
-    /// Their size.
+    /// One group per size.
     Size,
 }
 
@@ -160,46 +160,46 @@ pub(crate) struct MemoryList {
     pub(crate) by: ListBy,
     pub(crate) sort: ListSort,
     pub(crate) is_reversed: bool,
-    /// Only what has this text in it, in lower case.
+    /// Shows only rows that contain this text, in lower case.
     pub(crate) filter: String,
     /// The row of the cursor.
     pub(crate) at: usize,
     /// The group whose buffers are listed, by its name.
     pub(crate) open: Option<String>,
-    /// Since when growth is counted.
+    /// Growth is counted from this time.
     pub(crate) mark: Option<UnixTime>,
-    /// The cursor of the address map; `None` where the list has the keys.
+    /// The cursor of the address map; `None` while the list has the focus.
     pub(crate) cursor: Option<MapCursor>,
 }
 
-/// A place in the address map.
+/// A position in the address map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapCursor {
     /// Which row of the map.
     pub(crate) row: usize,
-    /// Where in the address space of that row, in parts of `WHOLE`.
+    /// Position in the address space of that row, from 0 to `WHOLE`.
     pub(crate) share: u32,
-    /// How many times it was zoomed in, by two.
+    /// Zoom level; each level halves the visible range.
     pub(crate) zoom: u8,
 }
 
 impl MapCursor {
-    /// The whole address space.
+    /// The size of the address space in units of `share`.
     pub(crate) const WHOLE: u32 = 1 << 20;
 }
 
-/// A line for the user, shown until it is old.
+/// A message to the user, shown for some time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) text: String,
-    /// Not set before the first snapshot: nobody has seen it yet.
+    /// When to remove it. Not set before the first snapshot, because the message was not visible yet.
     pub(crate) until: Option<UnixTime>,
 }
 
 /// Variables of a process, once its feed has sent them.
 pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
-/// Everything.
+/// The whole state of the program.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) size: (u16, u16),
@@ -212,37 +212,37 @@ pub(crate) struct State {
 
     pub(crate) settings: Settings,
     pub(crate) is_read_only: bool,
-    /// Whether the chips of this machine are to be read themselves.
+    /// Whether `--deep` is on for this machine.
     pub(crate) wants_deep: bool,
     /// The monitored machines: this machine alone, or services of others. There is always one.
     pub(crate) hosts: Vec<Host>,
-    /// The one whose device is chosen.
+    /// Index of the selected machine.
     pub(crate) at: usize,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
     pub(crate) process: Option<Owner>,
-    /// The row of the chosen process when it was last in the list, once it is not.
+    /// The last row of the selected process, after it disappeared from the list.
     pub(crate) process_place: usize,
     /// Whether F2 changed something that is not saved yet.
     pub(crate) is_setup_changed: bool,
     /// The list of buffers.
     pub(crate) memory: MemoryList,
-    /// First row shown of the list that scrolls in this view.
+    /// The first visible row of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) message: Option<Message>,
-    /// For a new user, until the first key.
+    /// A hint for new users, shown until the first key.
     pub(crate) hint: Option<&'static str>,
     pub(crate) environment: Option<Environment>,
-    /// The machine that was asked for its live buffers.
+    /// Index of the machine whose live buffers are read.
     pub(crate) buffers_of: Option<usize>,
-    /// How chips are wired, where the user gave a descriptor.
+    /// How chips are wired, if the user gave a descriptor.
     pub(crate) cluster: Option<Cluster>,
-    /// Where a recording is, if this is one.
+    /// Position in the recording, if one is replayed.
     pub(crate) replay: Option<Position>,
 }
 
 impl State {
-    /// At the start, before anything is known.
+    /// The initial state, before the first snapshot.
     pub(crate) fn new(size: (u16, u16), settings: Settings, themes: Themes, clock: Clock) -> Self {
         Self {
             size,
@@ -274,7 +274,7 @@ impl State {
         }
     }
 
-    /// The machine whose device is chosen.
+    /// The selected machine.
     pub(crate) fn here(&self) -> &Host {
         &self.hosts[self.at]
     }
@@ -283,18 +283,18 @@ impl State {
         &mut self.hosts[self.at]
     }
 
-    /// What it was like.
+    /// The history of the selected machine.
     pub(crate) fn history(&self) -> &History {
         &self.here().history
     }
 
-    /// Asks for the chips themselves, or no longer. Charts follow, unless the user chose a metric.
+    /// Turns `--deep` on or off. Charts then prefer utilization or not, unless the user chose a metric.
     pub(crate) fn set_deep(&mut self, wants_deep: bool) {
         self.wants_deep = wants_deep;
         self.settings.prefer_utilization(wants_deep);
     }
 
-    /// Whether the chips of a machine are read themselves.
+    /// Whether any machine is shown with the values of `--deep`.
     pub(crate) fn is_deep(&self) -> bool {
         self.hosts.iter().filter_map(|host| host.shown()).any(|snapshot| snapshot.is_deep())
     }
@@ -304,12 +304,12 @@ impl State {
         self.hosts.len() > 1
     }
 
-    /// Whether all of them are on the screen, and not one alone.
+    /// Whether the view shows all machines, not only the selected one.
     pub(crate) fn is_overview(&self) -> bool {
         self.has_groups() && self.view == View::Main
     }
 
-    /// Whether processes of a machine could get a signal: only those of this machine, at present.
+    /// Whether signals can be sent to processes of a machine: only to those of this machine, and not in a replay.
     pub(crate) fn can_signal(&self, host: usize) -> bool {
         !self.is_read_only && self.replay.is_none() && self.hosts[host].place.is_none()
     }
@@ -319,12 +319,12 @@ impl State {
         self.here().shown()
     }
 
-    /// Whether the picture stands still, and not because a machine does.
+    /// Whether the user paused the display.
     pub(crate) fn is_frozen(&self) -> bool {
         self.hosts.iter().any(|host| host.frozen.is_some())
     }
 
-    /// How many samples ago that was.
+    /// How many samples before the newest one the shown snapshot is.
     pub(crate) fn back(&self) -> usize {
         self.here().back()
     }
@@ -334,7 +334,7 @@ impl State {
         self.here().now()
     }
 
-    /// What happened on any machine, newest first, with its name where there are several.
+    /// The alerts of all machines, newest first. If there are several machines, each alert has its machine's name.
     pub(crate) fn alerts(&self) -> Vec<(Option<&str>, &Alert)> {
         let mut alerts: Vec<(Option<&str>, &Alert)> = Vec::new();
         for host in &self.hosts {
@@ -345,7 +345,7 @@ impl State {
         alerts
     }
 
-    /// Devices in the order they are shown in.
+    /// The devices in display order.
     pub(crate) fn devices<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Device> {
         let mut devices: Vec<&Device> = snapshot.devices.iter().collect();
         if self.settings.worst_first {
@@ -354,18 +354,18 @@ impl State {
         devices
     }
 
-    /// Where the chosen one is among them.
+    /// The index of the selected device in that order.
     pub(crate) fn device_row(&self, snapshot: &Snapshot, devices: &[&Device]) -> usize {
         let chosen = self.chosen_device(snapshot).map(|device| device.id);
         devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0)
     }
 
-    /// The chosen device, or the first.
+    /// The selected device, or the first.
     pub(crate) fn chosen_device<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
         self.here().chosen(snapshot)
     }
 
-    /// Lines of the list of devices where there are several machines: each has a heading, and its devices unless it is folded.
+    /// Lines of the device list with several machines: each machine has a heading, and its devices unless it is folded.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for (index, host) in self.hosts.iter().enumerate() {
@@ -377,20 +377,20 @@ impl State {
         lines
     }
 
-    /// The line of what is chosen: a device, or the heading of a machine that shows none.
+    /// The selected line: a device, or the heading of a machine that shows no devices.
     pub(crate) fn chosen_line(&self) -> Line {
         let device = self.shown().filter(|_| !self.here().is_folded).and_then(|snapshot| self.chosen_device(snapshot));
         Line { host: self.at, device: device.map(|device| device.id) }
     }
 
-    /// Lines that can be chosen: not the headings of machines that show devices.
+    /// Lines that can be selected: all but the headings of machines that show devices.
     pub(crate) fn choices(&self) -> Vec<Line> {
         let lines = self.lines();
         let has_devices = |host: usize| lines.iter().any(|line| line.host == host && line.device.is_some());
         lines.iter().copied().filter(|line| line.device.is_some() || !has_devices(line.host)).collect()
     }
 
-    /// Processes that pass the filter, sorted, each with how deep it is in the tree.
+    /// Processes that pass the filter, sorted, each with its depth in the tree.
     pub(crate) fn processes(&self) -> Vec<Row<'_>> {
         let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
         let rows = columns::sorted(&COLUMNS[self.settings.sort], self.settings.descending, all.filter(|row| self.filter.matches(row)));
@@ -432,7 +432,7 @@ pub(crate) struct Line {
     pub(crate) device: Option<DeviceId>,
 }
 
-/// A row of the process table. It is a process, and knows whose.
+/// A row of the process table: a process and its machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) host: usize,
@@ -455,13 +455,13 @@ impl Deref for Row<'_> {
     }
 }
 
-/// The processes of a machine, as they come.
+/// The processes of a machine, unsorted.
 pub(crate) fn rows(index: usize, host: &Host) -> impl Iterator<Item = Row<'_>> {
     let processes = host.shown().into_iter().flat_map(|snapshot| &snapshot.processes);
     processes.map(move |process| Row { host: index, host_name: host.name(), process, depth: Depth::default() })
 }
 
-/// Where a process stands in the tree.
+/// Position of a process in the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depth {
     pub(crate) level: u16,
