@@ -8,10 +8,10 @@ use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::age;
 
-/// The oldest go when there are more.
+/// Most alerts kept; beyond that, the oldest are dropped.
 const ALERTS_MAX: usize = 100;
 
-/// How bad it is.
+/// Severity of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Grade {
     Good,
@@ -19,7 +19,7 @@ pub(crate) enum Grade {
     Critical,
 }
 
-/// One thing that happened.
+/// One line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alert {
     pub(crate) time: UnixTime,
@@ -27,7 +27,7 @@ pub(crate) struct Alert {
     pub(crate) text: String,
 }
 
-/// What happened so far, and how each rule stands.
+/// The list of alerts, and the state of each rule.
 #[derive(Debug)]
 pub(crate) struct Alerts {
     list: VecDeque<Alert>,
@@ -41,22 +41,22 @@ impl Default for Alerts {
 }
 
 impl Alerts {
-    /// With these rules. A user wants to see problems at once, so there is no grace period at the start.
+    /// Creates an empty list with these rules. There is no grace period at the start, so that users see problems at once.
     pub(crate) fn new(rules: Vec<Rule>) -> Self {
         Self { list: VecDeque::new(), engine: Engine::new(rules, Duration::ZERO) }
     }
 
-    /// The same rules, and nothing that happened.
+    /// Returns an empty list with the same rules.
     pub(crate) fn emptied(&self) -> Self {
         Self::new(self.engine.rules().iter().map(|rule| rule.as_ref().clone()).collect())
     }
 
-    /// Newest last.
+    /// The alerts, newest last.
     pub(crate) fn list(&self) -> &VecDeque<Alert> {
         &self.list
     }
 
-    /// An event that no snapshot has.
+    /// Adds an event that is not in a snapshot.
     pub(crate) fn note(&mut self, time: UnixTime, grade: Grade, text: String) {
         if self.list.len() == ALERTS_MAX {
             self.list.pop_front();
@@ -64,10 +64,10 @@ impl Alerts {
         self.list.push_back(Alert { time, grade, text });
     }
 
-    /// Judges a snapshot. Returns whether an alert fired.
+    /// Evaluates the rules on a snapshot. Returns whether an alert fired.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
         let mut events = self.engine.observe(Duration::from_nanos(snapshot.time.0), snapshot);
-        // The list is read from its end: at one time the most severe comes first there, then the first device.
+        // The list is shown from its end. Among alerts of the same time, the most severe is shown first, then the first device.
         events.sort_by_key(|event| (grade(event), std::cmp::Reverse(event.alert.device)));
         for event in &events {
             self.note(snapshot.time, grade(event), message(event));

@@ -1,4 +1,4 @@
-//! Columns of the process table: one row a column, for drawing, sorting, choosing and the configuration file.
+//! Columns of the process table. Drawing, sorting, the column menu and the configuration file use this list.
 
 use std::cmp::Ordering;
 
@@ -18,14 +18,14 @@ pub(crate) enum Key {
 
 /// One row of the table.
 pub(crate) struct Column {
-    /// In the configuration file.
+    /// Its name in the configuration file.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Columns of the screen it takes; those with `grows` take what is left, too.
+    /// Width on the screen. Columns with `grows` also get the remaining width.
     pub(crate) width: u16,
     pub(crate) grows: bool,
     pub(crate) is_number: bool,
-    /// How early it gives way on a narrow screen: the highest goes first, 0 never goes.
+    /// Order in which columns are dropped on a narrow screen: the highest rank first; rank 0 is never dropped.
     pub(crate) rank: u8,
     pub(crate) help: &'static str,
     pub(crate) text: fn(&Row<'_>, UnixTime) -> Reading<String>,
@@ -40,7 +40,7 @@ fn words(reading: Reading<String>) -> Reading<Key> {
     reading.map(|text| Key::Text(text.to_lowercase()))
 }
 
-/// What is longer ago is more.
+/// Sorts earlier times as larger values.
 fn since(reading: Reading<UnixTime>) -> Reading<Key> {
     reading.map(|time| Key::Number(-(time.0 as f64)))
 }
@@ -65,10 +65,10 @@ fn rate(process: &Process) -> Reading<String> {
     })
 }
 
-/// The column that is there when there are several machines, and only then.
+/// The column that exists only with several machines.
 pub(crate) const HOST: &str = "host";
 
-/// Every column there is, in the order of the table.
+/// All columns, in the order of the table.
 #[rustfmt::skip] // one row a line
 pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
@@ -91,23 +91,23 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(Key::Text(p.host_name.to_lowercase())) },
 ];
 
-/// What is shown unless the user chose otherwise.
+/// Columns that are shown by default.
 pub(crate) const DEFAULT: &[&str] =
     &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "launches", "cpu", "mem", "container", "command"];
 
-/// Columns that the user chooses from: all but the host's, which is the last.
+/// Columns that the user can choose: all but the host, which is the last.
 pub(crate) fn choosable() -> &'static [Column] {
     COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others)
 }
 
-/// The row of a name.
+/// The index of the column with this name.
 pub(crate) fn by_name(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
-/// Processes in the order of a column; what is absent comes last either way.
+/// Sorts processes by a column. Missing values come last in both directions.
 pub(crate) fn sorted<'a>(column: &Column, is_descending: bool, rows: impl Iterator<Item = Row<'a>>) -> Vec<Row<'a>> {
-    // A key may be a text that is made for it: once a row, not for each comparison.
+    // A key may be a text that has to be built, so build it once per row, not for each comparison.
     let mut keyed: Vec<(Reading<Key>, Row<'a>)> = rows.map(|row| ((column.key)(&row), row)).collect();
     keyed.sort_by(|(one_key, one), (other_key, other)| {
         compare(is_descending, one_key, other_key).then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
@@ -132,7 +132,7 @@ fn compare(is_descending: bool, one: &Reading<Key>, other: &Reading<Key>) -> Ord
     }
 }
 
-/// Those of the chosen columns that fit a width, with the width each gets.
+/// The selected columns that fit a width, each with its own width.
 pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
     let mut kept: Vec<usize> = chosen.to_vec();
     let needed = |kept: &[usize]| kept.iter().map(|index| COLUMNS[*index].width + 1).sum::<u16>();
@@ -144,7 +144,7 @@ pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
         kept.retain(|index| *index != worst);
     }
     let left = width.saturating_sub(needed(&kept));
-    // The name is worth a few columns more before the command gets the rest.
+    // The name gets a few more columns before the command gets the rest.
     let growing: Vec<usize> = kept.iter().copied().filter(|index| COLUMNS[*index].grows).collect();
     let share = |index: usize| match growing.as_slice() {
         [only] if *only == index => left,

@@ -1,4 +1,4 @@
-//! Everything that can happen to the program: one closed list, one queue.
+//! The events of the program. All of them go through one queue.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crossterm::event::{KeyEvent, MouseEvent};
 use crate::feed::News;
 use crate::theme::Background;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A key.
+    /// A key was pressed.
     Key(KeyEvent),
-    /// The mouse.
+    /// The mouse was used.
     Mouse(MouseEvent),
-    /// The terminal has another size.
+    /// The size of the terminal changed.
     Resized(u16, u16),
-    /// A message of a machine's feed.
+    /// The feed of a machine sent a message.
     News(usize, News),
-    /// No message for this long.
+    /// A machine has sent no message for this long.
     Silence(usize, Duration),
-    /// The terminal has this background.
+    /// The terminal reported its background.
     Background(Background),
-    /// A signal for this program.
+    /// This program received a signal.
     Signal(i32),
-    /// The keyboard is gone.
+    /// The keyboard cannot be read any more.
     InputLost(String),
     /// A feed's thread panicked, restored the terminal and printed the panic.
     Broken,

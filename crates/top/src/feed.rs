@@ -1,5 +1,5 @@
-//! Where snapshots come from. A feed lives in a thread of its own and is asked and answered by messages, so that a source
-//! that hangs never holds up the screen. A local machine, a service's API and a recording are feeds.
+//! Sources of snapshots. A feed runs in its own thread and communicates by messages, so that a source
+//! that hangs never blocks the screen. A local machine, a service's API and a recording are feeds.
 
 mod frame;
 mod local;
@@ -39,35 +39,35 @@ pub enum Feed {
     Replay(Box<Replay>),
 }
 
-/// What the screen asks a feed.
+/// A request to a feed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
-    /// Look this often.
+    /// Sample at this interval.
     Interval(Duration),
-    /// Look now.
+    /// Sample now.
     Now,
-    /// Read every live buffer too, or no longer.
+    /// Start or stop reading all live buffers.
     Buffers(bool),
-    /// Read the chips themselves too (`--deep`), or no longer.
+    /// Turn `--deep` on or off.
     Deep(bool),
-    /// The variables of a process that configure TT-Metal.
+    /// Send the environment variables of a process that configure TT-Metal.
     Environment(ProcessKey),
-    /// Of a recording: stand still, or go on.
+    /// Recording: pause or resume.
     Pause,
-    /// The previous or next frame.
+    /// Recording: go to the previous or next frame.
     Step(Step),
-    /// A minute earlier or later.
+    /// Recording: go a minute back or forward.
     Jump(Step),
-    /// Slower or faster.
+    /// Recording: play slower or faster.
     Speed(Step),
 }
 
 /// A message of a feed.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The machine, now.
+    /// A new snapshot of the machine.
     Snapshot(Box<Snapshot>),
-    /// It could not be sampled.
+    /// The machine could not be sampled.
     Lost(Lost),
     /// History from before the first sample, or from a gap.
     Past(Grid),
@@ -75,9 +75,9 @@ pub(crate) enum News {
     Source { is_back: bool, text: String },
     /// Variables of a process, or why they are unknown.
     Environment(ProcessKey, io::Result<Vec<String>>),
-    /// What happened to buffers since the last look, oldest first.
+    /// Events of buffers since the last sample, oldest first.
     BufferEvents(Vec<BufferEvent>),
-    /// Where a recording is.
+    /// Position in the recording.
     Position(Position),
 }
 
@@ -86,9 +86,9 @@ pub(crate) enum News {
 pub struct Lost {
     /// The reason in words: what failed, why, what to do.
     pub message: String,
-    /// Whether it is that there is no device.
+    /// Whether the reason is that there is no device.
     pub is_no_device: bool,
-    /// Since when, by this host's clock.
+    /// When it began, by the clock of this host.
     pub since: UnixTime,
 }
 
@@ -97,14 +97,14 @@ fn unix_time() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A snapshot with the devices that are meant alone, each of which must be there.
+/// Keeps only the selected devices. Fails if one of them does not exist.
 fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
     selection.check(&snapshot).map_err(|error| Lost { message: error.to_string(), is_no_device: true, since: unix_time() })?;
     selection.apply(&mut snapshot);
     Ok(snapshot)
 }
 
-/// Notifies the loop when its thread panics: the terminal is restored then, and must not be drawn on.
+/// Notifies the loop if its thread panics. The terminal is then already restored, and nothing may be drawn.
 struct Alarm(Sender<Event>);
 
 impl Drop for Alarm {
@@ -116,7 +116,7 @@ impl Drop for Alarm {
 }
 
 impl Feed {
-    /// Where it is, if that is not here.
+    /// The address of a remote service; `None` for other feeds.
     pub(crate) fn place(&self) -> Option<String> {
         match self {
             Self::Remote(remote) => Some(remote.service.place().name()),
@@ -124,7 +124,7 @@ impl Feed {
         }
     }
 
-    /// Starts it in its thread, as one of several by this number. It ends when nobody asks or listens any more.
+    /// Starts the feed of the host with this index in its own thread. It ends when the other side of a channel is dropped.
     pub(crate) fn start(self, host: usize, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> io::Result<()> {
         let builder = thread::Builder::new().name("feed".to_owned()).stack_size(512 * 1024);
         builder.spawn(move || {

@@ -12,17 +12,17 @@ use crate::alerts::Alerts;
 use crate::history::History;
 use crate::marks::Marks;
 
-/// A picture that stands still.
+/// A paused display.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
-    /// How many samples ago it was.
+    /// How many samples before the newest one it is.
     pub(crate) back: usize,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// The newest time when it was stopped: charts end there.
+    /// The time of the newest sample when the display was paused. Charts end there.
     pub(crate) until: UnixTime,
 }
 
-/// Why nothing new comes.
+/// Why there are no new snapshots.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absence {
     pub(crate) why: String,
@@ -40,22 +40,22 @@ pub(crate) struct Host {
     pub(crate) frozen: Option<Frozen>,
     pub(crate) history: History,
     pub(crate) alerts: Alerts,
-    /// What happened to processes and devices.
+    /// Events of processes and devices.
     pub(crate) marks: Marks,
     /// The selected device; the first one by default.
     pub(crate) device: Option<DeviceId>,
-    /// What happened to buffers, newest last.
+    /// Events of buffers, newest last.
     pub(crate) buffer_events: VecDeque<BufferEvent>,
     pub(crate) lost: Option<Absence>,
-    /// How long there has been no message, if that is too long.
+    /// Time since the last message, if it is too long; otherwise zero.
     pub(crate) silent_for: Duration,
-    /// Among several: only its name and sums are shown.
+    /// With several machines: show only its name and sums.
     pub(crate) is_folded: bool,
-    /// Another one calls itself the same.
+    /// Another machine has the same host name.
     pub(crate) has_namesake: bool,
 }
 
-/// Finds machines with the same name: their name becomes their address.
+/// Marks machines that have the same host name. They are shown by their address.
 pub(crate) fn make_names_unique(hosts: &mut [Host]) {
     for index in 0..hosts.len() {
         let Some(live) = &hosts[index].live else { continue };
@@ -65,7 +65,7 @@ pub(crate) fn make_names_unique(hosts: &mut [Host]) {
 }
 
 impl Host {
-    /// What it calls itself; where it is, or should be, if it is not known by that.
+    /// Its host name, or its address if the host name is unknown or not unique.
     pub(crate) fn name(&self) -> &str {
         match (&self.live, &self.place) {
             (Some(snapshot), None) => &snapshot.host,
@@ -80,7 +80,7 @@ impl Host {
         self.frozen.as_ref().map(|frozen| &frozen.snapshot).or(self.live.as_ref())
     }
 
-    /// How many samples ago that was.
+    /// How many samples before the newest one the shown snapshot is.
     pub(crate) fn back(&self) -> usize {
         self.frozen.as_ref().map_or(0, |frozen| frozen.back)
     }
@@ -95,7 +95,7 @@ impl Host {
         self.lost.is_some() || !self.silent_for.is_zero()
     }
 
-    /// The chosen device, or the first.
+    /// The selected device, or the first.
     pub(crate) fn chosen<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
         self.device.and_then(|id| snapshot.device(id)).or(snapshot.devices.first())
     }

@@ -21,20 +21,20 @@ use crate::signals::start_ticks;
 /// Longest environment read of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 
-/// A machine, and which of its devices are meant.
+/// A machine and its selected devices.
 #[derive(Debug)]
 pub struct Local {
     /// The machine. Its reading process was forked before this program had threads.
     pub machine: Machine,
-    /// Which devices.
+    /// The selected devices.
     pub selection: Selection,
     /// The directory of processes: `/proc`, or that of another root.
     pub proc: PathBuf,
-    /// Its services that may be asked instead, running or not.
+    /// Services of this machine that may be used instead, running or not.
     pub services: Vec<Service>,
-    /// Whether the chips themselves are read from the start: then only services that do so are asked.
+    /// Whether `--deep` is on at the start. Then only services with `--deep` are used.
     pub is_deep: bool,
-    /// The program whose processes read them ([`Machine::set_deep`]).
+    /// The executable that is started to read chips ([`Machine::set_deep`]).
     pub deep_program: PathBuf,
 }
 
@@ -64,7 +64,7 @@ impl Local {
                 Some(snapshot) => self.served(snapshot, wants_buffers, &mut note_events),
                 None => served.explain(self.look(&mut previous, &mut note_events)),
             };
-            // A service has its own interval: between two samples there is nothing new.
+            // A service has its own interval, so it may return the same sample again.
             let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
             let is_new = time.is_none() || time != last || wants_buffers;
             last = time;
@@ -99,14 +99,14 @@ impl Local {
                     Ok(Request::Environment(process)) => {
                         tell(News::Environment(process, environment(&self.proc, process)));
                     }
-                    // What happens now can be neither stopped nor hurried.
+                    // These requests are only for recordings.
                     Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
                 }
             }
         }
     }
 
-    /// A service shows its buffers to their owner alone. They are read here, at a time of their own.
+    /// Adds buffers to a service's snapshot. A service shows buffers only to their owner, so they are read here, at another time.
     fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool, note_events: NoteEvents<'_>) -> News {
         if wants_buffers && let Ok(sample) = self.machine.sample() {
             let here = Snapshot::derive(&sample, None);
@@ -142,7 +142,7 @@ fn environment(proc: &Path, process: ProcessKey) -> io::Result<Vec<String>> {
     let path = proc.join(process.pid.to_string()).join("environ");
     let mut bytes = Vec::new();
     File::open(&path)?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut bytes)?;
-    // Another process may have got this pid since.
+    // Another process may have this pid now.
     if start_ticks(proc, process.pid) != Some(process.start_ticks) {
         return Err(io::Error::other("it is not certain that those of this pid are its own"));
     }

@@ -1,4 +1,4 @@
-//! What a service remembers, asked for once: charts begin with the last hour instead of with nothing.
+//! The history of a service, requested once, so that charts begin with the last hour instead of empty.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ttmon_model::units::UnixTime;
 use crate::history::{GAP, SAMPLES_MAX, narrow};
 use crate::metric::METRICS;
 
-/// As long as charts look back.
+/// The longest time that charts show.
 const SPAN: Duration = Duration::from_secs(3600);
 
 /// Metrics of devices on an even grid of time.
@@ -19,11 +19,11 @@ pub(crate) struct Grid {
     pub(crate) start: UnixTime,
     pub(crate) step: u64,
     pub(crate) points: usize,
-    /// A column a metric, as in the history.
+    /// One column per metric, as in the history.
     pub(crate) devices: BTreeMap<DeviceId, Vec<Vec<f32>>>,
 }
 
-/// Asks for the past, a device at a time: an answer about all of them would be large.
+/// Requests the history of one device at a time, because an answer for all devices would be large.
 pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Option<Grid> {
     let names: Vec<String> = METRICS.iter().map(|metric| metric.field.name()).collect();
     let fields: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -39,7 +39,7 @@ pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Op
 }
 
 impl Grid {
-    /// Takes in what is on the same grid; time has gone on since the first answer.
+    /// Adds the points that are on this grid. Later answers cover a slightly later time.
     fn add(&mut self, past: &Past) {
         for series in &past.devices {
             let column = |field: &str| {
@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// The point of a time, rounded: two answers give the same time a little apart when the clock is being slewed.
+    /// The index of the point nearest to a time. While the clock is slewed, two answers differ a little in the same time.
     fn place(&self, time: UnixTime) -> Option<usize> {
         let after = time.0.saturating_add(self.step / 2).checked_sub(self.start.0)?;
         usize::try_from(after / self.step).ok().filter(|place| *place < self.points)

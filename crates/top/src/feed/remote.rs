@@ -1,4 +1,4 @@
-//! A service of another host, or of this one, asked repeatedly. If it does not answer, it is asked less and less often until it
+//! A service of another host, or of this one, polled repeatedly. If it does not answer, it is polled less and less often until it
 //! returns.
 
 use std::io;
@@ -18,15 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What the memory view needs of a snapshot.
+/// The parts of a snapshot that the memory view needs.
 const MEMORY: &str = "/api/v1/memory?buffers=true&banks=true&blocks=true";
 
-/// A service, and which of its devices are meant.
+/// A service and its selected devices.
 #[derive(Debug)]
 pub struct Remote {
     /// The service.
     pub service: Service,
-    /// Which devices.
+    /// The selected devices.
     pub selection: Selection,
 }
 
@@ -44,7 +44,7 @@ impl Remote {
                     (since, failures) = (None, 0);
                     self.selection.apply(&mut snapshot);
                     let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
-                    // The service has its own interval: between two samples there is nothing new.
+                    // The service has its own interval, so it may return the same sample again.
                     let is_told = last.replace(snapshot.time) == Some(snapshot.time) || tell(News::Snapshot(Box::new(snapshot)));
                     if !is_told || !(is_known || self.send_past(&devices, &tell)) {
                         return;
@@ -107,7 +107,7 @@ impl Remote {
     }
 }
 
-/// A second, two, four, up to the longest.
+/// Returns 1, 2, 4 ... seconds, up to the maximum.
 pub(super) fn pause(failures: u32) -> Duration {
     Duration::from_secs(1 << failures.saturating_sub(1).min(5)).min(PAUSE_MAX)
 }

@@ -1,4 +1,4 @@
-//! A recording, played as it was, faster, slower, step by step.
+//! Plays a recording at its own speed, faster, slower, or step by step.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -13,13 +13,13 @@ use ttmon_wire::recording::{Error, Reader};
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::keys::Step;
 
-/// How fast it may be played, in quarters of its own pace.
+/// Speeds, in quarters of the original speed.
 const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// Its own pace.
+/// Index of the original speed.
 const SPEED_OWN: usize = 2;
-/// A gap in the recording, when nobody recorded, is not waited through.
+/// The longest wait between two frames; longer gaps in the recording are shortened.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How far a jump goes, in what was seen here too.
+/// The length of a jump, also in the history of a live machine.
 pub(crate) const JUMP_NANOS: u64 = 60 * 1_000_000_000;
 /// How long a frame without a readable time is shown.
 const PAUSE_UNKNOWN: Duration = Duration::from_secs(1);
@@ -33,20 +33,20 @@ pub struct Replay {
     selection: Selection,
 }
 
-/// Where a replay is.
+/// Position in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Index of the frame, from 0.
     pub(crate) at: usize,
     pub(crate) count: usize,
-    /// In quarters of its own pace.
+    /// In quarters of the original speed.
     pub(crate) speed: u32,
     pub(crate) is_paused: bool,
     pub(crate) is_cut: bool,
 }
 
 impl Replay {
-    /// Opens a recording, of which these devices are meant.
+    /// Opens a recording and selects devices.
     pub fn open(path: &Path, selection: Selection) -> Result<Self, Error> {
         Ok(Self { reader: Reader::new(BufReader::new(ttmon_files::open(path)?))?, selection })
     }
@@ -90,7 +90,7 @@ impl Replay {
         }
     }
 
-    /// The first readable frame; the very first if none is.
+    /// The index of the first readable frame, or 0 if none is readable.
     fn first(&mut self) -> usize {
         let mut number = 0;
         while number < self.reader.len() {
@@ -108,7 +108,7 @@ impl Replay {
         next.min(self.reader.len() - 1)
     }
 
-    /// The first frame at or after a time, behind another.
+    /// The first frame at or after a time that follows the frame `behind`.
     fn not_before(&mut self, time: UnixTime, behind: usize) -> usize {
         let last = self.reader.len() - 1;
         let mut number = self.reader.number_at(time).max(self.following(behind));
@@ -158,7 +158,7 @@ impl Replay {
         let last = position.count - 1;
         match request {
             Request::Pause => {
-                // At its end it begins anew.
+                // At the end, start again from the beginning.
                 if position.is_paused && position.at == last {
                     position.at = 0;
                 }
@@ -192,7 +192,7 @@ impl Replay {
     }
 }
 
-/// A request, or none when it is time to go on; an error when nobody is there any more.
+/// Waits for a request. Returns `None` at the given time, and an error if the sender was dropped.
 fn wait(requests: &Receiver<Request>, until: Option<Instant>) -> Result<Option<Request>, ()> {
     match until {
         None => requests.recv().map(Some).map_err(|_| ()),

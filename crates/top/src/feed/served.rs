@@ -1,4 +1,4 @@
-//! A service of this machine, instead of reading it here: it has looked for longer, and sees what other users' processes use.
+//! Uses a service of this machine instead of reading the machine. The service has a longer history, and sees other users' processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,26 +14,26 @@ use super::remote::pause;
 use super::{Lost, News};
 use crate::signals::start_ticks;
 
-/// A service that lives answers in milliseconds; one that hangs is not waited for longer than a machine's own files.
+/// How long to wait for an answer. A working service answers within milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// With a shorter interval than the service's, the machine is read here.
+/// With a shorter interval than this, the machine is read here.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// Ticks of the kernel's clock in a second, as /proc has them on every architecture of ours.
+/// Clock ticks per second in /proc, on all supported architectures.
 const TICKS: u64 = 100;
 const SECOND: u64 = 1_000_000_000;
 
-/// The services there may be, the one that is asked, and when to look for one again.
+/// The possible services, the one in use, and when to search for one again.
 #[derive(Debug)]
 pub(super) struct Served {
     services: Vec<Service>,
     used: Option<usize>,
     failures: u32,
-    /// Whether only those that read the chips themselves are asked.
+    /// Whether only services with `--deep` are used.
     is_deep: bool,
-    /// Why the last one is not used any more.
+    /// Why the last service is not used any more.
     trouble: Option<String>,
     next: Instant,
-    /// Start times as ticks, which documents do not have: signals are sent by them.
+    /// Start times in ticks. Signals need them, but a service's documents do not have them.
     ticks: BTreeMap<(u32, u64), u64>,
     booted: Option<u64>,
 }
@@ -52,14 +52,14 @@ impl Served {
         }
     }
 
-    /// From now on only services that read the chips themselves are asked, or any.
+    /// Uses only services with `--deep`, or any service.
     pub(super) fn set_deep(&mut self, is_deep: bool) {
         if self.is_deep != is_deep {
             (self.is_deep, self.used, self.failures, self.next) = (is_deep, None, 0, Instant::now());
         }
     }
 
-    /// The newest snapshot of the service in use. A failing service is reported, and not used any more.
+    /// Returns the newest snapshot of the service in use. If the service fails, reports it and stops using it.
     pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, tell: &impl Fn(News) -> bool) -> Option<Snapshot> {
         let used = self.used.filter(|_| interval >= INTERVAL_MIN)?;
         match self.services[used].snapshot(PATIENCE) {
@@ -111,7 +111,7 @@ impl Served {
             self.next = Instant::now() + pause(self.failures.max(3));
             return;
         }
-        // One that has died may have left its socket in front of one that lives.
+        // A dead service may have left its socket, so try them all.
         let fits = |snapshot: &Snapshot| !self.is_deep || snapshot.is_deep();
         let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok().filter(fits)?));
         let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
@@ -126,7 +126,7 @@ impl Served {
         (self.used, self.trouble) = (Some(index), None);
     }
 
-    /// The ticks of each process's start, where the process is still the one that the service saw.
+    /// Adds the start ticks of each process that is still the one that the service saw.
     fn give_ticks(&mut self, snapshot: &mut Snapshot, proc: &Path) {
         let booted = *self.booted.get_or_insert_with(|| boot_time(proc).unwrap_or(0));
         let mut known = BTreeMap::new();
