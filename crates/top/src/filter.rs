@@ -9,7 +9,7 @@ use ttmon_model::memory::sum;
 
 use crate::state::Row;
 
-/// What must hold of a process.
+/// Conditions on a process. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     words: Vec<Word>,
@@ -17,14 +17,14 @@ pub(crate) struct Filter {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Word {
-    /// Somewhere in its name, command, user, pid or workload; lower case.
+    /// Text that its name, command, user, pid or workload must contain; lower case.
     Text(String),
     User(String),
-    /// On this machine, lower case.
+    /// It runs on this machine; lower case.
     Host(String),
-    /// On one of these: `0,2-3`.
+    /// It uses one of these devices: `0,2-3`.
     Device(Vec<RangeInclusive<u32>>),
-    /// DRAM and L1 together, above or below so many bytes; what is not known is neither.
+    /// Its DRAM and L1 together are above or below this many bytes. Unknown memory never matches.
     Memory(Side, u64),
 }
 

@@ -1,6 +1,6 @@
-//! What was: a bounded memory of metrics for an hour, and of whole snapshots for as long as a budget lasts.
+//! History: the metrics of the last hour, and the last whole snapshots within a memory budget.
 //!
-//! All devices share one column of times; each device has a column of 32-bit floats a metric. What was not measured is a
+//! All devices share one column of times. Each device has one column of 32-bit floats per metric. A missing value is a
 //! gap, as is the time without samples.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,13 +14,13 @@ use ttmon_model::{DeviceId, Kind, ProcessKey, Snapshot};
 use crate::feed::Grid;
 use crate::metric::METRICS;
 
-/// An hour at one look a second.
+/// An hour at one sample per second.
 pub(crate) const SAMPLES_MAX: usize = 3600;
-/// Whole snapshots are kept for stepping back while they fit in this.
+/// Memory budget of the whole snapshots, which are kept for stepping back.
 const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Processes whose memory is remembered: the chosen one, the largest, and those that have ended while there is room.
+/// Most processes with a history: the selected one, the largest ones, and ended ones while there is room.
 const PROCESSES_MAX: usize = 64;
-/// Looks kept of each.
+/// Most samples per process.
 const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
 /// Kinds of memory whose fragmentation is kept, in columns after those of the metrics.
@@ -29,7 +29,7 @@ pub(crate) const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
 /// A gap in a column.
 pub(crate) const GAP: f32 = f32::NAN;
 
-/// Times, columns, and the last snapshots whole.
+/// Times, columns, and the last whole snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     times: VecDeque<UnixTime>,
@@ -40,9 +40,9 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Remembers a snapshot, and of its processes the chosen one for certain.
+    /// Adds a snapshot. The selected process always gets a history.
     pub(crate) fn push(&mut self, snapshot: &Arc<Snapshot>, chosen: Option<ProcessKey>) {
-        // A clock that was set back would break the charts: earlier samples are shown by the new clock.
+        // If the clock was set back, move the times of earlier samples back too, so that times stay in order.
         if let Some(last) = self.times.back().copied().filter(|last| *last >= snapshot.time) {
             let back = last.0 - snapshot.time.0 + SECOND;
             self.times.iter_mut().for_each(|time| time.0 = time.0.saturating_sub(back));
@@ -54,14 +54,14 @@ impl History {
             let metrics = METRICS.iter().map(|metric| metric.get(device).ok());
             let fragmentation = FRAGMENTED.iter().map(|kind| fragmentation(snapshot, device.id, *kind));
             for (value, column) in metrics.chain(fragmentation).map(narrow).zip(columns) {
-                // What was never measured takes no room: a chip counts its traffic in bytes or in words, not in both.
+                // A metric without any value needs no memory: a chip counts its traffic in bytes or in words, not in both.
                 if !value.is_nan() || !column.is_empty() {
                     fill(column, length - 1);
                     push(column, value);
                 }
             }
         }
-        // A device that is not there any more has a gap, and in the end no line.
+        // A device that disappeared gets a gap. When no value is left, it is removed.
         self.devices.retain(|_, columns| {
             columns.iter_mut().filter(|column| !column.is_empty()).for_each(|column| fill(column, length));
             columns.iter().flatten().any(|value| !value.is_nan())
@@ -78,7 +78,7 @@ impl History {
         let used = |process: &Process| narrow(process.total_of(&Kind::DRAM_BAR).ok().map(|bytes| bytes as f64));
         let mut kept: Vec<(ProcessKey, f32)> = snapshot.processes.iter().map(|process| (process.key, used(process))).collect();
         if kept.len() > PROCESSES_MAX {
-            // What is not known is less than nothing.
+            // Unknown values sort below 0.
             kept.sort_by(|one, other| other.1.max(-1.0).total_cmp(&one.1.max(-1.0)));
             if let Some(place) = kept.iter().position(|(key, _)| Some(*key) == chosen) {
                 kept[..=place].rotate_right(1);
@@ -118,7 +118,7 @@ impl History {
         };
         let points: Vec<usize> = (0..grid.points).filter(|point| grid.time(*point) < newest && is_empty(grid.time(*point))).collect();
         let Some(last_filled) = points.last().map(|point| grid.time(*point)) else { return };
-        // Each time is one of ours or one of theirs.
+        // Each time is of a local sample or of the service's history.
         let mut moments: Vec<(UnixTime, Option<usize>, Option<usize>)> =
             self.times.iter().enumerate().map(|(index, time)| (*time, Some(index), None)).collect();
         moments.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
@@ -131,7 +131,7 @@ impl History {
         for (device, columns) in &mut self.devices {
             let theirs = grid.devices.get(device);
             for (metric, column) in columns.iter_mut().enumerate() {
-                // What was never measured, neither here nor there, takes no room.
+                // A metric without any value, in both histories, needs no memory.
                 if column.is_empty()
                     && theirs.and_then(|theirs| theirs.get(metric)).is_none_or(|theirs| theirs.iter().all(|value| value.is_nan()))
                 {
@@ -147,7 +147,7 @@ impl History {
             }
         }
         self.times = moments.iter().map(|(time, ..)| *time).collect();
-        // Whole snapshots are counted from the newest: what lies before a gap that was filled is whole no longer.
+        // Whole snapshots are counted back from the newest sample, so those before a filled gap cannot be used any more.
         let whole = self.times.iter().rev().take_while(|time| **time > last_filled).count();
         while self.snapshots.len() > whole {
             if let Some(oldest) = self.snapshots.pop_front() {
@@ -156,7 +156,7 @@ impl History {
         }
     }
 
-    /// How many samples before the newest one a time is, or the sample just before it.
+    /// How many samples before the newest one the last sample at or before a time is.
     pub(crate) fn back_at(&self, time: UnixTime) -> usize {
         let later = self.times.len() - self.times.partition_point(|own| *own <= time);
         later.min(self.times.len().saturating_sub(1))
@@ -171,12 +171,12 @@ impl History {
         &self.times
     }
 
-    /// How many samples one can step back.
+    /// Number of samples.
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
 
-    /// A device's values of a metric, oldest first, one for each time; `None` where it never had one.
+    /// A device's values of a metric, oldest first, one per time; `None` if it never had a value.
     pub(crate) fn column(&self, device: DeviceId, metric: usize) -> Option<&VecDeque<f32>> {
         self.devices.get(&device)?.get(metric).filter(|column| !column.is_empty())
     }
@@ -186,7 +186,7 @@ impl History {
         std::array::from_fn(|index| self.column(device, METRICS.len() + index))
     }
 
-    /// The number of that column, for [`Self::means`].
+    /// The index of that column, for [`Self::means`].
     pub(crate) fn fragmentation_metric(&self, kind: Kind) -> usize {
         METRICS.len() + FRAGMENTED.iter().position(|one| *one == kind).unwrap_or(0)
     }
@@ -210,7 +210,7 @@ impl History {
         sums.into_iter().map(|(sum, number)| (number > 0.0).then(|| sum / number)).collect()
     }
 
-    /// DRAM of a process over its last looks.
+    /// DRAM of a process in its last samples.
     pub(crate) fn process(&self, key: ProcessKey) -> Vec<Option<f32>> {
         let column = self.processes.get(&key).into_iter().flatten();
         column.map(|value| Some(*value).filter(|value| !value.is_nan())).collect()
@@ -238,13 +238,13 @@ impl History {
         Some(Arc::new(snapshot))
     }
 
-    /// Whether the processes of that time are still known.
+    /// Whether the whole snapshot of that time is still kept, with its processes.
     pub(crate) fn is_whole(&self, back: usize) -> bool {
         back < self.snapshots.len()
     }
 }
 
-/// The worst of the open allocators on a device.
+/// The highest fragmentation of the open allocators on a device.
 fn fragmentation(snapshot: &Snapshot, device: DeviceId, kind: Kind) -> Option<f64> {
     let allocators = snapshot.allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device));
     let shares = allocators.filter_map(|allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.fragmentation.ok());
@@ -261,7 +261,7 @@ fn fill(column: &mut VecDeque<f32>, length: usize) {
     }
 }
 
-/// Grows by doubling up to half an hour, and then to what an hour takes: the next doubling would be a seventh too much.
+/// Doubles the capacity up to half an hour of samples, then grows to one hour; another doubling would waste a seventh.
 fn push(column: &mut VecDeque<f32>, value: f32) {
     if column.len() == column.capacity() && column.len() * 2 > SAMPLES_MAX {
         column.reserve_exact(SAMPLES_MAX + 1 - column.len().min(SAMPLES_MAX));
@@ -269,13 +269,13 @@ fn push(column: &mut VecDeque<f32>, value: f32) {
     column.push_back(value);
 }
 
-/// Charts are drawn in a few hundred steps: a float has enough of them.
+/// Charts have a few hundred steps, so 32 bits are precise enough.
 #[allow(clippy::cast_possible_truncation, reason = "precision is not needed")]
 pub(crate) fn narrow(value: Option<f64>) -> f32 {
     value.map_or(GAP, |value| value as f32)
 }
 
-/// What a snapshot takes in memory, about.
+/// The approximate memory of a snapshot, in bytes.
 fn weight(snapshot: &Snapshot) -> usize {
     let processes: usize = snapshot.processes.iter().map(|process| size_of::<Process>() + 256 + process.devices.len() * 512).sum();
     let devices = snapshot.devices.len() * (size_of::<Device>() + 256);

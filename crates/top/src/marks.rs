@@ -1,4 +1,4 @@
-//! What happened to a machine between two snapshots: marks on the axis of time, and the newest events of the main view.
+//! Changes of a machine between two snapshots: marks on the time axis, and the newest events of the main view.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use ttmon_model::snapshot::State as DeviceState;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::size;
 
-/// The oldest go when there are more.
+/// Most marks kept; beyond that, the oldest are dropped.
 const MARKS_MAX: usize = 100;
 
 /// The kind of a mark, in the order of `Glyphs::marks`.
@@ -37,7 +37,7 @@ impl Marks {
         self.0.iter()
     }
 
-    /// Adds what is different in a newer snapshot.
+    /// Adds the differences to a newer snapshot.
     pub(crate) fn compare(&mut self, before: &Snapshot, after: &Snapshot) {
         let time = after.time;
         let is_in = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
@@ -56,7 +56,7 @@ impl Marks {
         }
     }
 
-    /// Adds allocations that were refused.
+    /// Adds refused allocations.
     pub(crate) fn note_refusals(&mut self, events: &[BufferEvent], now: UnixTime) {
         for event in events.iter().filter(|event| event.op == Op::OutOfMemory) {
             let asked = event.size.map_or_else(String::new, |bytes| format!(" {}", size(bytes)));

@@ -1,4 +1,4 @@
-//! What is kept over time and drawn as charts: the charts of the field table, in their order.
+//! Metrics that are kept over time and drawn as charts: the fields with a chart, in the order of the field table.
 
 use std::sync::LazyLock;
 
@@ -24,12 +24,12 @@ impl Metric {
         }
     }
 
-    /// What it may reach.
+    /// Its upper limit.
     pub(crate) fn limit(&self, device: &Device) -> Reading<f64> {
         self.limit.map_or(Err(Missing::NoSource), |limit| limit.number(device))
     }
 
-    /// The metric that stands for it where that one has values.
+    /// The metric that replaces this one on devices where that metric has values.
     pub(crate) fn stand_in(&self) -> Option<usize> {
         let other = self.unless?.name();
         METRICS.iter().position(|metric| metric.field.name() == other)
@@ -40,7 +40,7 @@ impl Metric {
     }
 }
 
-/// Every metric, in the order of the charts.
+/// All metrics, in the order of the charts.
 pub(crate) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let find = |name: Option<&str>| name.and_then(DeviceField::find);
     let metric = |field: DeviceField| {
@@ -52,7 +52,7 @@ pub(crate) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     metrics
 });
 
-/// The row of a name.
+/// The index of the metric with this name.
 pub(crate) fn by_name(name: &str) -> Option<usize> {
     METRICS.iter().position(|metric| metric.chart.name == name)
 }

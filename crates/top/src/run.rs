@@ -1,4 +1,4 @@
-//! The loop: wait for an event, take those already waiting, update, draw once.
+//! The main loop: wait for an event, handle all waiting events, draw once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,57 +31,57 @@ use crate::theme::Themes;
 use crate::update::{Effect, say, update};
 use crate::view::view;
 
-/// A machine answers within this, nearly always: then the first picture is a whole one.
+/// How long to wait for the first snapshot before the first frame is drawn. Most machines answer within this time.
 const FIRST_LOOK: Duration = Duration::from_millis(8);
 /// A feed that is this late is considered silent.
 const LATE: Duration = Duration::from_millis(1500);
-/// Another host is given this much more before that.
+/// The same limit for another host.
 const LATE_ELSEWHERE: Duration = Duration::from_secs(5);
 /// A missing service is asked again within this time.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
-/// Wider or higher than this is no screen.
+/// Largest supported width and height of the screen.
 const SIZE_MAX: u16 = 1000;
 
-/// What the program starts with.
+/// Options of the program.
 #[derive(Debug)]
 pub struct Options {
-    /// What the user chose: the file, and flags over it.
+    /// Settings of the configuration file, overridden by flags.
     pub settings: Settings,
-    /// Where the settings are kept; none if there is no place for them.
+    /// File to save the settings in, if there is one.
     pub config: Option<PathBuf>,
-    /// How to look.
+    /// The themes.
     pub themes: Themes,
     /// Whether to ask the terminal for its background, because the environment does not decide it.
     pub asks_background: bool,
     /// The user's clock.
     pub clock: Clock,
-    /// How the chips of this machine are wired, where the user gave a descriptor.
+    /// How the chips of this machine are wired, if the user gave a descriptor.
     pub cluster: Option<Cluster>,
-    /// Whether signals may not be sent.
+    /// Whether sending signals is disabled.
     pub is_read_only: bool,
-    /// Whether the chips themselves are read from the start.
+    /// Whether `--deep` is on at the start.
     pub is_deep: bool,
-    /// What the user should know at once.
+    /// A message that is shown at the start.
     pub message: Option<String>,
-    /// What a new user should know, while there is nothing else to say.
+    /// A hint for new users, shown while there is no other message.
     pub hint: Option<&'static str>,
-    /// Rules of alerts.
+    /// Alert rules.
     pub rules: Vec<ttmon_alerts::Rule>,
 }
 
-/// How it ended.
+/// How the program ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// The user left.
+    /// The user quit.
     Left,
-    /// This signal arrived; the program ends by it.
+    /// The program received this signal, and must end by it.
     Signal(i32),
 }
 
-/// Why it could not go on.
+/// Why the program failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The terminal.
+    /// The terminal failed.
     Terminal(io::Error),
     /// There is nothing to show.
     Lost(Lost),
@@ -93,8 +93,8 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Runs until the user leaves. The terminal is given back however it ends.
-/// There is a feed for each machine, and at least one.
+/// Runs until the user quits. The terminal is restored in every case.
+/// `feeds` has one feed per machine, and at least one.
 pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let (events, arrivals) = mpsc::channel();
     let mut requests = Vec::new();
@@ -108,7 +108,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     }
     let mut state = State::new(size()?, options.settings, options.themes, options.clock);
     state.hosts = hosts;
-    // A column that is there among several machines only cannot be what one is sorted by.
+    // The host column exists only with several machines, so a single machine cannot be sorted by it.
     if !state.has_groups() && COLUMNS[state.settings.sort].name == HOST {
         state.settings.sort = Settings::default().sort;
     }
@@ -129,7 +129,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     if let Some(message) = options.message {
         say(&mut state, message);
     }
-    // Registered before the terminal is taken: a signal in between would leave it taken.
+    // Registered before the terminal is taken over. Otherwise a signal in between would not restore it.
     listen(&events)?;
     let screen = Screen::enter()?;
     read_keys(events)?;
@@ -137,7 +137,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), question }.run(&arrivals, effects)
 }
 
-/// Signals as events, from a thread of their own.
+/// Starts a thread that sends signals as events.
 fn listen(events: &Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
     let events = events.clone();
@@ -152,7 +152,7 @@ fn listen(events: &Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-/// Keys, the mouse and the size of the terminal as events, from a thread that waits for them.
+/// Starts a thread that sends keys, mouse events and size changes of the terminal as events.
 fn read_keys(events: Sender<Event>) -> io::Result<()> {
     use crossterm::event::{Event as Input, KeyEventKind, read};
     let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
@@ -194,10 +194,10 @@ fn size() -> io::Result<(u16, u16)> {
     Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
 }
 
-/// The question for the terminal's background.
+/// State of the request for the terminal's background.
 #[derive(Clone, Copy, Debug)]
 enum Question {
-    /// After the first frame, which it must not delay.
+    /// Sent after the first frame, to avoid a delay.
     Planned,
     Asked(Instant),
     Done,
@@ -206,7 +206,7 @@ enum Question {
 struct Loop {
     state: State,
     screen: Screen,
-    /// To each machine's feed.
+    /// The channel to each machine's feed.
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
@@ -246,9 +246,9 @@ impl Loop {
         }
     }
 
-    /// The next event; an overdue feed makes one, too.
+    /// Waits for the next event. An overdue feed also causes an event.
     fn wait(&self, arrivals: &Receiver<Event>, heard: &[Instant]) -> Result<Event, Error> {
-        // A recording that stands still is not silent.
+        // A paused recording is not overdue.
         if self.state.replay.is_some() {
             return arrivals.recv().map_err(|_| lost());
         }
@@ -261,12 +261,12 @@ impl Loop {
         }
     }
 
-    /// How long from now until a silent machine is reported as silent, or as silent for longer.
+    /// Time until a machine is reported as silent, or until its silent time is updated.
     fn patience(&self, host: &Host, heard: Instant) -> Duration {
         let late = match (&host.place, &host.lost) {
             (None, _) => self.state.settings.refresh + LATE,
             (Some(_), None) => self.state.settings.refresh + LATE_ELSEWHERE,
-            // It sends nothing until it is asked again, and is known to be missing.
+            // It is already shown as missing, and sends nothing until the next request.
             (Some(_), Some(_)) => ASKED_AGAIN,
         };
         // Silence is counted in seconds, so it is checked every second.
@@ -274,7 +274,7 @@ impl Loop {
         next.saturating_sub(heard.elapsed())
     }
 
-    /// Whether an answer about the background is in time. There is one at most.
+    /// Whether the answer about the background is in time. Only the first answer counts.
     fn is_awaited(&mut self) -> bool {
         match std::mem::replace(&mut self.question, Question::Done) {
             Question::Asked(at) => at.elapsed() <= ANSWER_TIME_MAX,
@@ -294,13 +294,13 @@ impl Loop {
         self.screen.show(&mut self.buffer)
     }
 
-    /// Does what has to be done outside. Comes back with an end if this is one.
+    /// Performs an effect. Returns how the program ends, if it does.
     fn perform(&mut self, effect: Effect) -> Result<Option<End>, Error> {
         match effect {
             Effect::Quit => return Ok(Some(End::Left)),
             Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
             Effect::Fail(lost) => return Err(Error::Lost(lost)),
-            // A feed that has ended is noticed by its silence.
+            // A feed that has ended is detected because it sends nothing.
             Effect::Ask(host, request) => _ = self.requests[host].send(request),
             Effect::AskAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
             Effect::Signal(key, owner, at) => {
@@ -330,7 +330,7 @@ impl Loop {
     }
 }
 
-/// Replaces the settings file. One that cannot be read is left unchanged.
+/// Replaces the settings file. A file that cannot be read is left unchanged.
 fn save(path: &Path, settings: &Settings) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         Directory::create(directory)?;

@@ -14,18 +14,18 @@ use ratatui_core::style::{Color, Modifier};
 
 use crate::background;
 
-/// Alternate screen, no cursor, mouse buttons (not its movements) with coordinates of any size.
+/// Switches to the alternate screen, hides the cursor, and reports mouse buttons (not movements) with coordinates of any size.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J";
 const LEAVE: &str = "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l";
-/// A frame of more than this many bytes is shown at once by terminals that can; smaller ones do not tear.
+/// A frame of at least this many bytes is sent as a synchronized update. Smaller frames do not tear.
 const SYNCHRONIZED_BYTES_MIN: usize = 1024;
-/// So many unchanged cells are written again where moving the cursor over them would take as many bytes.
+/// Up to this many unchanged cells are written again, because moving the cursor over them would need as many bytes.
 const GAP_MAX: u16 = 3;
 
-/// Whether the terminal is taken over, for the code that restores it.
+/// Whether the terminal is taken over and has to be restored.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal, for as long as this lives.
+/// The terminal. It is restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Screen {
     shown: Buffer,
@@ -50,9 +50,9 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows a buffer: only what changed is written, and nothing if nothing did. The buffer shown before is left in its place.
+    /// Shows a buffer. Writes only the changed cells. Swaps `next` with the buffer that was shown before.
     pub(crate) fn show(&mut self, next: &mut Buffer) -> io::Result<()> {
-        // Another thread's panic has given it back, and is to be read there.
+        // After a panic in another thread, the terminal is restored and shows the panic message.
         if !IS_TAKEN.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -75,17 +75,17 @@ impl Screen {
         Ok(())
     }
 
-    /// Takes nothing for granted any more: the next picture is written as a whole.
+    /// Makes the next frame write all cells.
     pub(crate) fn forget(&mut self) {
         self.shown = Buffer::empty(Rect::ZERO);
     }
 
-    /// The shell gets the terminal for a while.
+    /// Restores the terminal for the shell.
     pub(crate) fn suspend(&mut self) {
         give_back();
     }
 
-    /// And we have it again.
+    /// Takes the terminal over again.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
@@ -93,12 +93,12 @@ impl Screen {
         write(ENTER.as_bytes())
     }
 
-    /// Asks for the background. The answer comes from the keyboard.
+    /// Asks for the background. The answer arrives as keyboard input.
     pub(crate) fn ask_background(&self) -> io::Result<()> {
         write(background::QUESTION.as_bytes())
     }
 
-    /// A sound.
+    /// Rings the terminal bell.
     pub(crate) fn ring(&self) -> io::Result<()> {
         write(b"\x07")
     }
@@ -110,7 +110,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, once.
+/// Restores the terminal, once.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = write(LEAVE.as_bytes());
@@ -124,10 +124,10 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Where the terminal's cursor is and how it writes.
+/// Position of the terminal's cursor, and its current style.
 #[derive(Debug, Default)]
 struct Pen {
-    /// Unknown at first, and behind the last column, where terminals differ.
+    /// `None` if unknown: at the start, and after the last column, where terminals differ.
     at: Option<(u16, u16)>,
     look: Look,
 }
@@ -207,7 +207,7 @@ impl Pen {
 const MODIFIERS: [(Modifier, &str); 4] =
     [(Modifier::BOLD, "1"), (Modifier::DIM, "2"), (Modifier::UNDERLINED, "4"), (Modifier::REVERSED, "7")];
 
-/// The code of a colour; `base` is 30 for letters and 40 for what is behind them.
+/// The code of a colour; `base` is 30 for the foreground and 40 for the background.
 fn color(color: Color, base: u8) -> String {
     let plain = |number: u8| (base + number).to_string();
     match color {

@@ -18,28 +18,28 @@ use crate::columns;
 use crate::metric;
 use crate::state::View;
 
-/// How long a chart looks back.
+/// Time spans of charts, in seconds.
 pub(crate) const ZOOMS: [u64; 5] = [60, 300, 900, 1800, 3600];
-/// How often one may look.
+/// Refresh intervals that the keys select.
 pub(crate) const REFRESHES: [Duration; 8] = [ms(100), ms(250), ms(500), ms(1000), ms(2000), ms(5000), ms(10_000), ms(60_000)];
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Which colours the user wants.
+/// The theme that the user selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThemeChoice {
-    /// What the terminal seems to be.
+    /// Follows the background of the terminal.
     #[default]
     Auto,
-    /// Light letters on dark.
+    /// Light text on a dark background.
     Dark,
-    /// Dark letters on light.
+    /// Dark text on a light background.
     Light,
     /// No colours.
     Mono,
-    /// Further from the background.
+    /// High contrast.
     HighContrast,
     /// Blue and orange.
     ColorBlind,
@@ -60,12 +60,12 @@ impl ThemeChoice {
     }
 }
 
-/// What the user chose.
+/// The user's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// First view.
     pub view: View,
-    /// Between two looks.
+    /// Refresh interval.
     pub refresh: Duration,
     /// Colours.
     pub theme: ThemeChoice,
@@ -76,7 +76,7 @@ pub struct Settings {
     pub(crate) metric: usize,
     pub(crate) zoom: usize,
     pub(crate) worst_first: bool,
-    /// Charts: all devices in one.
+    /// Charts: all devices in one chart.
     pub(crate) overlay: bool,
     /// Charts: every metric of one device, or one metric of every device.
     pub(crate) by_device: bool,
@@ -106,7 +106,7 @@ impl Default for Settings {
 /// One key of the file: how it is read and written.
 struct Row {
     key: &'static str,
-    /// What it takes, for the docs and the message about one that it does not.
+    /// Its valid values, for the docs and the error message.
     takes: fn() -> String,
     help: &'static str,
     read: fn(&mut Settings, &Value) -> Option<()>,
@@ -140,7 +140,7 @@ fn one_of<T: ToString, const N: usize>(words: [T; N]) -> String {
     words.split_last().map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
 }
 
-/// The file as a part of the docs.
+/// The settings as Markdown tables for the docs.
 pub fn markdown() -> String {
     let default = Settings::default();
     let mut text = String::from("| key | takes | default | is |\n| --- | --- | --- | --- |\n");
@@ -188,7 +188,7 @@ fn zoom(value: &Value) -> Option<usize> {
 fn list(value: &Value) -> Option<Vec<usize>> {
     let named: Vec<usize> = value.as_array()?.iter().map(|name| name.as_str().and_then(columns::by_name)).collect::<Option<_>>()?;
     let mut chosen: Vec<usize> = Vec::new();
-    // Each once; the host's comes and goes by itself.
+    // Each column once. The host column is added automatically.
     for column in named {
         if columns::COLUMNS[column].name != columns::HOST && !chosen.contains(&column) {
             chosen.push(column);
@@ -198,7 +198,7 @@ fn list(value: &Value) -> Option<Vec<usize>> {
 }
 
 impl Settings {
-    /// Charts begin with utilization where that is read, unless the user chose another metric.
+    /// Selects utilization as the metric of charts if it is read, unless the user chose another metric.
     pub(crate) fn prefer_utilization(&mut self, is_read: bool) {
         let usual = Self::default().metric;
         let (before, after) = match (metric::by_name("utilization"), is_read) {
@@ -211,7 +211,7 @@ impl Settings {
         }
     }
 
-    /// Reads a file's text over what is there. What is not understood comes back as messages.
+    /// Applies the text of a file to these settings. Returns a message for each invalid setting.
     pub fn read(&mut self, text: &str) -> Vec<String> {
         let table = match text.parse::<Table>() {
             Ok(table) => table,
@@ -220,7 +220,7 @@ impl Settings {
         let mut messages = Vec::new();
         for (key, value) in &table {
             match ROWS.iter().find(|row| row.key == key) {
-                // The table of rules and receivers, which the service has too.
+                // The table of alert rules and receivers is read elsewhere.
                 None if key == "alerts" => {}
                 None => messages.push(format!("unknown key {key}")),
                 Some(row) if (row.read)(self, value).is_none() => messages.push(format!("{key} takes {}", (row.takes)())),
@@ -230,8 +230,8 @@ impl Settings {
         messages
     }
 
-    /// The text of a file that says the same. What an earlier file said beside it stays, its comments too; one that cannot be
-    /// read is an error, for nobody knows what would be lost.
+    /// Returns the text of a file with these settings. Other keys and comments of the earlier file are kept. If the earlier file is not
+    /// TOML, returns an error, because its content would be lost.
     pub fn write(&self, earlier: &str) -> Result<String, NotToml> {
         let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
@@ -242,7 +242,7 @@ impl Settings {
             }
         }
         let text = lines.join("\n") + "\n";
-        // A key in an unusual form may have been missed; then the file is written anew, which costs its comments alone.
+        // If a key in an unusual form was missed, write the whole file anew. Only its comments are lost.
         Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
 }
@@ -259,13 +259,13 @@ impl fmt::Display for NotToml {
 
 impl std::error::Error for NotToml {}
 
-/// Puts a value into the lines of a file: in the place of the earlier one, or behind the others.
+/// Writes a value into the lines of a file: replaces the old value, or appends it to the top-level keys.
 fn set(lines: &mut Vec<String>, key: &str, value: &Value) {
-    // Behind the first heading keys have other names.
+    // After the first table heading, keys belong to that table.
     let end = lines.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(lines.len());
     let names = |text: &str| text.parse::<Table>().is_ok_and(|table| table.len() == 1 && table.contains_key(key));
     for from in (0..end).filter(|line| lines[*line].trim_start().starts_with(key)) {
-        // A list may go over several lines.
+        // A list may span several lines.
         let Some(to) = (from + 1..=end).find(|to| names(&lines[from..*to].join("\n"))) else { continue };
         let last = lines[to - 1].clone();
         let is_comment = |at: &usize| names(&[&lines[from..to - 1].join("\n"), "\n", &last[..*at]].concat());

@@ -1,4 +1,4 @@
-//! Signals to processes: to the one that was meant, or to none.
+//! Sends signals to processes, and never to the wrong process.
 //!
 //! A pid may belong to another process by the time the user has answered the dialog. So the process is held by a
 //! pidfd, its start time is compared with the one in the dialog, and only then the signal goes through the pidfd.
@@ -13,14 +13,14 @@ use ttmon_source::Life;
 /// Signals go to this machine's processes, for any root.
 const PROC: &str = "/proc";
 
-/// One that can be sent.
+/// A signal that can be sent.
 pub(crate) struct Choice {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     signal: Signal,
 }
 
-/// The polite one first.
+/// The signals; the gentlest first.
 pub(crate) const SIGNALS: &[Choice] = &[
     Choice { name: "TERM", help: "asks it to end", signal: Signal::TERM },
     Choice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
@@ -33,7 +33,7 @@ pub(crate) const SIGNALS: &[Choice] = &[
     Choice { name: "USR2", help: "defined by the program", signal: Signal::USR2 },
 ];
 
-/// Sends it, and says what happened.
+/// Sends a signal. Returns a message with the result.
 pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
     let choice = &SIGNALS[at];
     let failed = |why: String| format!("{} was not sent to {}: {why}", choice.name, key.pid);
@@ -57,7 +57,7 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
     }
 }
 
-/// When a process began, as its `stat` has it.
+/// The start time of a process in ticks, from its `stat`.
 pub(crate) fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
     Life::of(proc, pid).map(|life| life.start_ticks)
 }
