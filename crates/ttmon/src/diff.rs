@@ -1,4 +1,4 @@
-//! Buffers now against those of an earlier `ttmon mem --json --buffers`.
+//! Compares the buffers now with those of an earlier `ttmon mem --json --buffers`.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::failure::Failure;
 /// Largest file read: some two million buffers.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// The start of a process is read from a clock that may be corrected between two listings; no pid is reused that fast.
+/// Two start times within this time are the same process. The clock may be corrected between two listings, and no pid is reused that fast.
 const START_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// Reads the earlier look.
+/// Reads the earlier listing.
 pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
     let file = ttmon_files::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     }
 }
 
-/// Whether the two looks can be compared at all.
+/// Checks that both listings are of the same host.
 pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
     match &look.host {
         Some(host) if *host != now.host => {
@@ -47,11 +47,11 @@ pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Fa
     }
 }
 
-/// The most that the clocks of two samples may differ.
+/// Largest difference between the clocks of two samples.
 const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// What is new and what is gone. A buffer of another size or age at the same address is both. Of a process that has its pid from another one everything is new; of one that is there and
-/// may not be read nothing is known.
+/// Lists new and gone buffers. A buffer with another size or age at the same address is both. If a process has the pid of an earlier
+/// process, all its buffers are new. If a process is running but may not be read, its buffers are not compared.
 pub(crate) fn compare<'a>(
     look: &EarlierListing,
     earlier: impl Iterator<Item = &'a Earlier>,
@@ -107,7 +107,7 @@ fn change(sign: Sign, (pid, _, kind, address): Key<'_>, bytes: u64, (tag, line):
     Change { sign, pid, kind, address, bytes, tag: tag.to_owned(), line: line.to_owned() }
 }
 
-/// Whether a buffer at the same address is the same one: its size is, and it is not younger than the earlier look.
+/// Whether a buffer at the same address is the same one: its size is equal, and it is not younger than the earlier listing.
 fn is_same(look: &EarlierListing, earlier: &Earlier, now: &LedgerBuffer) -> bool {
     let created = look.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
     let is_younger = created.is_some_and(|(UnixTime(time), age)| {

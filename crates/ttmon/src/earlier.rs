@@ -1,5 +1,5 @@
-//! The buffers of an earlier `ttmon mem --json --buffers`, read as they come: of a million of them only what a comparison needs
-//! is kept, and each text once. `ttmon_wire::Document` is not used here: it needs the whole text in memory, and this file may have
+//! The buffers of an earlier `ttmon mem --json --buffers`, parsed as a stream. Only the values that a comparison needs are kept,
+//! and each text once. `ttmon_wire::Document` is not used here: it needs the whole text in memory, and this file may have
 //! hundreds of MB.
 
 use std::collections::{HashMap, HashSet};
@@ -14,27 +14,27 @@ use ttmon_model::limits::DOCUMENT_PROCESSES_MAX;
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 
-/// Most buffers that are compared: what a file of the largest size has.
+/// Most buffers that are compared: as many as the largest file has.
 const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
-/// The earlier look.
+/// The earlier listing.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct EarlierListing {
-    /// Version of the document; `None` where it does not say.
+    /// Version of the document, if it has one.
     pub(crate) schema: Option<u64>,
     /// When it was taken.
     pub(crate) time: Option<UnixTime>,
     /// The host it was taken on.
     pub(crate) host: Option<String>,
-    /// When each process started whose start was known: a pid alone may mean another process since.
+    /// Known start times of processes, because a pid may belong to another process now.
     pub(crate) started: HashMap<u32, UnixTime>,
-    /// Buffers that it was asked to leave out.
+    /// Number of buffers that `--top` left out.
     pub(crate) left_out: u64,
-    /// `None` where it was taken without them.
+    /// `None` if the listing has no buffers.
     pub(crate) buffers: Option<Vec<Earlier>>,
 }
 
-/// A buffer of the earlier look.
+/// A buffer of the earlier listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Earlier {
     pub(crate) pid: u32,
@@ -42,16 +42,16 @@ pub(crate) struct Earlier {
     pub(crate) kind: Rc<str>,
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// The devices it lay on.
+    /// Its devices.
     pub(crate) devices: Rc<[u32]>,
     pub(crate) tag: Rc<str>,
-    /// The line that asked for the buffer, as printed; empty if unknown.
+    /// The line that allocated the buffer, as printed; empty if unknown.
     pub(crate) line: Rc<str>,
     /// Seconds since it was allocated.
     pub(crate) age_s: Option<f64>,
 }
 
-/// What a comparison needs of a document.
+/// The parts of a document that a comparison needs.
 pub(crate) fn parse(text: impl Read) -> Result<EarlierListing, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_reader(text);
     let look = Document(&mut Interned::default()).deserialize(&mut reader)?;
@@ -59,14 +59,14 @@ pub(crate) fn parse(text: impl Read) -> Result<EarlierListing, serde_json::Error
     Ok(look)
 }
 
-/// What was read before: most buffers share their texts and their devices.
+/// Texts and device lists that were already read; most buffers share them.
 #[derive(Default)]
 struct Interned {
     texts: HashSet<Rc<str>>,
     devices: HashSet<Rc<[u32]>>,
 }
 
-/// The one that is known already, if it is.
+/// Returns the existing equal value, or adds this one.
 fn shared<T: ?Sized + Hash + Eq>(known: &mut HashSet<Rc<T>>, new: &T) -> Rc<T>
 where
     Rc<T>: for<'a> From<&'a T>,
@@ -143,7 +143,7 @@ impl<'de> Visitor<'de> for Processes {
     }
 }
 
-/// The pid of a process and its start, where both are known.
+/// The pid and the start time of a process, if both are known.
 struct Process;
 
 impl<'de> DeserializeSeed<'de> for Process {

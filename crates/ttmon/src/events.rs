@@ -25,12 +25,12 @@ use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
 
-/// How often a follower looks.
+/// Interval between two reads with `--follow`.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Text is written in pieces of this size.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Prints what the recorders have, and goes on if asked to.
+/// Prints the recorded events, and with `--follow` new ones.
 pub(crate) fn run(context: &Context, request: &EventsRequest) -> Result<(), Failure> {
     let mut page = Page::new(context, request);
     for service in &server::services(context) {
@@ -43,11 +43,11 @@ pub(crate) fn run(context: &Context, request: &EventsRequest) -> Result<(), Fail
     read_here(context, request, &mut page)
 }
 
-/// Why a service's answer was not the whole one.
+/// Why the answer of a service was not complete.
 enum ServiceError {
-    /// It gave none, or no more; it can be done without.
+    /// The service did not answer, or stopped. The ledgers can be read here instead.
     Without(String),
-    /// We cannot go on.
+    /// The command fails.
     Failed(Failure),
 }
 
@@ -63,7 +63,7 @@ impl From<Failure> for ServiceError {
     }
 }
 
-/// Prints the events of a service. It looks for new processes at its own pace, and has some that ended.
+/// Prints the events of a service. It finds new processes at its own interval, and also has some ended processes.
 fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
     let mut question = "/api/v1/memory/events?".to_owned();
@@ -75,7 +75,7 @@ fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut
         question += &format!("device={}&", ids.join(","));
     }
     let mut events = server::events(service, &format!("{question}follow={}", request.follow), request.follow)?;
-    // How many recorders there are comes first: a new one may be found here only.
+    // The first message has the number of recorders. If it is 0, the process may still be found by reading here.
     let first = events.wait()?.1;
     let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
     match request.pid {
@@ -112,7 +112,7 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
     }
 }
 
-/// From the ledgers themselves.
+/// Prints events from the ledgers of this machine.
 fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) -> Result<(), Failure> {
     let pace = if request.follow { Pace::Repeated } else { Pace::Once };
     let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, request.pid.map_or(Reach::Everybody, Reach::Process))?;
@@ -121,7 +121,7 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
         let snapshot = opened.snapshot()?;
         let news = opened.with_scene(&snapshot, request.pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
         let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
-        // One that tracks nothing yet may begin to, while it is there.
+        // A running process may start to track its memory later.
         let may_begin = request.follow && request.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
             let why = |pid: Option<u32>, snapshot: &Snapshot| match pid {
@@ -144,7 +144,7 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
     }
 }
 
-/// What is printed, in pieces, and what was printed already.
+/// The output, written in pieces, and which events it already has.
 struct Page<'a> {
     request: &'a EventsRequest,
     style: Style<'static>,
@@ -153,11 +153,11 @@ struct Page<'a> {
     /// here.
     by_service: HashMap<u32, u64>,
     has_told: bool,
-    /// The process that was asked for has exited: its number may be another's from now on.
+    /// The requested process has exited. Later, another process may have its pid.
     has_ended: bool,
-    /// How many of the first lines are printed: the last of them. None once they are printed.
+    /// How many of the first lines to print, counted from their end. `None` after they are printed.
     last: Option<usize>,
-    /// Those lines, the oldest first.
+    /// Those lines, oldest first.
     kept: VecDeque<String>,
     zone: TimeZone,
 }
@@ -170,7 +170,7 @@ impl<'a> Page<'a> {
         Self { request, style, text, by_service, has_told: false, has_ended: false, last: request.last, kept, zone }
     }
 
-    /// This event came from a service.
+    /// Notes that a service sent this event.
     fn note(&mut self, event: &BufferEvent) {
         if let Some(number) = event.number {
             let last = self.by_service.entry(event.pid).or_default();

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well.
+//! The error of a command, with its exit code.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,35 +9,35 @@ use ttmon_source::Error;
 /// A message for people, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// `what failed: why; what to do`. Empty where the exit code says it all.
+    /// `what failed: why; what to do`. Empty if the exit code is enough.
     pub(crate) message: String,
     pub(crate) code: u8,
 }
 
 impl Failure {
-    /// It could not be done.
+    /// The command failed: exit code 1.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 1 }
     }
 
-    /// A usage error.
+    /// A usage error: exit code 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// There is no such device.
+    /// No such device: exit code 3.
     pub(crate) fn no_device(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 3 }
     }
 
-    /// It took too long.
+    /// A timeout: exit code 4.
     pub(crate) fn timed_out(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 4 }
     }
 }
 
-/// Prints a message to stderr in one line, with foreign text cleaned. A stderr that cannot be written to is no reason
-/// to fail.
+/// Prints a message to stderr in one line, without control characters. Errors of stderr are
+/// ignored.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "ttmon: {}", text::clean(message, false));
 }
@@ -53,7 +53,7 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Writing the output is the only I/O without a better message. A reader who has left has seen enough.
+    /// An error while writing the output. A closed pipe is a success: the reader has read enough.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { message: String::new(), code: 0 };

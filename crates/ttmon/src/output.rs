@@ -1,14 +1,14 @@
-//! Where the output goes: standard output, or a file that is written whole or not at all.
+//! Destination of the output: standard output, or a file that appears only when it is complete.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
 
-/// What a stream writes at once.
+/// Bytes that a stream buffers.
 const STREAM_BYTES: usize = 64 * 1024;
 
-/// Where to.
+/// A destination.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
     Stdout,
@@ -30,7 +30,7 @@ impl Output {
         }
     }
 
-    /// Whether a text is likely to be written, for those who will have one only after a long time.
+    /// Checks whether writing is likely to work, for commands that write only after a long time.
     pub(crate) fn try_out(&self) -> io::Result<()> {
         match self {
             Self::Stdout => Ok(()),
@@ -39,7 +39,7 @@ impl Output {
     }
 }
 
-/// Standard output for a text that is better not held in memory as a whole.
+/// Writes to standard output without keeping the whole text in memory.
 pub(crate) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut stdout = BufWriter::with_capacity(STREAM_BYTES, io::stdout().lock());
     write(&mut stdout)?;

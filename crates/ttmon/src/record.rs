@@ -1,4 +1,4 @@
-//! `ttmon record`: what is seen, kept in a file for `ttmon top --replay`.
+//! `ttmon record`: records samples to a file, for `ttmon top --replay`.
 
 use std::io::{self, BufWriter, IsTerminal};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::invocation::{Context, RecordRequest};
 use crate::open::OpenMachine;
 use crate::show::VERSION;
 
-/// Records until a signal, the time asked for, or an error ends it. What was seen by then is in the file.
+/// Records until a signal, the end of `--duration`, or an error. All samples until then are in the file.
 pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Failure> {
     let RecordRequest { file: path, interval, duration, has_buffers, force } = request;
     let detail = if *has_buffers { Detail::Blocks } else { Detail::Totals };
@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
         }
         snapshot = match opened.snapshot() {
             Ok(snapshot) => snapshot,
-            // What was recorded so far is worth keeping.
+            // Keep the samples recorded so far.
             Err(failure) => {
                 writer.flush().map_err(failed)?;
                 return Err(failure);
@@ -64,14 +64,14 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     }
 }
 
-/// Whether it is to end.
+/// Whether the recording must end.
 struct Stop {
     is_asked: Arc<AtomicBool>,
     wake: std::sync::mpsc::Receiver<()>,
 }
 
 impl Stop {
-    /// Waits, and returns whether it shall end.
+    /// Waits until a time. Returns whether the recording must end.
     fn wait_until(&self, moment: Instant) -> bool {
         match self.wake.recv_timeout(moment.saturating_duration_since(Instant::now())) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
@@ -80,7 +80,7 @@ impl Stop {
     }
 }
 
-/// The first signal ends it in good order; the second one, should that hang, at once.
+/// The first signal ends the recording cleanly. A second one ends the program at once, in case the first hangs.
 fn listen() -> io::Result<Stop> {
     let is_asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

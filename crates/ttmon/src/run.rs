@@ -1,7 +1,7 @@
-//! `ttmon run`: a command with its memory tracked, and otherwise as if it had been started without us.
+//! `ttmon run`: runs a command with its memory tracked, and otherwise as if it had been started without ttmon.
 //!
-//! Our library goes into `LD_PRELOAD`; the command and what it starts hand their ledgers over to a socket of ours. When the
-//! command has ended, a few lines on standard error summarize what it did, `--report` writes everything, and we end as it ended.
+//! ttmon adds its library to `LD_PRELOAD`. The command and its children send their ledgers to a socket of ttmon. When the
+//! command has ended, ttmon prints a summary on standard error, writes the file of `--report`, and ends in the same way as the command.
 
 mod child;
 mod collect;
@@ -46,23 +46,23 @@ use child::{Change, Child, Command, Signals};
 use collect::{Collected, Collector};
 use program::Linkage;
 
-/// So long nothing must have come before ledgers of ended processes are read.
+/// Ledgers of ended processes are read when no ledger arrived for this time. `LONG_QUIET` applies if no process had ended last time.
 const QUIET: Duration = Duration::from_millis(20);
 const LONG_QUIET: Duration = Duration::from_millis(999);
 
-/// We failed; the command was not started.
+/// Exit code if ttmon itself failed, normally before the command was started.
 const FAILED: u8 = 125;
-/// The command is there and cannot be started.
+/// Exit code if the command exists but cannot be started.
 const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
+/// Exit code if the command does not exist.
 const NOT_FOUND: u8 = 127;
-/// The command succeeded, and what was asked to hold does not.
+/// Exit code if the command succeeded, but a check failed.
 const NOT_HELD: u8 = 123;
 
-/// Runs the command. Does not return when it died of a signal.
+/// Runs the command. Does not return if a signal killed the command.
 pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure> {
     if let Some(path) = &context.cluster {
-        // Read again at the end; that it cannot be is better known before.
+        // The file is read again at the end. Report an error before the run, not after it.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
     }
     let program = &request.program;
@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let library = library::find().map_err(|error| failed(error.to_string()))?;
     let output = request.report.as_deref().map(prepare).transpose()?;
     request.snapshot.as_ref().map(|(path, _)| prepare(path)).transpose()?;
-    // Before there is something to be left behind.
+    // Before anything is created that a signal could leave behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
@@ -89,7 +89,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now());
     let Collected { digests, unread, trace } = collector.finish();
-    // What is left is ours alone, and may wait for a pipe or a slow disk: a signal may end it.
+    // The command has ended. Writing the results may block on a pipe or a slow disk, so signals may end ttmon again.
     signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(context) };
     let mut account = Account::new(words, end, span, digests, machine.as_ref());
@@ -99,7 +99,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
 
 /// What is written at the end.
 struct Written {
-    /// Where the report goes.
+    /// Destination of the report.
     output: Option<Output>,
     trace: Option<io::Result<Trace>>,
 }
@@ -108,7 +108,7 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), code: FAILED }
 }
 
-/// What the system refused us, before the command was started.
+/// A system error before the command was started.
 fn cannot(what: &str, error: &io::Error, advice: &str) -> Failure {
     let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE) => "raise the limit of open files (ulimit -n)",
@@ -119,9 +119,9 @@ fn cannot(what: &str, error: &io::Error, advice: &str) -> Failure {
     failed(format!("cannot {what}: {error}; {advice}"))
 }
 
-/// A report that cannot be written is better known before a long run than after it.
+/// Checks before a long run that the report can be written.
 fn prepare(path: &Path) -> Result<Output, Failure> {
-    // The command cannot change our directory, and neither does anything else.
+    // A relative path stays valid: nothing changes the current directory of ttmon.
     let output = Output::File(path.to_owned());
     match output.try_out() {
         Ok(()) => Ok(output),
@@ -153,7 +153,7 @@ fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> F
     let name = program.to_string_lossy();
     let interpreter = program::interpreter_of(program, path).map(|path| path.display().to_string().escape_debug().to_string());
     match (error.raw_os_error().map(Errno::from_raw_os_error), interpreter) {
-        // As a shell does: what cannot be found, itself or what it needs, is 127.
+        // Like a shell: 127 if the command or its interpreter is not found.
         (Some(Errno::NOENT), Some(interpreter)) => Failure {
             message: format!("{name}: it needs {interpreter}, which does not exist; install that, or mend its first line"),
             code: NOT_FOUND,
@@ -164,9 +164,9 @@ fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> F
     }
 }
 
-/// Waits for the command to end, taking what is handed over meanwhile.
+/// Waits for the command to end, and receives ledgers meanwhile.
 fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<CommandEnd, Failure> {
-    // All those held go on: nothing to read for a while.
+    // True if all processes with an open ledger are still running, so that no ledger can be closed.
     let mut is_stuck = false;
     let mut followed = Instant::now();
     let mut pause = collector.follow();
@@ -191,7 +191,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
                 continue;
             }
             Ok(_) | Err(Errno::INTR) => {}
-            // Briefly out of memory: giving up would end the command.
+            // Probably out of memory for a short time. Returning an error would end the command.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
         drop(wanted);
@@ -205,12 +205,12 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
     }
 }
 
-/// The devices of this machine, to put the figures on; without, they stand under the ids that the program gave.
+/// Samples the devices of this machine, to assign the figures to them. Without a sample, the program's own ids are used.
 fn machine(context: &Context) -> Option<Sample> {
     OpenMachine::with_ledgers(context, Pace::Once, false, Detail::Totals, Reach::Process(0)).ok()?.machine.sample().ok()
 }
 
-/// Epilogue, report, checks; then the end that the command had.
+/// Prints the summary, writes the report, evaluates the checks, and ends like the command.
 fn report_run(context: &Context, request: &RunRequest, account: &Account, files: Written) -> Result<(), Failure> {
     let checks = &request.checks;
     if !request.quiet {
@@ -236,7 +236,7 @@ fn report_run(context: &Context, request: &RunRequest, account: &Account, files:
     }
 }
 
-/// Whether there is a snapshot now.
+/// Writes the snapshot. Returns whether it was written.
 fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, is_quiet: bool) -> bool {
     let written = trace.and_then(|trace| crate::export::write_file(&trace, format, path).map(|()| trace.complete_since()));
     match written {
@@ -253,7 +253,7 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
     true
 }
 
-/// Whether there is a report now: where it was asked for, or, where that has become impossible meanwhile, where it is said.
+/// Writes the report, or, if that is not possible any more, writes it to a temporary file. Returns whether it was written.
 fn write_report(output: &Output, account: &Account) -> bool {
     let text = format!("{}\n", ttmon_wire::to_string(&account.report(VERSION, signal_name).json(), Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };

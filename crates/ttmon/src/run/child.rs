@@ -1,4 +1,4 @@
-//! The command itself: started, waited for, and not disturbed.
+//! Starts the command and waits for it without disturbing it.
 //!
 //! It is a child in our own process group, so that the terminal's signals (Ctrl-C, Ctrl-Z, a hang-up) reach it without us.
 //! We take every signal that can be taken as a message instead of acting on it, pass on those that were meant for the
@@ -24,37 +24,37 @@ use ttmon_sys::process as plain;
 
 use super::program;
 
-/// What became of the command since the last call.
+/// State of the command.
 pub(crate) enum Change {
-    /// It runs, or is stopped.
+    /// It is running or stopped.
     None,
     /// It ended.
     Ended(CommandEnd),
 }
 
-/// Runs scripts without a first line.
+/// The shell for scripts without a `#!` line.
 const SHELL: &CStr = c"/bin/sh";
 
-/// A fault of the program that caused it: not to be taken as a message, nor to be passed on.
+/// Signals that a program causes itself by a fault. They are neither received as messages nor forwarded.
 const FAULTS: [Named; 5] = [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGPIPE];
 
-/// How far up a sender's ancestors are looked through.
+/// Most ancestors of a sender that are checked.
 const ANCESTORS_MAX: usize = 64;
 
 /// The signals of this process, as messages.
 #[derive(Debug)]
 pub(crate) struct Signals {
     messages: SignalFd,
-    /// Those that were held back before we came, which is how the command is to find it.
+    /// The signal mask before `take`; the command starts with it.
     before: SigSet,
 }
 
 impl Signals {
-    /// From now on no signal ends or stops this process by itself, but for those that no process can refuse.
+    /// Blocks all signals and receives them as messages, except faults and those that cannot be blocked.
     pub(crate) fn take() -> io::Result<Self> {
-        // Inherited as ignored, it would make the kernel forget how our child ended.
+        // If SIGCHLD was inherited as ignored, the kernel would discard the exit status of the child.
         signal_hook::flag::register(signal_hook::consts::SIGCHLD, Arc::new(AtomicBool::new(false)))?;
-        // Real-time signals too, which have no names.
+        // Includes real-time signals, which have no names.
         let mut set = SigSet::all();
         FAULTS.into_iter().for_each(|signal| set.remove(signal));
         let before = SigSet::thread_get_mask()?;
@@ -62,7 +62,7 @@ impl Signals {
         Ok(Self { messages: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, before })
     }
 
-    /// From now on signals mean what they meant before; what came meanwhile was for the command.
+    /// Restores the signal mask. Signals that arrived meanwhile were for the command, and are discarded.
     pub(crate) fn let_go(&self) {
         while self.next().is_some() {}
         let _ = self.before.thread_set_mask();
@@ -79,17 +79,17 @@ impl AsFd for Signals {
     }
 }
 
-/// A command as the system takes it: its words, and its environment in the order in which we have it.
+/// A command for `execve`: its words, and its environment in the original order.
 #[derive(Debug, Default)]
 pub(crate) struct Command {
     words: Vec<CString>,
-    /// The file of the program; `None` where there is none in PATH.
+    /// The file of the program; `None` if it is not in PATH.
     program: Option<CString>,
     environment: Vec<(OsString, OsString)>,
 }
 
 impl Command {
-    /// These words, in our own environment but for PATH, where the program is searched.
+    /// Creates a command with the environment of this process, but with this PATH, in which the program is searched.
     pub(crate) fn new(words: &[OsString], path: Option<&OsStr>) -> Self {
         let program = words.first().and_then(|name| program::resolve(name, path));
         let program = program.and_then(|file| CString::new(file.into_os_string().into_vec()).ok());
@@ -101,7 +101,7 @@ impl Command {
         this
     }
 
-    /// Sets a variable, in its place if it has one.
+    /// Sets a variable. An existing one keeps its position.
     pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         let value = value.as_ref().to_owned();
         match self.environment.iter_mut().find(|(known, _)| known == name) {
@@ -110,17 +110,17 @@ impl Command {
         }
     }
 
-    /// Becomes it; returns why that cannot be.
+    /// Executes the command in this process. Returns only if that fails, with the error.
     fn exec(&self) -> Errno {
         let line = |(name, value): &(OsString, OsString)| {
             let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(line).ok()
         };
         let environment: Vec<CString> = self.environment.iter().filter_map(line).collect();
-        // Not `std`'s, which sets signals as it likes them.
+        // Does not use `std`'s exec, which changes signal handling.
         let refused = match (&self.program, self.words.split_first()) {
             (Some(program), Some((_, arguments))) => match nix::unistd::execve(program, &self.words, &environment).err() {
-                // A script without a first line is the shell's, as for every other program that starts commands.
+                // Like other programs, run a script without a `#!` line with the shell.
                 Some(nix::Error::ENOEXEC) => {
                     let words: Vec<&CStr> =
                         [SHELL, program.as_c_str()].into_iter().chain(arguments.iter().map(CString::as_c_str)).collect();
@@ -128,7 +128,7 @@ impl Command {
                 }
                 refused => refused,
             },
-            // The system's search knows why there is none.
+            // The search of the C library returns the reason.
             (None, Some((name, _))) => nix::unistd::execvpe(name, &self.words, &environment).err(),
             (_, None) => None,
         };
@@ -143,7 +143,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts it, with signals and standard streams as they were before we took them.
+    /// Starts the command with the original signal mask and standard streams.
     pub(crate) fn start(command: &Command, signals: &Signals) -> io::Result<Self> {
         let parent = process::id();
         let (mut failure, mut report) = io::pipe()?;
@@ -151,7 +151,7 @@ impl Child {
             fork::Fork::Parent(pid) => {
                 drop(report);
                 let mut number = [0; 4];
-                // Closed by the exec: then there is nothing to read.
+                // The exec closes the pipe, so data means that the exec failed.
                 if failure.read_exact(&mut number).is_ok() {
                     let pid = Pid::from_raw(pid).ok_or(Errno::CHILD)?;
                     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
@@ -177,7 +177,7 @@ impl Child {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Deals with the signals that came.
+    /// Handles the signals that arrived.
     pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Change> {
         while let Some(signal) = signals.next() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
@@ -187,11 +187,11 @@ impl Child {
                     ended @ Change::Ended(_) => return Ok(ended),
                 }
             } else if self.is_for_it(&signal) {
-                // It may have ended meanwhile, which is reported next.
+                // If it has ended meanwhile, `state` reports it next.
                 let _ = plain::send(self.pid(), number);
             }
         }
-        // Several children's signals of one kind are one.
+        // Several pending SIGCHLD are delivered as one, so check again.
         self.state()
     }
 
@@ -209,8 +209,8 @@ impl Child {
         }
     }
 
-    /// The terminal sends to the whole process group, so the command has it already; and what the command or its children
-    /// sent to their group, or to their parent, is not for the command.
+    /// Whether a signal must be forwarded. The terminal signals the whole process group, so the command already has that signal. Signals
+    /// that the command or its children sent to their group or to their parent are not for the command.
     fn is_for_it(&self, signal: &siginfo) -> bool {
         let is_from_kernel = signal.ssi_code > 0;
         !is_from_kernel && !self.is_ancestor_of(signal.ssi_pid)
@@ -236,15 +236,15 @@ fn end(status: WaitStatus) -> Option<CommandEnd> {
     status.exit_status().map(CommandEnd::Exit).or_else(|| status.terminating_signal().map(CommandEnd::Signal))
 }
 
-/// A shell that has us in the foreground waits for us to stop. Without a terminal nobody does, and who lets the command go
-/// on knows nothing of us.
+/// Stops this process too, because a shell that runs ttmon in the foreground waits for it to stop. Without a terminal no shell waits, and
+/// a process that resumes the command does not resume ttmon.
 fn stop_too() {
     if fs::File::open("/dev/tty").is_ok() {
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
     }
 }
 
-/// Dies of the signal that the command died of, without a core of our own in the place of its.
+/// Ends this process by the signal that killed the command, without a core file that would overwrite the command's.
 pub(crate) fn die_of(signal: i32) -> ! {
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     if signal == signal_hook::consts::SIGKILL {
@@ -254,7 +254,7 @@ pub(crate) fn die_of(signal: i32) -> ! {
         }
     }
     let _ = signal_hook::low_level::emulate_default_handler(signal);
-    // A signal that the crate does not know, such as a real-time one: by default it ends the process.
+    // The crate does not support some signals, such as real-time signals. By default they end the process.
     let _ = plain::send(process::id(), signal);
     process::exit(128 + signal)
 }

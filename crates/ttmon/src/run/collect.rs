@@ -1,4 +1,4 @@
-//! The ledgers of the command and its children, as they are handed over.
+//! Receives the ledgers of the command and its children.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -18,41 +18,42 @@ use ttmon_recorder::History;
 use ttmon_source::{Life, Root};
 use ttmon_wire::run::HostMemory;
 
-/// Messages taken in one go.
+/// Most messages received at a time.
 const AT_ONCE: usize = 256;
-/// Ledgers held open before those of dead processes are read and let go, when nothing comes; and at once.
+/// With more open ledgers than this, ledgers of ended processes are read and closed while no message arrives. At `HELD_MAX` this is done
+/// at once.
 const HELD: usize = 128;
 const HELD_MAX: usize = 4096;
-/// Open files that are not ledgers: ours, and those that our parent opened.
+/// Reserve for open files that are not ledgers: those of ttmon, and those that it inherited.
 const OTHER_FILES: u64 = 64;
-/// Processes listed one by one; those after them are only counted.
+/// Most processes in the report; further ones are only counted.
 const PROCESSES_MAX: usize = 16_384;
 
-/// Buffers kept of each process that nobody freed; the rest is counted. Of very many processes fewer.
+/// Most buffers listed per process that were never freed; the rest is counted. After `PROCESSES_IN_FULL` processes the limit is lower.
 const LEFT_MAX: usize = 1000;
 const LEFT_MAX_OF_MANY: usize = 16;
 const PROCESSES_IN_FULL: usize = 64;
 
-/// How the directories of runs are called.
+/// Prefix of the directories of runs.
 const DIRECTORY: &str = "ttmon-run-";
-/// The first name of the socket, for a short time.
+/// The temporary first name of the socket.
 const BOUND: &str = "bound";
 
-/// Where a process sends its ledger.
+/// Variable with the socket to which a process sends its ledger.
 pub(crate) const HANDOVER: &str = "TTMON_HANDOVER";
-/// And where besides: the sockets of runs around the one that started it, a line each.
+/// Variable with the sockets of the outer runs, one per line.
 pub(crate) const OUTER: &str = "TTMON_HANDOVER_OUTER";
 
-/// Where ledgers come in: a socket in a directory of its own.
+/// Receives ledgers on a socket in its own directory.
 #[derive(Debug)]
 pub(crate) struct Collector {
     receiver: Receiver,
-    // After the receiver, which removes its socket first.
+    // Dropped after the receiver, which removes its socket first.
     _directory: Directory,
     held: Vec<CollectedLedger>,
     digests: Vec<Digest>,
     seen: HashSet<(u64, u64)>,
-    /// Ledgers that came and could not be read, or were too many.
+    /// Number of ledgers that could not be read, or that exceeded the limit.
     unread: u64,
     held_max: usize,
     tracer: Option<Tracer>,
@@ -63,31 +64,31 @@ struct CollectedLedger {
     region: Region,
     pid: Option<u32>,
     feed: Option<LedgerFeed>,
-    /// Its events, where they are followed.
+    /// Its events, if they are followed.
     history: History,
     host: Option<HostMemory>,
 }
 
-/// What the ledgers of a command say.
+/// The content of all ledgers of a command.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) digests: Vec<Digest>,
     /// How many could not be read.
     pub(crate) unread: u64,
-    /// Their events, or why they could not be kept; `None` where nobody asked for them.
+    /// Their events, or why they could not be kept; `None` if no snapshot was requested.
     pub(crate) trace: Option<io::Result<Trace>>,
 }
 
-/// Ledgers whose events are followed while their programs run. Of others the last events are read at the end.
+/// Most ledgers whose events are read while their programs run. For the others, only the last events are read at the end.
 const FOLLOWED: usize = 16;
-/// Time from one reading of events to the next, and where so many came at once.
+/// Interval between two reads of events. `FOLLOW_BUSY` applies if a read returned at least `BUSY_EVENTS`.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 const FOLLOW_BUSY: Duration = Duration::from_millis(10);
-/// The ring has room for what a program does in this time.
+/// Interval with `--snapshot`. The ring has room for the events of a program in this time.
 const FOLLOW_TRACED: Duration = Duration::from_millis(20);
 const BUSY_EVENTS: u64 = 8192;
 
-/// Removed when dropped.
+/// A directory that is removed when this is dropped.
 #[derive(Debug)]
 struct Directory(PathBuf);
 
@@ -142,7 +143,7 @@ impl Collector {
         self.tracer = Some(Tracer::new(trace));
     }
 
-    /// Reads the events that came since the last time, and returns when to do so again; `None` while there is no ledger.
+    /// Reads new events. Returns when to do so again, or `None` if there is no ledger.
     pub(crate) fn follow(&mut self) -> Option<Duration> {
         self.follow_trace();
         let most = self.held.iter_mut().take(FOLLOWED).map(CollectedLedger::follow).max()?;
@@ -154,20 +155,20 @@ impl Collector {
         })
     }
 
-    /// Takes the events that are new, where a file is to have them all.
+    /// Reads new events for `--snapshot`.
     pub(crate) fn follow_trace(&mut self) {
         if let Some(tracer) = &mut self.tracer {
             tracer.follow(&mut self.held);
         }
     }
 
-    /// Where to send.
+    /// The path of the socket.
     pub(crate) fn path(&self) -> &Path {
         self.receiver.path()
     }
 
-    /// Lets many be held at the same time: each is an open file. To be called once the command is started, whose own limit
-    /// stays what it was.
+    /// Raises the limit of open files, because each open ledger is one. Called after the command was started, so that its own limit
+    /// does not change.
     pub(crate) fn make_room(&mut self) {
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let raised = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -176,8 +177,8 @@ impl Collector {
         self.held_max = room.clamp(1, HELD_MAX);
     }
 
-    /// Takes what has come. A sender waits only briefly, and of a hundred programs that start together ours gets but a
-    /// hundredth of the processor: nothing else is done here unless it must be.
+    /// Receives all waiting ledgers. A sender waits only for a short time, and if a hundred programs start together, ttmon gets only a
+    /// hundredth of the CPU. So this does no other work unless it must.
     pub(crate) fn take(&mut self) {
         loop {
             let handed = self.receiver.receive(AT_ONCE);
@@ -191,12 +192,12 @@ impl Collector {
         }
     }
 
-    /// Whether there is something to do when nothing comes.
+    /// Whether ledgers should be closed while no message arrives.
     pub(crate) fn is_behind(&self) -> bool {
         self.held.len() > HELD
     }
 
-    /// Whether more may come; otherwise a process sent what cannot be let go of.
+    /// Whether further ledgers can be received. False if a process sent something that blocks the receiver.
     pub(crate) fn is_listening(&self) -> bool {
         !self.receiver.is_stuck()
     }
@@ -216,7 +217,7 @@ impl Collector {
         self.held.push(CollectedLedger { region: ledger.region, pid, feed, history: History::default(), host: None });
     }
 
-    /// Reads the ledger of a process that has ended, and lets it go; false if all go on.
+    /// Reads and closes the ledger of an ended process. Returns false if all processes are still running.
     pub(crate) fn let_one_go(&mut self) -> bool {
         let Some(index) = self.held.iter().position(|held| !held.is_running()) else { return false };
         let held = self.held.swap_remove(index);
@@ -235,7 +236,7 @@ impl Collector {
         }
     }
 
-    /// What all of them say, once the command has ended.
+    /// Reads all ledgers after the command has ended.
     pub(crate) fn finish(mut self) -> Collected {
         self.take();
         self.follow();
@@ -258,7 +259,7 @@ impl CollectedLedger {
     /// Reads new events and the host memory of the process. Returns how many events there were.
     fn follow(&mut self) -> u64 {
         let before = self.history.seen();
-        // What cannot be read now is read again, at the latest at the end.
+        // Events that cannot be read now are read later, at the latest at the end.
         let _ = self.history.follow(&self.region);
         if let Some((now, peak)) = self.is_running().then(|| host_memory(self.pid.unwrap_or(self.region.identity().pid))).flatten() {
             let first = self.host.map_or(now, |host| host.first);
@@ -267,7 +268,7 @@ impl CollectedLedger {
         self.history.seen().saturating_sub(before)
     }
 
-    /// Whether the process that made it is still there: that pid, begun at that time.
+    /// Whether the process of this ledger is still running: same pid and same start time.
     fn is_running(&self) -> bool {
         let identity = self.region.identity();
         let pid = self.pid.unwrap_or(identity.pid);
@@ -281,7 +282,7 @@ struct Tracer {
     trace: Trace,
     /// Why no more events are kept.
     failed: Option<io::Error>,
-    /// A ledger came since the last time: others may have ended before it was made.
+    /// Whether a ledger arrived since the last call. Other processes may have ended before it was created.
     has_new: bool,
 }
 
@@ -308,10 +309,10 @@ impl Tracer {
             return;
         }
         if std::mem::take(&mut self.has_new) {
-            // Before the new one's events: what an ended process left on a chip is gone then.
+            // Finish ended processes before the events of the new one, because their memory on a chip is free then.
             held.iter_mut().filter(|held| !held.is_running()).for_each(|held| self.finish(held, false));
         }
-        // The same time for all: what is later belongs behind it in all of them.
+        // Use the same end time for all ledgers. Later events come in the next call.
         let until = super::now();
         for held in held.iter_mut() {
             let Some(feed) = &mut held.feed else { continue };
@@ -333,7 +334,7 @@ impl Tracer {
     }
 }
 
-/// Resident bytes of a process now, and the most so far.
+/// Current and highest resident bytes of a process.
 fn host_memory(pid: u32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(Root::real().proc.join(pid.to_string()).join("status")).ok()?;
     let kilobytes = |name: &str| {
@@ -343,7 +344,7 @@ fn host_memory(pid: u32) -> Option<(u64, u64)> {
     Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
 }
 
-/// Removes what runs that were killed outright left here. A directory without a socket may be one that is just being made.
+/// Removes the directories of killed runs. A directory without a socket may be new, and is kept.
 fn sweep(place: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -358,13 +359,13 @@ fn sweep(place: &Path) {
     }
 }
 
-/// The sockets of the runs that this one is inside of, which want to see all that it sees; `None` outside of any.
+/// The sockets of the outer runs, which receive the same ledgers; `None` if there is no outer run.
 pub(crate) fn outer(next: Option<OsString>, others: Option<OsString>) -> Option<OsString> {
     let all: Vec<OsString> = [next, others].into_iter().flatten().filter(|places| !places.is_empty()).collect();
     (!all.is_empty()).then(|| all.join(OsStr::new("\n")))
 }
 
-/// A name that cannot be guessed, nor found by another one: the hasher's keys are 128 of the system's random bits.
+/// Returns a name that cannot be guessed, not even from another name: the hasher's keys are 128 random bits of the system.
 fn random() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
