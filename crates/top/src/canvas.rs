@@ -1,4 +1,4 @@
-//! Drawing: text into cells, clipped to an area, and the few shapes every view is made of.
+//! Drawing: text in cells, clipped to an area, and the shapes that all views use.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -7,7 +7,7 @@ use ttmon_print::text::{self, Align, Cut};
 
 use crate::theme::{Glyphs, Role, Theme};
 
-/// A buffer and how things look in it.
+/// A buffer and its theme.
 pub(crate) struct Canvas<'a> {
     pub(crate) buffer: &'a mut Buffer,
     pub(crate) theme: Theme,
@@ -22,35 +22,35 @@ impl Canvas<'_> {
         self.theme.style(role)
     }
 
-    /// Foreign text made harmless.
+    /// Replaces characters that must not be drawn, such as control characters.
     pub(crate) fn clean(&self, text: &str) -> String {
         text::clean(text, self.theme.ascii)
     }
 
-    /// Writes a text at a column of a row of an area, as far as the area goes. Returns the column after it.
+    /// Writes a text at a column and row of an area, clipped to the area. Returns the column after it.
     pub(crate) fn put(&mut self, area: Rect, column: u16, row: u16, text: &str, style: impl Into<Style>) -> u16 {
         if column >= area.width || row >= area.height {
             return column;
         }
-        // What was there before leaves nothing behind: bold over dim would be both.
+        // Reset the old style first: otherwise bold over dim would be both.
         let style = Style::reset().patch(style);
         let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, usize::from(area.width - column), style);
         end - area.x
     }
 
-    /// The same with a role.
+    /// Like [`Self::put`], in the style of a role.
     pub(crate) fn say(&mut self, area: Rect, column: u16, row: u16, text: &str, role: Role) -> u16 {
         self.put(area, column, row, text, self.theme.style(role))
     }
 
-    /// A text in a field of its own: cut in the middle or filled up.
+    /// Writes a text into a field, cut or padded to its width.
     pub(crate) fn field(&mut self, area: Rect, at: Field, row: u16, text: &str, style: impl Into<Style>) {
         let width = usize::from(at.width.min(area.width.saturating_sub(at.column)));
         let cut = text::cut(text, width, at.cut, self.glyphs().ellipsis);
         self.put(area, at.column, row, &text::pad(&cut, width, at.align), style);
     }
 
-    /// A rule over the whole row, with a text in it.
+    /// Draws a horizontal rule with a text in it.
     pub(crate) fn rule(&mut self, area: Rect, row: u16, text: &str, role: Role) {
         if row >= area.height {
             return;
@@ -64,12 +64,12 @@ impl Canvas<'_> {
         }
     }
 
-    /// A whole row as a heading, with a text at its beginning.
+    /// Draws a row as a heading, with a text at its beginning.
     pub(crate) fn heading(&mut self, area: Rect, text: &str) {
         self.field(area, Field::left(0, area.width), 0, text, self.theme.style(Role::Heading));
     }
 
-    /// A bar of that many columns: each cell has the colour of the load that fills the bar up to it.
+    /// Draws a bar. Each cell has the colour of the load that fills the bar up to that cell.
     pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64) {
         let text = ttmon_print::bar_cells(share, usize::from(at.width), self.glyphs().fill);
         let empty = self.glyphs().fill[0];
@@ -82,7 +82,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// What was drawn here is old: without colour and dim. The cursor and headings stay what they are.
+    /// Shows an area as outdated: dim and without colour. Reversed and underlined cells stay reversed and underlined.
     pub(crate) fn fade(&mut self, area: Rect) {
         for position in area.intersection(self.buffer.area).positions() {
             let cell = &mut self.buffer[position];
@@ -91,7 +91,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Empties an area and draws a frame around it, with a title. Returns what is inside.
+    /// Clears an area and draws a frame with a title around it. Returns the inner area.
     pub(crate) fn window(&mut self, area: Rect, title: &str) -> Rect {
         let area = area.intersection(self.buffer.area);
         for row in 0..area.height {
@@ -104,7 +104,7 @@ impl Canvas<'_> {
         Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
     }
 
-    /// A frame with a title; what is inside stays.
+    /// Draws a frame with a title. The inner area is not changed.
     pub(crate) fn frame(&mut self, area: Rect, title: &str) {
         if area.width < 2 || area.height < 2 {
             return;
@@ -124,7 +124,7 @@ impl Canvas<'_> {
     }
 }
 
-/// A place in a row.
+/// A position and width in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) column: u16,
@@ -143,12 +143,12 @@ impl Field {
     }
 }
 
-/// The columns of a text, as many as fit a screen.
+/// The width of a text in columns.
 pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(text::width(text)).unwrap_or(u16::MAX)
 }
 
-/// A text in lines of at most this many columns, broken between words if that is close; nothing is lost.
+/// Wraps a text at this many columns, between words if possible. No text is lost.
 pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -177,7 +177,7 @@ fn fitting(line: &str, columns: u16) -> usize {
     line.char_indices().find(is_beyond).map_or(line.len(), |(at, _)| at)
 }
 
-/// The last values as a line of small bars between the lowest and the highest of their range; gaps stay blank.
+/// Returns values as a text of small bars within a range; gaps are blank.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index of a glyph")]
 pub(crate) fn spark(values: &[Option<f32>], range: (f64, f64), glyphs: &[&str]) -> String {
     let (low, high) = range;

@@ -1,4 +1,4 @@
-//! All that is seen: the state drawn into a buffer. Nothing changes here.
+//! Draws the state into a buffer. Changes nothing else.
 
 mod chart;
 mod charts;
@@ -30,7 +30,7 @@ use crate::theme::Role;
 
 pub(crate) use devices::MATTER_MAX;
 
-/// A name in the title is not cut further than this.
+/// A name in the title keeps at least this many columns.
 const NAME_MIN: usize = 8;
 
 /// Draws everything.
@@ -55,7 +55,7 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
         None if state.is_overview() => main(state, canvas, frame.body),
         None => waiting(state, canvas, frame.body),
     }
-    // Among several machines each row is as old as its own.
+    // With several machines, each row shows the age of its own data.
     if state.shown().is_some() && state.here().is_stale() && !state.is_overview() {
         canvas.fade(frame.body);
     }
@@ -113,12 +113,12 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let time = shown.iter().map(|snapshot| snapshot.time).max().map_or_else(String::new, |time| state.clock.minute(time));
     let (pace, role) = pace(state, canvas);
     let columns = layout::TITLE_END_COLUMNS;
-    // Where there is no room for both, the clock gives way.
+    // If there is no room for both, the clock is left out.
     let text = Some(format!("{time} {pace}")).filter(|both| width(both) <= columns).unwrap_or(pace);
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
-/// The snapshots on the screen: of every machine, or of one alone.
+/// The snapshots on the screen: those of all machines, or of one.
 fn looked_at(state: &State) -> Vec<&Snapshot> {
     let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.here()) };
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
@@ -169,7 +169,7 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     parts
 }
 
-/// How often one looks, or why nothing moves.
+/// The refresh interval, or why the screen does not change.
 fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
@@ -178,7 +178,7 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
         let speed = if position.speed >= 4 { format!("x{}", position.speed / 4) } else { format!("x1/{}", 4 / position.speed) };
         return (if position.is_paused { "PAUSED".to_owned() } else { speed }, Role::Strong);
     }
-    // Among several machines each says so itself.
+    // With several machines, each heading shows this.
     let host = Some(state.here()).filter(|_| !state.is_overview());
     if host.is_some_and(|host| host.lost.is_some()) {
         return ("LOST".to_owned(), Role::Critical);
@@ -191,7 +191,7 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     (text, Role::Dim)
 }
 
-/// How long a machine has sent nothing, if that is too long.
+/// The time since a machine's last message, if it is too long.
 fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
     let nanoseconds = u64::try_from(host.silent_for.as_nanos()).unwrap_or(u64::MAX);
     (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
@@ -222,7 +222,7 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-/// The first of: what the user is to know now, why nothing comes, since when it stands still; else what happened last.
+/// Draws the status line: a message, or why there is no answer, or the time of the paused display, or the newest alerts.
 fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
     if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.now())) {
@@ -255,7 +255,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// The newest alerts, and how many more there are: none is hidden without a word.
+/// Draws the newest alerts, and the number of those that do not fit.
 fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let alerts = state.alerts();
     let mut at = 0;
@@ -269,7 +269,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         }
         let rest = if index == 0 { rest(behind) } else { rest(behind + 1) };
         if index == 0 {
-            // One that is too long alone is cut, not left out.
+            // A single alert that is too long is cut, not left out.
             let room = area.width.saturating_sub(width(&rest));
             canvas.field(area, Field { cut: Cut::End, ..Field::left(0, room) }, 0, &text, canvas.style(alert_role(alert)));
             at = room;
@@ -289,7 +289,7 @@ fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     lines
 }
 
-/// When, where, what.
+/// The text of an alert: time, machine, message.
 fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
     let name = host.map_or_else(String::new, |host| format!("{host}: "));
     format!("{} {name}{}", state.clock.second(alert.time), alert.text)
@@ -328,34 +328,34 @@ fn graded(share: f64, critical: f64) -> Role {
     devices::severity_role(Severity::of_share(share, critical))
 }
 
-/// Number of lines of a process in full.
+/// Number of lines in the details of a process.
 pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
     dialogs::process_line_count(state, of)
 }
 
-/// Lines of everything that happened.
+/// Number of lines in the list of alerts.
 pub(crate) fn alert_line_count(state: &State) -> usize {
     alert_lines(state, dialogs::columns(state.size.0)).len()
 }
 
-/// Rows of processes in an area.
+/// Number of process rows in an area.
 pub(crate) fn process_rows(area: Rect) -> usize {
     processes::rows(area)
 }
 
-/// The device at a place of the mesh.
+/// The device at a position of the mesh.
 pub(crate) fn mesh_device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     mesh::device_at(state, snapshot, body, at)
 }
 
-/// Names of the rows of the list of buffers.
+/// Names of the rows in the buffer list.
 pub(crate) fn memory_list(state: &State) -> Vec<String> {
     let Some(snapshot) = state.shown() else { return Vec::new() };
     let Some(device) = state.chosen_device(snapshot) else { return Vec::new() };
     memory::items(state, snapshot, device).iter().map(memory::Item::name).collect()
 }
 
-/// Everything known of the buffer in a row of that list, if it is one.
+/// All details of the buffer in a row of the buffer list; `None` if the row is a group.
 pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
     let snapshot = state.shown()?;
     match memory::items(state, snapshot, state.chosen_device(snapshot)?).get(at)? {
@@ -364,7 +364,7 @@ pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
     }
 }
 
-/// Rows of that list that are seen at once.
+/// Number of visible rows of the buffer list.
 pub(crate) fn memory_rows(state: &State) -> usize {
     let rows = || {
         let snapshot = state.shown()?;
@@ -373,13 +373,13 @@ pub(crate) fn memory_rows(state: &State) -> usize {
     rows().unwrap_or(0)
 }
 
-/// The row of that list at a place of the screen.
+/// The index of the buffer-list row at a position on the screen.
 pub(crate) fn memory_row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
     let snapshot = state.shown()?;
     memory::row_at(state, snapshot, state.chosen_device(snapshot)?, body, at)
 }
 
-/// Rows of the address map.
+/// Number of rows of the address map.
 pub(crate) fn memory_map_rows(state: &State) -> usize {
     state.shown().and_then(|snapshot| Some(memory::map_rows(snapshot, state.chosen_device(snapshot)?))).unwrap_or(0)
 }
@@ -392,13 +392,13 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The last place to begin at: behind it there would be nothing at the bottom.
+    /// The highest scroll position: the last line is then at the bottom.
     pub(crate) fn last(self) -> usize {
         self.lines.saturating_sub(self.page)
     }
 }
 
-/// `None` where the arrows choose something instead.
+/// The extent of the current view. `None` if the arrow keys do not scroll it.
 pub(crate) fn extent(state: &State) -> Option<Extent> {
     let body = layout::frame(state.size)?.body;
     let snapshot = state.shown()?;
@@ -410,7 +410,7 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
     }
 }
 
-/// What the bottom line is about.
+/// The conditions that decide which keys the bottom line shows.
 pub(crate) fn scene(state: &State) -> Scene {
     Scene {
         view: state.view,
@@ -425,14 +425,14 @@ pub(crate) fn scene(state: &State) -> Scene {
     }
 }
 
-/// A text at the end of an area's first row; nothing else there is touched.
+/// Writes a text at the end of an area's first row, and changes nothing else.
 fn at_the_end(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     if !text.is_empty() {
         canvas.say(area, area.width.saturating_sub(width(text) + 1), 0, &format!(" {text}"), Role::Strong);
     }
 }
 
-/// The same on a rule, which goes on behind it.
+/// Writes a text near the end of a rule; the rule continues after it.
 fn on_the_rule(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     if !text.is_empty() {
         at_the_end(canvas, Rect { width: area.width.saturating_sub(2), ..area }, &format!("{text} "));

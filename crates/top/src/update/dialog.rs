@@ -1,4 +1,4 @@
-//! Keys while something lies over the view.
+//! Keys of dialogs.
 
 use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
@@ -14,7 +14,7 @@ use crate::signals::SIGNALS;
 use crate::state::{Dialog, State, View};
 use crate::view::{alert_line_count, process_line_count};
 
-/// Longest filter typed.
+/// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
 
 pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effect> {
@@ -84,14 +84,14 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
     }
 }
 
-/// The first line of a window as high as it may be, after a move: never further than there is something at its end.
+/// Returns the scroll position of a full-height window after a move. The last line never scrolls above the bottom.
 fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
     let rows = layout::frame(state.size).map_or(0, |frame| usize::from(frame.body.height.saturating_sub(2)));
     let last = lines.saturating_sub(rows);
     moved(scroll.min(last), motion, last + 1, 10)
 }
 
-/// A key that is no chord of ours: it may still be for a text.
+/// Handles a key that is not a chord. It may be text for the filter.
 pub(super) fn typed(state: &mut State, code: KeyCode) -> Vec<Effect> {
     match state.dialog.take() {
         Some(Dialog::Filter { text, before }) if state.view == View::Memory => super::memory::typed(state, text, before, None, code),
@@ -114,7 +114,7 @@ fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) ->
         KeyCode::Enter => {
             match Filter::parse(&text) {
                 Ok(filter) => (state.filter, state.filter_text) = (filter, text),
-                // The meaning of a part is not what was requested either.
+                // Restore the earlier filter: the valid part of an invalid filter is not what the user wants.
                 Err(bad) => {
                     state.filter = Filter::parse(&before).unwrap_or_default();
                     state.filter_text = before;
@@ -149,14 +149,14 @@ fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
     Vec::new()
 }
 
-/// A setting of F2: what it is called, what it is, and its neighbour.
+/// A setting of the F2 dialog: its name, its value, and how to step to the next value.
 struct Choice {
     name: &'static str,
     value: fn(&Settings) -> String,
     step: fn(&mut Settings, Step),
 }
 
-/// Settings of the dialog before the columns begin.
+/// The settings of the dialog; the columns follow them.
 #[rustfmt::skip] // one row a line
 const CHOICES: &[Choice] = &[
     Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = paced(s.refresh, step) },
@@ -172,13 +172,13 @@ fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-/// The one beside it in a list, if there is one on that side.
+/// Returns the next or previous item of a list, without wrapping.
 fn neighbour<T: Copy + PartialEq>(all: &[T], one: T, step: Step) -> T {
     let place = all.iter().position(|other| *other == one).unwrap_or(0);
     all[bounded(place, step, all.len())]
 }
 
-/// What F2 lists: names and values.
+/// The rows of the F2 dialog: names and values.
 pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
     let settings = &state.settings;
     let choices = CHOICES.iter().map(|choice| (choice.name.to_owned(), (choice.value)(settings)));
@@ -191,7 +191,7 @@ fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> 
     let step = match (chord, action) {
         (Chord::Left, _) => Some(Step::Before),
         (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
-        // What was changed here is kept.
+        // Closing the dialog saves the changes.
         (_, Some(Action::Escape | Action::Quit | Action::Setup)) => {
             let is_changed = std::mem::take(&mut state.is_setup_changed);
             return if is_changed { vec![Effect::Save] } else { Vec::new() };
@@ -221,7 +221,7 @@ fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
     super::send_pace(state, refresh)
 }
 
-/// Columns stay in the order of the table; the last one stays.
+/// Shows or hides a column. Columns stay in table order, and the last one cannot be hidden.
 fn toggle(settings: &mut Settings, column: usize) {
     match settings.columns.iter().position(|shown| *shown == column) {
         Some(place) if settings.columns.len() > 1 => _ = settings.columns.remove(place),
@@ -233,13 +233,13 @@ fn toggle(settings: &mut Settings, column: usize) {
     }
 }
 
-/// Used by the mouse: the wheel is an arrow key.
+/// Handles the mouse wheel as an arrow key.
 pub(super) fn wheel(state: &mut State, motion: Motion) -> Vec<Effect> {
     let chord = if motion == Motion::Up { Chord::Up } else { Chord::Down };
     press(state, chord, KeyCode::Null)
 }
 
-/// A click in a list to choose from: the line is chosen, and taken the second time.
+/// Handles a click in a list dialog. The first click selects a line, the second click confirms it.
 pub(super) fn click(state: &mut State, body: Rect, position: Position) -> Vec<Effect> {
     let (at, count) = match &state.dialog {
         Some(Dialog::Sort { at }) => (*at, state.columns().len()),

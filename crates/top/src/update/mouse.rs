@@ -1,4 +1,4 @@
-//! The mouse: a click chooses what it hits, the wheel moves.
+//! The mouse: a click selects, the wheel scrolls.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui_core::layout::{Position, Rect};
@@ -65,7 +65,7 @@ fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
     Vec::new()
 }
 
-/// A device is chosen; the heading of a machine folds it, and unfolds it.
+/// Handles a click in the device list of several machines. It selects a device; on a heading, it folds or unfolds the machine.
 fn click_line(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
     let Some(row) = at.y.checked_sub(area.y + 1) else { return Vec::new() };
     let lines = state.lines();
@@ -76,7 +76,8 @@ fn click_line(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
     if line.device.is_none() { act(state, Action::Fold) } else { Vec::new() }
 }
 
-/// A column's heading sorts by it, and turns it round the second time; a row is chosen, and opened the second time.
+/// Handles a click in the process table. On a heading, it sorts by that column, or reverses the order. On a row, the first click
+/// selects it, and the second click opens it.
 fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
     match at.y - area.y {
         0 => Vec::new(),

@@ -1,4 +1,4 @@
-//! Why a key does nothing: every key does something in every view, or says this.
+//! Messages for keys that have no effect. Each key does something in each view, or shows why not.
 
 use ttmon_model::DeviceId;
 
@@ -6,7 +6,7 @@ use crate::keys::Action;
 use crate::settings::Settings;
 use crate::state::{Focus, MemoryList, Owner, Row, State, View};
 
-/// Why a key is not for this view.
+/// Why a key cannot be used in this view.
 pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     let view = state.view;
     match action {
@@ -24,7 +24,7 @@ pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     }
 }
 
-/// What a key can change.
+/// The parts of the state that a key can change.
 #[derive(PartialEq)]
 pub(super) struct Trace {
     settings: Settings,

@@ -18,29 +18,29 @@ use crate::marks::{Mark, MarkKind};
 use crate::theme::{Colors, Role};
 
 const SECOND: u64 = 1_000_000_000;
-/// Two points further apart than this many of the distances beside them are not joined: nobody looked in between.
+/// Two points are not joined if they are further apart than this many times the neighbouring distances: samples are missing there.
 const JOINED_MAX: u64 = 3;
-/// The limit is in the range once the highest value is this close.
+/// The axis includes the limit if the highest value reaches this share of the limit.
 const LIMIT_SHARE_MIN: f64 = 0.8;
-/// The axis begins at 0 where the lowest value is below this share of the highest.
+/// The axis begins at 0 if the lowest value is below this share of the highest.
 const FITTED_SHARE_MIN: f64 = 0.5;
-/// The axis spans at least this share of the highest value: noise is no movement.
+/// The axis spans at least this share of the highest value, so that noise looks flat.
 const SPAN_MIN: f64 = 0.1;
-/// More lines than this are drawn as the band between the lowest and the highest.
+/// More lines than this are drawn as a band between the lowest and the highest.
 const LINES_MAX: usize = 8;
 
 /// One device in a chart.
 pub(super) struct Line<'a> {
-    /// In the legend.
+    /// Its name in the legend.
     pub(super) name: String,
     /// One value for each time; NaN is a gap.
     pub(super) values: &'a VecDeque<f32>,
 }
 
-/// What is drawn.
+/// The content of a chart.
 pub(super) struct Chart<'a> {
     pub(super) title: String,
-    /// More about it, where there is room behind the legend.
+    /// More details, shown after the legend if there is room.
     pub(super) detail: String,
     pub(super) role: Role,
     pub(super) unit: Unit,
@@ -50,12 +50,12 @@ pub(super) struct Chart<'a> {
     /// The right edge.
     pub(super) until: UnixTime,
     pub(super) seconds: u64,
-    /// For the axis; without one it counts back from the newest, and a machine that stands still looks the same.
+    /// The clock of the time axis. Without a clock, the axis counts back from the newest sample.
     pub(super) clock: Option<&'a Clock>,
     /// The selected time, if the screen is frozen.
     pub(super) cursor: Option<UnixTime>,
     pub(super) marks: Vec<&'a Mark>,
-    /// Nanoseconds between two samples, as they are asked for now.
+    /// The current refresh interval in nanoseconds.
     pub(super) refresh: u64,
 }
 
@@ -102,7 +102,7 @@ impl Chart<'_> {
         }
     }
 
-    /// Which hue is whose, behind the title, as far as there is room. Returns the column after it.
+    /// Draws the legend after the title, as far as there is room. Returns the column after it.
     fn legend(&self, canvas: &mut Canvas<'_>, area: Rect, from: u16) -> u16 {
         if !(2..=LINES_MAX).contains(&self.lines.len()) {
             return from;
@@ -119,18 +119,18 @@ impl Chart<'_> {
         at + 1
     }
 
-    /// The times on the chart. The right edge is a whole column, so that the picture moves by columns.
+    /// The time range of the chart. Its right edge is rounded to a column, so that the chart moves by whole columns.
     fn window(&self, columns: u16) -> Window {
         let column = (self.seconds * SECOND / u64::from(columns.max(1))).max(1);
         let until = self.until.0.div_ceil(column) * column;
         Window { from: until.saturating_sub(self.seconds * SECOND), until }
     }
 
-    /// The times that are on the chart, by index.
+    /// The indexes of the times on the chart.
     fn seen(&self) -> std::ops::Range<usize> {
         let from = self.until.0.saturating_sub(self.seconds * SECOND);
         let first = self.times.partition_point(|time| time.0 < from);
-        // One more at the left, so that the line comes from somewhere.
+        // One more at the left, so that the line begins at the edge.
         first.saturating_sub(1)..self.times.partition_point(|time| *time <= self.until)
     }
 
@@ -155,7 +155,7 @@ impl Chart<'_> {
         Axis::nice(low.max(0.0), high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
     }
 
-    /// Whether there are samples between a sample and the next one: as often as just before or just after.
+    /// Whether a sample and the next one are joined: their distance is similar to the distances before and after.
     fn is_joined(&self, before: usize) -> bool {
         let distance = |first: usize| Some(self.times.get(first + 1)?.0 - self.times.get(first)?.0);
         let Some(between) = distance(before) else { return false };
@@ -164,7 +164,7 @@ impl Chart<'_> {
         between <= usual * JOINED_MAX
     }
 
-    /// The value at each column of dots, NaN where nothing was measured.
+    /// The value at each column of dots, or NaN if there is none.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a screen, clamped")]
     fn sampled(&self, values: &VecDeque<f32>, window: Window, columns: usize) -> Vec<f32> {
         let mut sampled = vec![f32::NAN; columns];
@@ -193,7 +193,7 @@ impl Chart<'_> {
         sampled
     }
 
-    /// One device: filled from the axis to its value, each row in the colour of the load it stands for.
+    /// Draws one device as a filled area. Each row has the colour of its load.
     fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window, line: &Line<'_>) {
         let mut dots = Dots::new(plot, canvas.theme.ascii);
         for (column, value) in self.sampled(line.values, window, dots.columns()).into_iter().enumerate() {
@@ -205,7 +205,7 @@ impl Chart<'_> {
         dots.draw(canvas, plot, |row, _| styles[usize::from(row)]);
     }
 
-    /// The colour of each row: that of the load it stands for.
+    /// The style of each row: the colour of its load.
     fn row_styles(&self, canvas: &Canvas<'_>, plot: Rect, axis: &Axis) -> Vec<Style> {
         let style = |row: u16| match self.limit {
             Some(limit) => canvas.theme.load(axis.value_at(row, plot.height) / limit),
@@ -214,7 +214,7 @@ impl Chart<'_> {
         (0..plot.height).map(style).collect()
     }
 
-    /// Several devices: a line each, in a hue of its own.
+    /// Draws several devices, each as a line in its own colour.
     fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
         let mut dots = Dots::new(plot, canvas.theme.ascii);
         for (hue, line) in (0..).zip(&self.lines) {
@@ -225,7 +225,7 @@ impl Chart<'_> {
         dots.draw(canvas, plot, |_, hue| theme.hue(usize::from(hue)));
     }
 
-    /// Many devices: between the lowest and the highest, and the middle one as a line.
+    /// Draws many devices as a band between the lowest and the highest value, with the median as a line.
     fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
         let mut dots = Dots::new(plot, canvas.theme.ascii);
         let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
@@ -241,12 +241,12 @@ impl Chart<'_> {
         }
         trace(&mut dots, axis, &medians, 0);
         let (styles, middle) = (self.row_styles(canvas, plot, axis), canvas.style(Role::Strong));
-        // Without colours the middle one stands out from what is faint.
+        // Without colours, the band is faint so that the median stands out.
         let faint = (canvas.theme.colors == Colors::None).then(|| canvas.style(Role::Frame));
         dots.draw(canvas, plot, |row, hue| if hue == 0 { middle } else { faint.unwrap_or(styles[usize::from(row)]) });
     }
 
-    /// What happened, at the top of the plot above its time.
+    /// Draws the marks of events at the top of the plot, above their times.
     fn marks(&self, canvas: &mut Canvas<'_>, plot: Rect, window: Window) {
         for mark in &self.marks {
             let Some(column) = window.column(mark.time, plot.width).filter(|_| mark.time <= self.until) else { continue };
@@ -306,12 +306,12 @@ struct Window {
 }
 
 impl Window {
-    /// Where a time lies between the left and the right edge; below 0 it is further left.
+    /// Position of a time: 0 is the left edge, 1 the right edge. Below 0 it is left of the chart.
     fn share(self, time: UnixTime) -> f64 {
         (time.0 as f64 - self.from as f64) / (self.until - self.from).max(1) as f64
     }
 
-    /// The column of a time among so many, if it is on the chart.
+    /// The column of a time, if it is on the chart.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a column of a screen")]
     fn column(self, time: UnixTime, columns: u16) -> Option<u16> {
         let share = self.share(time);
@@ -319,7 +319,7 @@ impl Window {
     }
 }
 
-/// From a round number to another.
+/// A value axis that begins and ends at round numbers.
 struct Axis {
     low: f64,
     high: f64,
@@ -327,7 +327,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// So many steps, or about, each a round number.
+    /// Creates an axis with about this many steps, each a round number.
     fn nice(lowest: f64, highest: f64, steps: usize, is_binary: bool) -> Self {
         if highest <= 0.0 {
             return Self { low: 0.0, high: 1.0, ticks: vec![0.0] };
@@ -343,7 +343,7 @@ impl Axis {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// The value that the top of a row stands for.
+    /// The value at the top of a row.
     fn value_at(&self, row: u16, rows: u16) -> f64 {
         self.high - (self.high - self.low) * f64::from(row) / f64::from(rows.max(1))
     }

@@ -20,18 +20,18 @@ use crate::metric::{self, METRICS};
 use crate::state::{Focus, State};
 use crate::theme::Role;
 
-/// In so many columns a board's name has room for the chip it is reached through.
+/// Width from which the board column also names the chip through which a remote chip is reached.
 const GATEWAY_MIN: u16 = 14;
-/// Less than this and a reason is only half a word.
+/// Minimum width to show a reason.
 const REASON_COLUMNS_MIN: u16 = 24;
-/// What a cell of a sparkline stands for.
+/// Seconds per cell of a sparkline.
 const SPARK_SECONDS: u64 = 12;
-/// Cells narrower than this show a share.
+/// Narrower cells show a percentage.
 const CELL_WIDE_MIN: u16 = 13;
-/// Devices named below the grid of many.
+/// Number of devices that are listed below the grid.
 pub(crate) const MATTER_MAX: u16 = 5;
 
-/// The list with its heading, and sums where there are many.
+/// Draws the device list with its heading, and with sums if there are many devices.
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
     let devices = state.devices(snapshot);
@@ -67,7 +67,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
 }
 
-/// Of many, a row for each of those that matter most: unhealthy ones, then those closest to a limit.
+/// Draws a row for each device that matters most: unhealthy ones, then those closest to a limit.
 fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
     let load = |device: &Device| {
         let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
@@ -147,7 +147,7 @@ fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
     colored(bar.ratio(), canvas, |share| (format!("{sign}{}", percent(share)), share))
 }
 
-/// Programs started each second by all processes that report it.
+/// Programs started per second, over all processes that report it.
 fn activity(host: &Host, device: &Device) -> (String, Role) {
     let Some(snapshot) = host.shown() else { return (String::new(), Role::Dim) };
     let rates = snapshot.processes_on(device.id).filter_map(|(process, _)| process.launches_per_s.ok());
@@ -182,12 +182,12 @@ fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     (text, style)
 }
 
-/// A sparkline spans at least this share of the limit, so that noise is no movement.
+/// A sparkline spans at least this share of the limit, so that noise looks flat.
 const SPARK_SPAN_MIN: f64 = 0.2;
-/// The highest value does not fill its cell: lines of neighbouring rows stay apart.
+/// Headroom above the highest value, so that sparklines of adjacent rows stay apart.
 const SPARK_HEIGHT: f64 = 1.4;
 
-/// The last minute between its lowest and highest value, in the colour of its newest one.
+/// A sparkline of the last minute between its lowest and highest value, in the colour of the newest value.
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (String, Style) {
     let Some(index) = metric::by_name(name) else { return (String::new(), Style::new()) };
     let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
@@ -200,7 +200,7 @@ fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (Strin
     (spark(&values, (low, low + span * SPARK_HEIGHT), canvas.glyphs().spark), canvas.theme.load(newest / limit))
 }
 
-/// `2.4/12.0GB`: the unit once, that of the total; the total is left out where the heading has it.
+/// `2.4/12.0GB`: one unit, that of the total. The total is left out if the heading has it.
 fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (String, Role) {
     let sign = lower_bound(device);
     match (bar.used, bar.total) {
@@ -222,7 +222,7 @@ pub(super) fn severity_role(severity: Severity) -> Role {
     }
 }
 
-/// The sign and the word, and where there is room why, or through which chip it is reached.
+/// The sign and the word of the health, and if there is room the reason, or the chip through which it is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
     let (word, severity) = device.health_word();
     let [warning, critical] = canvas.glyphs().signs;
@@ -240,7 +240,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
     (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
 }
 
-/// `12 54°C  7.6GB`: the chosen metric on a background of its share; a sign and the word where it is unhealthy.
+/// `12 54°C  7.6GB`: draws the selected metric on a background for its share of the limit. An unhealthy device has a sign or a word.
 fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let (word, severity) = device.health_word();
     let metric = &METRICS[state.settings.metric];
@@ -251,7 +251,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     canvas.put(cell, 0, 0, &" ".repeat(usize::from(cell.width)), heat);
     let id = if is_chosen { heat.add_modifier(Modifier::REVERSED) } else { heat.add_modifier(Modifier::BOLD) };
     canvas.field(cell, Field::right(0, 3), 0, &device.id.to_string(), id);
-    // A narrow cell has room for a share, not for a number with its unit.
+    // A narrow cell has room for a percentage, but not for a number with its unit.
     let text = match (value, share) {
         (Ok(_), Some(share)) if cell.width < CELL_WIDE_MIN => percent(share),
         (Ok(value), _) => canvas.clean(&metric.show(value)),
@@ -283,14 +283,14 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &s
     super::at_the_end(canvas, area, hidden);
 }
 
-/// How many there are, how many are unhealthy, the hottest, their power and memory together.
+/// The number of devices and of unhealthy ones, the hottest, and the sums of power and memory.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
     let sums = DeviceSums::of(devices);
     let dram = match (sums.dram.used, sums.dram.total) {
         (Ok(used), Ok(total)) => format!("{}{}/{}", if sums.is_lower_bound { ">" } else { "" }, size(used), size(total)),
         _ => ABSENT.to_owned(),
     };
-    // First what a small screen must not cut.
+    // The parts that a small screen must show come first.
     let mut parts = vec![
         format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" }),
         if sums.unhealthy == 0 { "none unhealthy".to_owned() } else { format!("{} unhealthy", sums.unhealthy) },
@@ -301,12 +301,12 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     (parts, sums.unhealthy)
 }
 
-/// From here on a bar of the chosen device has its figures beside it; its row above may be out of sight.
+/// Screen width from which a bar of the selected device has its figures beside it, because its row may not be visible.
 const FIGURES_MIN: u16 = 110;
 /// Columns of the parts of a bar.
 const PARTS_COLUMNS: u16 = 62;
 
-/// The chosen device's memory: bars in the colours of their parts, and the parts by name.
+/// Draws the memory of the selected device: bars in the colours of their parts, and the names of the parts.
 pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let name = |bar: &str| if snapshot.devices.len() == 1 { bar.to_owned() } else { format!("{} {bar}", device.id) };
@@ -353,7 +353,7 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
     }
 }
 
-/// A bar of several parts, each in a hue of its own. A part that is not empty has one cell at least, as long as there is room.
+/// Draws a bar of several parts, each in its own colour. A part that is not empty has at least one cell, as long as there is room.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
 fn stack(canvas: &mut Canvas<'_>, bar: Rect, shares: &[f64]) {
     let empty = canvas.glyphs().fill[0].repeat(usize::from(bar.width));

@@ -1,4 +1,4 @@
-//! Memory of one device: its kinds, how its banks are filled, the largest buffers, programs' circular buffers, what happens.
+//! Memory of one device: kinds, address maps of its banks, the largest buffers, circular buffers of programs, and events.
 
 mod cores;
 mod events;
@@ -19,7 +19,7 @@ use crate::layout::scrolled;
 use crate::state::State;
 use crate::theme::Role;
 
-/// From here on circular buffers have room beside the others.
+/// Screen width from which circular buffers are shown beside the buffer list.
 const CORES_MIN: u16 = 118;
 const CORES_COLUMNS: u16 = 40;
 
@@ -27,7 +27,7 @@ const CORES_COLUMNS: u16 = 40;
 type KindColumn = (&'static str, u16);
 const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
 
-/// Where the parts are.
+/// The areas of the view.
 struct Parts {
     kinds: Rect,
     map: Rect,
@@ -37,14 +37,15 @@ struct Parts {
     events: Rect,
 }
 
-/// The map has a row for each kind of each allocator, events a few, cores stand beside the buffers; buffers take the rest.
+/// Divides the view. The map has one row per kind and allocator, and events have a few rows. The buffer list gets the rest, with the cores
+/// beside it.
 fn parts(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     let kind_rows = if body.height < 14 { 3 } else { 7 };
     let kinds = Rect { y: body.y + 1, height: kind_rows, ..body };
     let below = body.height.saturating_sub(kind_rows + 1);
     let wanted = u16::try_from(map::rows(snapshot, device).len()).unwrap_or(u16::MAX);
     let map_rows = if wanted == 0 || below < 8 { 0 } else { wanted.min(below.div_ceil(4)) + 1 };
-    // A small screen has the figures and the list alone.
+    // A small screen shows only the figures and the list.
     let event_rows = if below < 12 { 0 } else { (below / 4).clamp(3, 9) };
     let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
     let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
@@ -87,17 +88,17 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     events::draw(state, snapshot, device, canvas, parts.events);
 }
 
-/// Rows of the list of buffers: a rule and the heading go off.
+/// Number of buffer rows in an area, without the rule and the heading.
 fn buffer_rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-/// Rows of that list that are seen at once.
+/// Number of visible rows of the buffer list.
 pub(super) fn list_rows(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> usize {
     buffer_rows(parts(state, snapshot, device, body).buffers)
 }
 
-/// The row of that list at a place of the screen.
+/// The index of the buffer-list row at a position on the screen.
 pub(super) fn row_at(state: &State, snapshot: &Snapshot, device: &Device, body: Rect, at: Position) -> Option<usize> {
     let area = parts(state, snapshot, device, body).buffers;
     let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
@@ -145,7 +146,7 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
     }
 }
 
-/// Peaks of several processes are at different times: only a single process gives the device's peak.
+/// The peak of a device is known only if one process uses it, because peaks of several processes are at different times.
 fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     let mut peaks = snapshot.processes_on(device.id).filter_map(|(_, use_of)| use_of.kinds[kind].peak.ok());
     peaks.next().filter(|_| peaks.next().is_none())
@@ -157,7 +158,7 @@ fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a B
     snapshot.buffers.iter().filter(move |buffer| buffer.devices().contains(&id))
 }
 
-/// Why live buffers of a machine are counted and not listed.
+/// Why the live buffers of a machine are counted, but not listed.
 pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
     match (host.frozen.is_some(), state.replay.is_some(), &host.place) {
         (true, ..) => "they were not read at this time: they were not shown",

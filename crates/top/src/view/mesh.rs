@@ -1,4 +1,4 @@
-//! Chips as they are wired: a tile each on the colour of the chosen metric, boards and trays framed, links between them.
+//! Chips as they are wired: one tile per chip in the colour of the selected metric, frames around boards and trays, and links.
 
 use ratatui_core::layout::{Position, Rect};
 use ratatui_core::style::{Modifier, Style};
@@ -15,13 +15,13 @@ use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
 
-/// The most a tile takes; more would only be empty.
+/// Largest tile; the rest would be empty.
 const TILE_MAX: (u16, u16) = (40, 11);
-/// The least in which it says something.
+/// Smallest useful tile.
 const TILE_MIN: (u16, u16) = (8, 2);
-/// Between tiles, where links are drawn: columns and rows.
+/// Space between tiles for links: columns and rows.
 const LINK_GAP: (u16, u16) = (3, 1);
-/// Narrower ones have no bar.
+/// Narrower tiles have no bar.
 const BAR_MIN: u16 = 12;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
@@ -46,7 +46,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     legend(state, snapshot, &mesh, is_wired, canvas, area);
 }
 
-/// The tile at a place of the screen.
+/// The device of the tile at a position on the screen.
 pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
@@ -54,7 +54,7 @@ pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Posi
     mesh.tiles.iter().find(|tile| grid.place(&mesh, tile).contains(at)).map(|tile| tile.device)
 }
 
-/// Where tiles are on the screen.
+/// Position of the tiles on the screen.
 #[derive(Clone)]
 struct Grid {
     area: Rect,

@@ -1,4 +1,4 @@
-//! The list of the memory view: buffers, or groups of them by what they have in common.
+//! The list of the memory view: buffers, or groups of buffers.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,14 +17,14 @@ use crate::layout::scrolled;
 use crate::state::{ListBy, ListSort, State};
 use crate::theme::Role;
 
-/// One row.
+/// A row of the list.
 pub(crate) enum Item<'a> {
     Group(BufferGroup),
     Buffer(&'a Buffer),
 }
 
 impl Item<'_> {
-    /// What it is called: of a group what its buffers have in common.
+    /// Its name. The name of a group is the line, tag, operation or size that its buffers share.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Group(group) => key_text(&group.key),
@@ -39,7 +39,7 @@ impl Item<'_> {
         }
     }
 
-    /// How many, or how old.
+    /// The count of a group, or the age of a buffer.
     fn second(&self) -> u64 {
         match self {
             Self::Group(group) => group.count,
@@ -48,7 +48,7 @@ impl Item<'_> {
     }
 }
 
-/// What a buffer is known by: its tag, the line that asked for it, its operation.
+/// The name of a buffer: its tag, the line that allocated it, and its operation.
 fn buffer_name(buffer: &Buffer) -> String {
     let entry = &buffer.entry;
     let line = entry.line().map(|line| format!("{}:{}", line.file, line.line));
@@ -80,7 +80,7 @@ pub(crate) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) 
         if list.is_reversed { order.reverse() } else { order }
     };
     match list.sort {
-        // A name is made for it: once for each row, not for each comparison.
+        // Build each name once per row, not for each comparison.
         ListSort::Name => {
             items.sort_by_cached_key(Item::name);
             if list.is_reversed {
@@ -118,7 +118,7 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
     groups(entries, by, state.memory.mark)
 }
 
-/// What a buffer is grouped by.
+/// The group key of a buffer.
 fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
     let entry = &buffer.entry;
     match by {
@@ -139,7 +139,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     let hidden = super::super::more(canvas, first, items.len().saturating_sub(first + buffer_rows(area)));
     super::super::on_the_rule(canvas, area, &hidden);
     if items.is_empty() {
-        // Counted and not listed is another thing than not there.
+        // Buffers that are counted but not listed are not the same as no buffers.
         let text = match () {
             () if listed > 0 => "no buffer matches the filter; Esc drops it",
             () if counted > 0 => why_unlisted(state, state.here()),
@@ -173,7 +173,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
 
 fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
     let list = &state.memory;
-    // A recording need not have all that were counted.
+    // A recording may have fewer buffers than were counted.
     let is_cut = state.replay.is_some() && counted > listed as u64;
     let all = if is_cut { format!("{listed} of {counted}") } else { listed.to_string() };
     let mut text = match (&list.open, list.by) {
@@ -284,7 +284,7 @@ fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Optio
     ]
 }
 
-/// Everything known of a buffer.
+/// All details of a buffer.
 pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
     let entry = &buffer.entry;
     let process = snapshot.processes.iter().find(|process| process.key == buffer.process());
@@ -309,7 +309,7 @@ pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> 
     lines
 }
 
-/// The buffer that begins at an address of an allocator.
+/// The buffer at an address of an allocator.
 pub(super) fn named_at(snapshot: &Snapshot, process: ttmon_model::ProcessKey, kind: Kind, address: u64) -> Option<String> {
     let is_it =
         |buffer: &&Buffer| buffer.process() == process && buffer.entry.address == address && buffer.entry.kind.name() == kind.name();
