@@ -1,4 +1,4 @@
-//! The other names ttmon answers to, and the spellings other tools taught people's fingers.
+//! Other names of the program, and spellings of other tools that ttmon accepts.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -10,17 +10,17 @@ pub(crate) struct Name {
     pub(crate) name: &'static str,
     /// The words it stands for.
     means: &'static [&'static str],
-    /// The words it stands for with `-w`, if those are others.
+    /// The words it stands for with `-w`, if they differ.
     watched: Option<&'static [&'static str]>,
-    /// Flags of that tool that change nothing: ttmon does the same without them.
+    /// Flags of that tool that are ignored, because ttmon does the same without them.
     pub(crate) needless_flags: &'static [&'static str],
-    /// A flag, its other spelling, and its value where neither was typed. With `watched` it belongs to that.
+    /// A flag, its other spelling, and its default value. If `watched` is set, the default applies only with `-w`.
     default: Option<[&'static str; 3]>,
     /// The flags of that tool, by their ids in the definition of the command line. Its help lists them first.
     pub(crate) flags: &'static [&'static str],
 }
 
-/// All of them.
+/// All names.
 pub(crate) const NAMES: &[Name] = &[
     Name { name: "tt_smi", means: &[], watched: None, needless_flags: &[], default: None, flags: &["watch", "refresh"] },
     Name {
@@ -28,7 +28,7 @@ pub(crate) const NAMES: &[Name] = &[
         means: &[],
         watched: Some(&["top"]),
         needless_flags: &["--sysfs"],
-        // As that tool does; top looks once a second.
+        // The default of that tool; `top` refreshes once per second.
         default: Some(["-r", "--refresh", "500"]),
         flags: &["watch", "refresh"],
     },
@@ -38,7 +38,7 @@ pub(crate) const NAMES: &[Name] = &[
         means: &["serve"],
         watched: None,
         needless_flags: &[],
-        // Who watches every 500 ms sees something new each time.
+        // A client that refreshes every 500 ms gets a new sample each time.
         default: Some(["--interval", "--interval", "0.5"]),
         flags: &["quiet"],
     },
@@ -69,7 +69,7 @@ impl Name {
         [Some(self.means), self.watched].into_iter().flatten().any(|words| words.first().is_some_and(|own| word == *own))
     }
 
-    /// What it stands for, and what with `-w` if that is something else.
+    /// The command it stands for, and the command with `-w` if that is different.
     pub(crate) fn stands_for(&self) -> (String, Option<String>) {
         let spelled = |typed: &[&str]| {
             let words = self.words(typed.iter().map(OsString::from).collect());
@@ -78,7 +78,7 @@ impl Name {
         (spelled(&[]), self.watched.map(|_| spelled(&["-w"])))
     }
 
-    /// Its own words, and the others without those that they replace.
+    /// Returns the words of the name, followed by the typed words without those that they replace.
     fn words(&self, rest: Vec<OsString>) -> Vec<OsString> {
         let mut rest: Vec<OsString> = rest.into_iter().flat_map(apart).collect();
         rest.retain(|argument| !self.needless_flags.iter().any(|flag| argument == flag));
@@ -97,7 +97,7 @@ impl Name {
     }
 }
 
-/// Joined short flags that take no value, each by itself: `-wr 100` is `-w -r 100`.
+/// Separates joined short flags that take no value: `-wr 100` becomes `-w -r 100`.
 fn apart(argument: OsString) -> Vec<OsString> {
     let joined = argument.to_str().and_then(|text| {
         let (flag, rest) = text.split_at_checked(2)?;
@@ -114,7 +114,7 @@ fn apart(argument: OsString) -> Vec<OsString> {
 pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "ttmon".into());
-    // Words of a command that ttmon starts are that command's own.
+    // The words of a command that ttmon starts are not translated.
     let arguments: Vec<OsString> = arguments.collect();
     let own = arguments.iter().position(|argument| argument == "--" || argument == "run").unwrap_or(arguments.len());
     let (own, foreign) = arguments.split_at(own);

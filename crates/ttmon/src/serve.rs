@@ -1,6 +1,6 @@
 //! `ttmon serve`: the service of this host, until a signal ends it.
 //!
-//! Started in this order: what forks (the reading processes) before anything has threads, then what listens, then the threads.
+//! Start order: first the reading processes, because a fork must happen before there are threads; then the sockets; then the threads.
 
 mod banner;
 mod host;
@@ -29,12 +29,12 @@ pub(crate) use host::token;
 pub(crate) use places::{api_places, served, state as state_directory};
 pub(crate) use secret::print as print_token;
 
-/// Serves until a signal stops it.
+/// Runs the service until a signal stops it.
 pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failure> {
     let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
-    // What its own socket hears is in its own figures, wherever that is kept.
+    // Include the reported allocations of this service, also with another state directory.
     placed.root.served.extend(request.state_directory.clone());
-    // A process that finds its sockets may send it signals.
+    // Before the sockets exist: a process that finds them may send signals.
     let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, request, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, request, &placed));
@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     ended.and(host_ended)
 }
 
-/// What the system refused.
+/// A system error.
 fn cannot(what: &str, error: &io::Error) -> Failure {
     Failure::new(format!("cannot {what}: {error}; check the limits of this user"))
 }
@@ -68,7 +68,7 @@ enum Signal {
     Stop,
 }
 
-/// Dropped, it ends the service as a signal does.
+/// Stops the service when this is dropped, as a signal does.
 struct Stopper {
     stop: Arc<AtomicBool>,
     waker: UnixStream,
@@ -81,7 +81,7 @@ impl Drop for Stopper {
     }
 }
 
-/// Signals, as something that can be waited for.
+/// Receives signals; `next` waits for one.
 struct Signals {
     wake: UnixStream,
     waker: UnixStream,
@@ -93,7 +93,7 @@ impl Signals {
     fn new() -> io::Result<Self> {
         let (wake, waker) = UnixStream::pair()?;
         let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        // What happened is noted before the wake-up.
+        // The flag is set before the wake-up.
         flag::register(SIGUSR1, Arc::clone(&statistics))?;
         // Signals that nohup or a shell's background set to be ignored stay ignored.
         let ignored = ignored();
@@ -103,7 +103,7 @@ impl Signals {
             pipe::register(signal, waker.try_clone()?)?;
         }
         pipe::register(SIGUSR1, waker.try_clone()?)?;
-        // A reader of our output that left is an error of a write, not the end.
+        // If the reader of the output is gone, a write fails, but the service continues.
         flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
         Ok(Self { wake, waker, statistics, stop })
     }
@@ -120,7 +120,7 @@ impl Signals {
             if self.statistics.swap(false, Ordering::SeqCst) {
                 return Signal::Statistics;
             }
-            // An error is as good as the end: nothing could end us after it.
+            // Stop on an error: signals could not be received any more.
             match self.wake.read(&mut [0; 64]) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,4 @@
-//! A service of this machine, asked instead of reading the machine here. If anything is wrong with it, we go on without it.
+//! Uses a service of this machine instead of reading the machine. If the service has a problem, the machine is read here.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -18,17 +18,17 @@ use crate::invocation::{CliTarget, Context};
 use crate::open::{OpenMachine, choose};
 use crate::serve::{api_places, token};
 
-/// A service that lives answers in milliseconds; one that hangs is not waited for much longer than a machine's own files.
+/// Longest wait for an answer. A working service answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// A list of all live buffers takes it a while.
+/// Longest wait for a list of all live buffers.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A service that samples more rarely (`--interval`), or no longer, answers with the past: a device that was free a minute ago may be
-/// held now.
+/// Oldest sample that is used. A service with a long `--interval`, or one that stopped sampling, has old data: a device that was free a
+/// minute ago may be in use now.
 const AGE_MAX: Duration = Duration::from_secs(5);
-/// A stream with nothing to say says so every 15 seconds.
+/// Longest time without data on a stream. An idle stream sends a message every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
-/// What is to be seen, of a service or of the machine itself.
+/// What to sample, with a service or on the machine itself.
 pub(crate) struct SampleRequest {
     pub(crate) pace: Pace,
     pub(crate) processes: bool,
@@ -39,39 +39,39 @@ pub(crate) struct SampleRequest {
 }
 
 impl SampleRequest {
-    /// The snapshot that everybody sees.
+    /// Requests the snapshot that all users may read.
     pub(crate) fn snapshot(pace: Pace, processes: bool) -> Self {
         Self { pace, processes, detail: Detail::Totals, reach: Reach::Holders, path: "/api/v1/snapshot".to_owned() }
     }
 }
 
-/// Where snapshots come from: a service while it answers, else the machine itself, opened when it is first needed.
+/// Source of snapshots: a service while it answers, otherwise the machine itself, which is opened when it is first needed.
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
     asked: SampleRequest,
-    /// Those that may still be asked, the best first.
+    /// Services that did not fail yet, the preferred one first.
     servers: Vec<Service>,
     opened: Option<OpenMachine>,
 }
 
 impl<'a> Snapshots<'a> {
-    /// Prepares to look; nothing is opened yet.
+    /// Creates a source with the services of this machine. Opens nothing yet.
     pub(crate) fn new(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: services(context), opened: None }
     }
 
-    /// The machine, read here without asking a service.
+    /// Creates a source that reads the machine without a service.
     pub(crate) fn read_here(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: Vec::new(), opened: None }
     }
 
-    /// One snapshot of the devices asked for.
+    /// Takes a snapshot of the selected devices.
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
         let snapshot = self.whole()?;
         choose(&self.context.selection, snapshot)
     }
 
-    /// One snapshot of all devices.
+    /// Takes a snapshot of all devices.
     pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         while let Some(service) = self.servers.first() {
             match self.ask(service) {
@@ -90,7 +90,7 @@ impl<'a> Snapshots<'a> {
         self.open()?.whole()
     }
 
-    /// The machine itself. It forks, and so has to be opened before there is a second thread: a service may leave later.
+    /// Opens the machine itself. This forks, so it must be done before a second thread starts, even if a service answers now.
     pub(crate) fn open(&mut self) -> Result<&mut OpenMachine, Failure> {
         match &mut self.opened {
             Some(opened) => Ok(opened),
@@ -106,7 +106,7 @@ impl<'a> Snapshots<'a> {
         let patience = patience(service, &self.asked.path).map_err(told)?;
         let (mut snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
         ttmon_source::resolve_snapshot(&mut snapshot);
-        // Processes may be of an older scan.
+        // The processes may be from an older scan.
         let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
         if age >= AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
@@ -115,7 +115,7 @@ impl<'a> Snapshots<'a> {
             return Err("does not read the chips themselves (serve --deep)".to_owned());
         }
         match self.asked.reach {
-            // It may have just been started.
+            // The process may be new, so the machine is read here.
             Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
                 Err(format!("does not know process {pid}"))
             }
@@ -123,7 +123,7 @@ impl<'a> Snapshots<'a> {
         }
     }
 
-    /// The ledgers that can be read here, also where snapshots come from a service of this machine.
+    /// The ledgers that can be read here, even if snapshots come from a service.
     pub(crate) fn ledgers(&mut self) -> Result<Vec<Arc<OpenLedger>>, Failure> {
         let is_served = self.is_served();
         let opened = self.open()?;
@@ -133,18 +133,18 @@ impl<'a> Snapshots<'a> {
         Ok(opened.machine.ledgers().to_vec())
     }
 
-    /// Whether a process of that number runs, as far as the machine itself was read.
+    /// Whether a process with this pid is running. False if the machine was not read here.
     pub(crate) fn has_process(&self, pid: u32) -> bool {
         self.opened.as_ref().is_some_and(|opened| opened.has_process(pid))
     }
 
-    /// Whether the next snapshot comes from a service. Such a one has its rates by itself: the service has looked before.
+    /// Whether the next snapshot comes from a service. Such a snapshot already has rates.
     pub(crate) fn is_served(&self) -> bool {
         !self.servers.is_empty()
     }
 }
 
-/// Time for an answer. What may take a while is asked of a service that has just shown that it lives.
+/// The longest wait for an answer. For slow requests, checks first that the service answers at all.
 fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
     if !path.contains('?') {
         return Ok(ANSWER_TIMEOUT);
@@ -153,25 +153,25 @@ fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
     Ok(LIST_TIMEOUT)
 }
 
-/// Events of a service. Those that go on may be silent for longer.
+/// Opens a stream of events. A stream that `goes_on` may be silent for longer.
 pub(crate) fn events(service: &Service, path: &str, goes_on: bool) -> Result<Events, Trouble> {
     let patience = patience(service, path)?;
     service.events(path, patience, if goes_on { SILENCE_MAX } else { LIST_TIMEOUT })
 }
 
-/// Its snapshot, to know which devices are meant.
+/// The snapshot of a service, to find the selected devices.
 pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, Trouble> {
     service.snapshot(ANSWER_TIMEOUT)
 }
 
-/// Printed on a terminal: the answer is as good as without a service.
+/// Prints on a terminal that the service is not used, and why.
 pub(crate) fn report_fallback(service: &Service, why: &str) {
     if io::stderr().is_terminal() {
         complain(&format!("the service at {} {why}; reading the machine here", service.place()));
     }
 }
 
-/// Services of this machine that may be asked, if they run: flags that say how to read the machine mean that it is read here.
+/// Services of this machine that exist now. Empty if a flag selects how to read the machine, because then it is read here.
 pub(crate) fn services(context: &Context) -> Vec<Service> {
     let is_named = named().is_some();
     let is_there = |service: &Service| match service.place() {
@@ -181,7 +181,7 @@ pub(crate) fn services(context: &Context) -> Vec<Service> {
     possible_services(context).into_iter().filter(is_there).collect()
 }
 
-/// The same as [`services`], those that may begin to run later too.
+/// Like [`services`], but with services that may start later.
 pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
     let may_ask = matches!(context.place, CliTarget::Real) && !context.no_server && context.cluster.is_none();
     if !may_ask {
@@ -191,7 +191,7 @@ pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
     named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
 }
 
-/// The services of `--connect`, each with the token, which is sent over private connections alone.
+/// The services of `--connect`, each with the token, which is sent only over private connections.
 pub(crate) fn services_of(
     places: &[(String, ServicePlace)],
     token_file: Option<&Path>,
@@ -213,13 +213,13 @@ pub(crate) fn services_of(
     Ok(services)
 }
 
-/// What the environment names.
+/// The value of `TTMON_API`, if set.
 fn named() -> Option<OsString> {
     env::var_os("TTMON_API").filter(|value| !value.is_empty())
 }
 
-/// A socket, or a URL (of this host, or with the system's certificates). Without a token that can be read it answers what every user may
-/// know.
+/// The service at a socket or a URL (on this host, or with the system's certificates). Without a readable token, it returns only what all
+/// users may read.
 fn service(named: &OsStr) -> Service {
     let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(named)));
     let roots = matches!(place, ServicePlace::Tcp { is_secret: true, .. }).then(|| Roots::read(None).ok()).flatten();

@@ -19,23 +19,23 @@ use crate::server::{SampleRequest, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
-/// This program's version, as every output has it.
+/// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Between the two samples of a rate.
+/// Time between the two samples of a rate.
 const RATE_WINDOW: Duration = Duration::from_millis(250);
-/// Between the two samples of a heartbeat: a little more than the second it needs.
+/// Time between the two samples of a heartbeat, which needs slightly more than a second.
 const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
 
-/// Between two samples of a chip.
+/// Time between two samples of a chip.
 const DEEP_WINDOW: Duration = Duration::from_millis(500);
-/// The driver waits 5 s before it powers an idle chip down, unless it is set to wait longer.
+/// Longest wait for an idle chip. The driver powers it down after 5 s, unless it is configured to wait longer.
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Refreshes at this pace and slower may come from a service.
+/// Shortest interval at which a service is used.
 pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// Shows what was asked for.
+/// Prints the snapshot, once or repeatedly.
 pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
@@ -78,7 +78,7 @@ fn run_loop(context: &Context, asked: &SnapshotRequest, snapshots: &mut Snapshot
     })
 }
 
-/// A snapshot with the rates that were asked for by name.
+/// Takes a snapshot with the requested rates.
 fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
     let snapshot = snapshots.next()?;
     let window = match samples {
@@ -95,7 +95,7 @@ fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: Samples) -
     snapshots.next()
 }
 
-/// A snapshot with the chips read: utilization needs a second sample, and an idle chip some seconds.
+/// Waits for the values of `--deep`: utilization needs a second sample, and an idle chip some seconds.
 fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snapshot, Failure> {
     let until = Instant::now() + DEEP_WAIT_MAX;
     let mut is_told = !io::stderr().is_terminal();
@@ -110,19 +110,19 @@ fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Which one of several this is.
+/// Position of a snapshot in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Only,
     First,
     Later,
-    /// One that takes the place of the last, on a screen.
+    /// It replaces the previous one on the screen.
     InPlace,
 }
 
 fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    // Made only where it is needed: local time means reading the time zone.
+    // Created only if needed, because local time requires reading the time zone.
     let rows = (turn == Turn::InPlace).then_some(terminal.rows);
     let style = || Style { rows, ..style(terminal, snapshot.time, asked.processes) };
     let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };

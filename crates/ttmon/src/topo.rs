@@ -1,4 +1,4 @@
-//! `ttmon topo`: how each two devices are connected.
+//! `ttmon topo`: how each pair of devices is connected.
 
 use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
 use crate::show::{self, VERSION};
 
-/// Prints the matrix. Links between boards are known from a cluster descriptor alone.
+/// Prints the matrix. Links between boards are known only from a cluster descriptor.
 pub(crate) fn run(context: &Context, format: OutputFormat) -> Result<(), Failure> {
     let cluster = context.cluster.as_deref().map(open::cluster).transpose()?;
     let snapshot = Snapshots::new(context, SampleRequest::snapshot(Pace::Once, false)).next()?;

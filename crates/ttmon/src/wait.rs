@@ -1,4 +1,4 @@
-//! `ttmon wait --idle`: comes back when nobody holds the devices.
+//! `ttmon wait --idle`: waits until no process holds the devices.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, complain};
 use crate::invocation::Context;
 use crate::server::{SampleRequest, Snapshots};
 
-/// How often to look.
+/// Interval between two samples.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Fa
         let is_served = snapshots.is_served();
         let snapshot = snapshots.next()?;
         let held = match busy(&snapshot) {
-            // A service that may see less than we do, or is of another version: what it does not know we look for here.
+            // The service may see less, or have another version. If it does not know the holders, read the machine here.
             Err(_) if is_served && snapshots.is_served() => {
                 snapshots = Snapshots::read_here(context, SampleRequest::snapshot(Pace::Repeated, true));
                 continue;
@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Fa
     }
 }
 
-/// Who holds one of the devices, in words; `None` when nobody does.
+/// Describes which process holds one of the devices; `None` if all are idle.
 fn busy(snapshot: &Snapshot) -> Result<Option<String>, Failure> {
     for device in &snapshot.devices {
         // A remote chip is used through its gateway.
@@ -60,9 +60,9 @@ fn busy(snapshot: &Snapshot) -> Result<Option<String>, Failure> {
                     (.., count) => format!("{count} processes hold device {id}"),
                 }));
             }
-            // A missing device is held by nobody.
+            // No process can hold a missing device.
             Err(Missing::Gone) => {}
-            // The list is locked while the last holder closes the device, and unreadable during a reset: look again.
+            // The list is locked while the last holder closes the device, and unreadable during a reset, so try again.
             Err(reason @ (Missing::Timeout | Missing::Resetting | Missing::IoError)) => {
                 return Ok(Some(format!("it is not known yet which process holds device {id}: {}", reason.explanation())));
             }

@@ -1,4 +1,4 @@
-//! Repeated output: on a terminal drawn in place, with the terminal restored at the end.
+//! Repeated output. On a terminal it is drawn in place, and the terminal is restored at the end.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,16 +15,16 @@ use signal_hook::low_level::{emulate_default_handler, pipe};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-// Long lines are cut at the edge: one that went on below would push the first ones out of the screen.
+// Turn off line wrapping: wrapped lines would push the first lines off the screen.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// Each turn an interval after the last began, until one fails.
+/// Calls `turn` once per interval until it fails.
 pub(crate) fn again(interval: Duration, mut turn: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
     again_while(interval, || turn().map(|()| true))
 }
 
-/// The same, until a turn returns false.
+/// Calls `turn` once per interval until it returns false or fails.
 pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let mut next = Instant::now();
     loop {
@@ -38,7 +38,7 @@ pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<b
 
 /// What wakes the loop.
 enum Wake {
-    /// The screen has to be drawn anew.
+    /// The screen must be redrawn.
     Redraw,
     Scroll(Scroll),
     Quit,
@@ -53,15 +53,15 @@ enum Scroll {
     End,
 }
 
-/// The alternate screen, for as long as this lives.
+/// The alternate screen. The terminal is restored when this is dropped.
 pub(crate) struct Screen {
     wakes: Receiver<Wake>,
-    /// How the keyboard was, where it is ours.
+    /// The original keyboard settings, if they were changed.
     keyboard: Option<Termios>,
 }
 
 impl Screen {
-    /// Takes the terminal over. From here on there is a second thread, so everything that forks has to have done so.
+    /// Takes the terminal over. This starts threads, so call everything that forks before.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
         let pending = Arc::new(AtomicUsize::new(0));
@@ -80,7 +80,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws what `frame` makes (a text, and the terminal it is for) until `q` or a signal ends it.
+    /// Draws the output of `frame` (a text, and the terminal it is for) until `q` or a signal.
     pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, Terminal), Failure>) -> Result<(), Failure> {
         let mut next = Instant::now();
         let mut first = 0;
@@ -93,10 +93,10 @@ impl Screen {
                 write(&picture)?;
                 match self.wakes.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Ok(Wake::Quit) => return Ok(()),
-                    // Drawn at once, without another sample.
+                    // Redraw at once, without a new sample.
                     Ok(Wake::Scroll(scroll)) => first = scrolled(first, scroll, &text, terminal.rows),
                     Ok(Wake::Redraw) | Err(RecvTimeoutError::Timeout) => break,
-                    // The thread that answers signals is gone; we draw on and die of a signal without the screen given back.
+                    // The signal thread has ended. Continue drawing; a signal will then end the program without restoring the screen.
                     Err(RecvTimeoutError::Disconnected) => {
                         thread::sleep(next.saturating_duration_since(Instant::now()));
                         break;
@@ -116,10 +116,10 @@ impl Drop for Screen {
     }
 }
 
-/// Keys come one by one and are not echoed; signals stay what they are. Returns how it was, or nothing without a keyboard.
+/// Turns off line mode and echo; the signal keys still work. Returns the original settings, or `None` without a keyboard.
 fn take_keyboard() -> Option<Termios> {
     let saved = tcgetattr(rustix::stdio::stdin()).ok()?;
-    // A job in the background would be stopped for it.
+    // Changing the settings would stop a background job.
     if tcgetpgrp(rustix::stdio::stdin()).ok()? != rustix::process::getpgrp() {
         return None;
     }
@@ -138,7 +138,7 @@ fn read_keys(wakes: &Sender<Wake>) {
     }
 }
 
-/// What a key means.
+/// The action of a key.
 fn meant(bytes: &[u8]) -> Option<Wake> {
     let scroll = match bytes {
         b"q" | b"Q" => return Some(Wake::Quit),
@@ -153,7 +153,7 @@ fn meant(bytes: &[u8]) -> Option<Wake> {
     Some(Wake::Scroll(scroll))
 }
 
-/// The first line after a key; where it ends is for the next picture to say.
+/// Returns the new first line after scrolling. `in_place` limits it to the end of the text.
 fn scrolled(first: usize, scroll: Scroll, text: &[u8], rows: usize) -> usize {
     let page = isize::try_from(rows.saturating_sub(2)).unwrap_or(1).max(1);
     match scroll {
@@ -168,7 +168,7 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect()
 }
 
-/// From now on a byte comes here with each signal, and its number is pending if it is one that ends or stops us.
+/// Sends a byte to the returned stream for each signal. `pending` gets the number of a signal that ends or stops the program.
 fn signals(pending: &Arc<AtomicUsize>) -> io::Result<UnixStream> {
     let (wake, waker) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
@@ -181,8 +181,8 @@ fn signals(pending: &Arc<AtomicUsize>) -> io::Result<UnixStream> {
     Ok(wake)
 }
 
-/// Gives the terminal back and dies of the signal, as the program would have without us; at once, even while a frame waits
-/// for a chip that hangs. Holding standard output, nothing is drawn after that.
+/// Restores the terminal and performs the default action of the signal, at once, even while a frame waits
+/// for a chip that hangs. Standard output is locked, so that nothing is drawn after that.
 fn answer(mut wake: UnixStream, pending: &AtomicUsize, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
     while wake.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
         let signal = i32::try_from(pending.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM);
@@ -192,7 +192,7 @@ fn answer(mut wake: UnixStream, pending: &AtomicUsize, wakes: &Sender<Wake>, key
             if let Some(keyboard) = keyboard {
                 let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
             }
-            // Ctrl-Z: the shell gets its screen, and we ours when it lets us go on.
+            // After Ctrl-Z the program stops here, and takes the screen over again when it is resumed.
             let _ = emulate_default_handler(signal);
             let _ = keyboard.and_then(|_| take_keyboard());
             let _ = stdout.write_all(ENTER);
@@ -203,9 +203,9 @@ fn answer(mut wake: UnixStream, pending: &AtomicUsize, wakes: &Sender<Wake>, key
     }
 }
 
-/// From the top left corner, each line cleared before it is written, nothing below the last row. Behind the end of one that is as wide
-/// as the terminal the cursor stands on its last character, which would be cleared too.
-/// Begins with the given line, or earlier where the text ends before; returns the line it begins with.
+/// Draws from the top left corner, with nothing below the last row. Each line is cleared before it is written: after a line as wide
+/// as the terminal, the cursor is on its last character, which would be cleared too.
+/// Begins with line `first`, or earlier if the text is too short. Returns the bytes and the index of the first line drawn.
 fn in_place(text: &[u8], (columns, rows): (usize, usize), first: usize) -> (Vec<u8>, usize) {
     let lines = lines(text);
     let fits = rows.max(1);
@@ -220,7 +220,7 @@ fn in_place(text: &[u8], (columns, rows): (usize, usize), first: usize) -> (Vec<
         out.extend(if index > 0 { &b"\r\n\x1b[K"[..] } else { b"\x1b[K" });
         out.extend(line);
     }
-    // What an earlier frame had below.
+    // Clear the rows below, which an earlier frame may have used.
     if lines.len() < fits {
         out.extend(b"\r\n\x1b[J");
     }

@@ -1,4 +1,4 @@
-//! `ttmon who`: who holds which device.
+//! `ttmon who`: lists the processes that use each device.
 
 use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};

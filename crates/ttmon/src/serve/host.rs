@@ -13,7 +13,7 @@ use crate::invocation::{CliTarget, Context, HttpAddress, ServeRequest};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
-/// Ready to run, without a thread so far; the caller has it announced once it does.
+/// Prepares the host without starting threads. Returns it with the text to print after the start.
 pub(super) fn prepare(
     context: &Context,
     request: &ServeRequest,
@@ -45,7 +45,7 @@ pub(super) fn prepare(
 
 fn options(context: &Context, request: &ServeRequest) -> Result<Options, Failure> {
     let listen = request.http.get();
-    // Other hosts are let in by a token that was chosen for them.
+    // Access from other hosts needs a token that the user provided, not a generated one.
     let is_local = !request.allow_remote && listen.is_none_or(|address| address.ip().is_loopback());
     Ok(Options {
         version: VERSION,
@@ -68,13 +68,13 @@ fn options(context: &Context, request: &ServeRequest) -> Result<Options, Failure
     })
 }
 
-/// A machine that is not this one does not take the place where this one's service is looked for.
+/// The path of the API socket. A simulated machine does not use the default path, which belongs to the real machine.
 fn api(context: &Context, request: &ServeRequest) -> Option<PathBuf> {
     let is_real = matches!(context.place, CliTarget::Real);
     request.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
 }
 
-/// From the file that was named, else from the environment. A token on the command line would be for everybody to read.
+/// Reads the token from a file, or else from the environment. A token on the command line would be visible to all users.
 pub(crate) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
     let file = file.map(Path::to_owned).or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));

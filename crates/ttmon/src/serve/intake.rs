@@ -1,4 +1,4 @@
-//! The allocation socket as a part of the service: its places, its machine, its thread.
+//! The allocation socket of the service: its paths, its machine, its thread.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,10 +22,10 @@ use crate::invocation::{CliTarget, Context, ServeRequest};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
-/// What may be refused of sockets that are there already.
+/// The action in the error about inherited sockets.
 const INHERITED: &str = "use a socket that the service manager opened";
 
-/// Ready to run, without a thread so far.
+/// The allocation server before its threads are started.
 pub(super) struct Prepared {
     machine: Machine,
     listeners: Vec<Listener>,
@@ -37,33 +37,33 @@ pub(super) struct Prepared {
     banner: String,
 }
 
-/// Running in a thread of its own.
+/// The allocation server in its own thread.
 pub(super) struct Running {
     handle: Handle,
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// The machine as the server reads it, without what it itself keeps. This forks: what is opened before it stays open in the
-/// forked process, so that nothing that listens may be.
+/// The machine as the server reads it, without the server's own entries. Opening it forks, and the forked process keeps all open
+/// files, so no listening socket may be open before.
 pub(super) struct Reading {
     machine: Machine,
     snapshot: Option<Snapshot>,
 }
 
-/// A machine below a directory has an allocation socket only if one is named.
+/// Opens the machine. Returns `None` for a machine below a directory without `--socket`, which has no allocation socket.
 pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> Result<Option<Reading>, Failure> {
     if matches!(context.place, CliTarget::Below(_)) && request.socket.is_none() {
         return Ok(None);
     }
     let mut root = placed.root.clone();
-    // What this server itself keeps it reads from memory.
+    // The server reads its own entries from memory.
     root.served.clear();
-    // The other machine of the service reads the chips themselves, once for all.
+    // With `--deep`, the sampler of the service reads the chips, not this machine.
     let mut options = ttmon_source::Options { deep: None, ..placed.options.clone() };
     options.ledgers.reach = Reach::Holders;
     let mut machine = Machine::new(root.clone(), options.clone())?;
     let sample = match machine.sample() {
-        // The same processes as a plain snapshot shows; where that shows nothing, all that can be found.
+        // Without devices, read all processes that can be found instead of only those that hold a device.
         Err(Error::NoDevice | Error::DriverNotLoaded { .. }) => {
             options.ledgers.reach = Reach::Everybody;
             machine = Machine::new(root, options)?;
@@ -74,7 +74,7 @@ pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineCo
     Ok(Some(Reading { machine, snapshot: sample.ok().map(|sample| Snapshot::derive(&sample, None)) }))
 }
 
-/// Everything that may be refused.
+/// Opens the state directory and the sockets. All errors of the start happen here.
 pub(super) fn prepare(
     context: &Context,
     request: &ServeRequest,
@@ -117,7 +117,7 @@ impl Prepared {
         }
         let mut is_restricted = false;
         let sampler = Box::new(move || {
-            // It opens what other users wrote.
+            // This thread opens files that other users wrote.
             if !std::mem::replace(&mut is_restricted, true) {
                 machine.restrict_thread();
             }
@@ -132,7 +132,7 @@ impl Prepared {
             }
         }
         let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {
-            // However it ends, the service ends with it: its starter starts it again.
+            // When this thread ends, the service ends, and the service manager starts it again.
             let _end = end;
             server.run()
         });
@@ -142,7 +142,7 @@ impl Prepared {
 }
 
 impl Running {
-    /// What processes left when they ended.
+    /// Callbacks for the ledgers of ended processes, the counters, and found ledgers.
     pub(super) fn keeper(&self) -> IntakeCallbacks {
         let (kept, handle, for_found) = (self.handle.post_mortem().clone(), self.handle.clone(), self.handle.clone());
         let counters = move || {
@@ -151,7 +151,7 @@ impl Running {
         };
         let past = move |pid: u32| {
             let mut found = Vec::new();
-            // Only noted down here: reading a ledger while the list is locked would hold up the socket.
+            // Only collect here: reading a ledger while the list is locked would block the socket.
             kept.each(|kept| {
                 if let Some(ended) = kept.ended.filter(|_| kept.owner.pid == pid) {
                     found.push((OpenLedger::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
@@ -181,7 +181,7 @@ impl Running {
         self.handle.control(Control::Statistics);
     }
 
-    /// Ends it, and waits for its end.
+    /// Stops the server and waits for its thread.
     pub(super) fn stop(self) -> Result<(), Failure> {
         self.handle.control(Control::Stop);
         match self.thread.join() {
@@ -194,14 +194,14 @@ impl Running {
     }
 }
 
-/// Where the entries of its peers are kept.
+/// The state directory.
 pub(super) fn state(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
     let named = request.state_directory.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
     named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
-/// A simulated machine's own directory; it shares nothing with the real one's.
+/// The runtime directory of a simulated machine, or of one below a directory; separate from the real one.
 fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
     match &context.place {
         CliTarget::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
@@ -210,7 +210,7 @@ fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
     }
 }
 
-/// The allocation sockets, and those whose path another process has, with their modes.
+/// The allocation sockets, and the paths (with modes) that another process uses.
 struct Sockets {
     listeners: Vec<Listener>,
     unbound: Vec<(PathBuf, u32)>,
@@ -247,7 +247,7 @@ fn sockets(context: &Context, request: &ServeRequest, own: Option<&Path>, given:
 }
 
 impl Sockets {
-    /// Listens at the usual places too. In /tmp any user may have put something in the way: that stops nothing else.
+    /// Also listens at the default paths. Any user may block the path in /tmp; that does not stop the rest.
     fn bind_usual(&mut self, mode: u32) {
         let own = places::runtime().map(|directory| directory.join("alloc.sock"));
         for path in own.into_iter().chain([PathBuf::from(places::SOCKET)]) {

@@ -1,4 +1,4 @@
-//! Where the service and its files are.
+//! Paths of the service.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,34 +14,34 @@ fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The service's own directory: the system's, or the user's.
+/// The runtime directory of the service: that of the system for root, otherwise the user's.
 pub(crate) fn runtime() -> Option<PathBuf> {
     if geteuid().is_root() { Some(PathBuf::from(SYSTEM)) } else { variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon")) }
 }
 
-/// Where the state is kept: in memory, wherever that is.
+/// The default state directory, on a file system in memory.
 pub(crate) fn state() -> PathBuf {
     let usual = runtime().map(|directory| directory.join("state"));
     usual.filter(|directory| ttmon_intake::is_in_memory(directory)).unwrap_or_else(|| in_memory(geteuid().as_raw()))
 }
 
-/// The state directory that the environment names.
+/// The state directory of `TTMON_STATE_DIR`.
 pub(super) fn named_state() -> Option<PathBuf> {
     variable("TTMON_STATE_DIR")
 }
 
-/// The way out where the usual place is not in memory.
+/// The state directory if the usual one is not in memory.
 fn in_memory(uid: u32) -> PathBuf {
     Path::new(IN_MEMORY).join(format!("ttmon-{uid}/state"))
 }
 
-/// Where a service of this machine may be asked: the system's before the user's own.
+/// API sockets of services on this machine: the system's, then the user's own.
 pub(crate) fn api_places() -> Vec<PathBuf> {
     let own = variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon"));
     [PathBuf::from(SYSTEM)].into_iter().chain(own).map(|directory| directory.join("api.sock")).collect()
 }
 
-/// Where services of this machine may keep theirs, for those who read it.
+/// Possible state directories of services on this machine, for readers.
 pub(crate) fn served() -> Vec<PathBuf> {
     let mut places = vec![Path::new(SYSTEM).join("state")];
     places.extend(variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon/state")));

@@ -10,15 +10,15 @@ use super::{places, token};
 use crate::failure::Failure;
 
 const FILE: &str = "token";
-/// As many random bytes; the token has two characters for each.
+/// Random bytes of a token, which has two characters per byte.
 const RANDOM_BYTES: usize = 24;
 
-/// Where the token of the service of this user is: none without a runtime directory.
+/// The token file of this user's service; `None` without a runtime directory.
 fn place() -> Option<PathBuf> {
     places::runtime().map(|directory| directory.join(FILE))
 }
 
-/// The token that is there, or a new one. None where there is no place for it: the service then has no token.
+/// The existing token, or a new one. `None` if it cannot be stored; the service then has no token.
 pub(super) fn own() -> Option<Token> {
     own_at(&place()?)
 }
@@ -33,7 +33,7 @@ fn own_at(path: &Path) -> Option<Token> {
     Token::read(path).ok()
 }
 
-// The kernel's generator.
+// Uses the random generator of the kernel.
 fn random() -> io::Result<String> {
     let mut bytes = [0; RANDOM_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

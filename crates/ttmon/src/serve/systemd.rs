@@ -1,4 +1,4 @@
-//! What systemd wants to hear, and the sockets it may have opened for us.
+//! Notifies systemd, and takes the sockets that it opened for the service.
 
 use std::env;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::failure::Failure;
 
-/// Sends a state to the service manager, if there is one; usually there is none.
+/// Sends a state to the service manager, if there is one.
 pub(super) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_bytes() {
@@ -24,8 +24,8 @@ pub(super) fn notify(state: &str) {
     }
 }
 
-/// Sockets that were opened for us: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP and one for
-/// metrics alone.
+/// Sockets of the service manager: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP and one only for
+/// metrics.
 #[derive(Debug, Default)]
 pub(super) struct InheritedSockets {
     pub(super) streams: Vec<UnixListener>,
@@ -35,7 +35,7 @@ pub(super) struct InheritedSockets {
     pub(super) metrics: Option<TcpListener>,
 }
 
-/// Takes what the service manager opened; a second port is refused, since nobody would accept on the first.
+/// Takes the sockets of the service manager. Refuses a second port, because only one would be served.
 pub(super) fn opened() -> Result<InheritedSockets, Failure> {
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':').map(str::to_owned);
@@ -43,7 +43,7 @@ pub(super) fn opened() -> Result<InheritedSockets, Failure> {
     let mut opened = InheritedSockets::default();
     for index in 0..found.len() {
         let name = names.next().unwrap_or_default();
-        // Each kind refuses the other's.
+        // Each call fails for a socket of another type.
         if let Ok(Some(listener)) = found.take_unix_listener(index) {
             opened.streams.push(listener);
         } else if let Ok(Some(socket)) = found.take_unix_datagram(index) {
@@ -64,7 +64,7 @@ fn put_once<T>(place: &mut Option<T>, found: T, what: &str) -> Result<(), Failur
 }
 
 impl InheritedSockets {
-    /// The stream socket of this name, if there is one.
+    /// Takes the stream socket with this path, if there is one.
     pub(super) fn take_stream(&mut self, path: &Path) -> Option<UnixListener> {
         let is_at = |listener: &UnixListener| listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path));
         let index = self.streams.iter().position(is_at)?;
