@@ -8,6 +8,7 @@ use ttmon_ledger::layout::COST_ONE_IN;
 use ttmon_ledger::reader::Failure;
 use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
+use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_model::phase::Tightest;
 use ttmon_model::stack::SourceLine;
@@ -16,7 +17,6 @@ use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 use ttmon_wire::run::HostMemory;
 
-use crate::checks::thousands;
 use crate::digest::{Digest, DigestFailure, DigestRow, Group, LeftBuffer};
 use crate::names::{self, Names};
 
@@ -235,7 +235,7 @@ impl Account {
     pub fn why_inexact(&self) -> Option<String> {
         let inexact = self.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
         let several =
-            |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{} {many}", thousands(count)) };
+            |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(count)) };
         let unread = (self.unread > 0).then(|| format!("{} could not be read", several(self.unread, "ledger", "ledgers")));
         let lost = (inexact > 0).then(|| format!("the figures of {} are not exact", several(inexact, "process", "processes")));
         let reasons: Vec<String> = unread.into_iter().chain(lost).collect();

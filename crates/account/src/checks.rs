@@ -1,6 +1,7 @@
 //! What a continuous-integration job wants to hold: no leaks, no growth, a bound on the peaks.
 
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_print::size;
 
@@ -144,18 +145,5 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
 
 /// `3 buffers`.
 pub fn buffers(count: u64) -> String {
-    if count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", thousands(count)) }
-}
-
-/// `18,204`
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    if count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", grouped(count)) }
 }

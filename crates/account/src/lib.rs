@@ -11,6 +11,6 @@ mod report;
 mod size;
 
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead, RefusedOnChips};
-pub use checks::{Checks, buffers, thousands};
+pub use checks::{Checks, buffers};
 pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, Group, LeftBuffer};
 pub use size::{Limit, Size, SizeError};

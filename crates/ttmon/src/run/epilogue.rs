@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_account::{Account, ChipPlace, CommandEnd, Group, Leftover, OfKind, OnChip, buffers, thousands};
+use ttmon_account::{Account, ChipPlace, CommandEnd, Group, Leftover, OfKind, OnChip, buffers};
 use ttmon_model::event::Large;
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_model::stack::SourceLine;
 use ttmon_print::quantity::exact_percent;
@@ -80,10 +81,10 @@ impl Writer<'_> {
         } else {
             let count = account.allocations();
             let overhead = account.overhead().map(|overhead| {
-                let (share, calls, took) = (exact_percent(overhead.ratio), thousands(overhead.calls), overhead.nanoseconds / 1_000_000);
-                format!(", about {share} time in tracking ({calls} calls, {}ms)", thousands(took))
+                let (share, calls, took) = (exact_percent(overhead.ratio), grouped(overhead.calls), overhead.nanoseconds / 1_000_000);
+                format!(", about {share} time in tracking ({calls} calls, {}ms)", grouped(took))
             });
-            format!("{} allocation{}{}", thousands(count), if count == 1 { "" } else { "s" }, overhead.unwrap_or_default())
+            format!("{} allocation{}{}", grouped(count), if count == 1 { "" } else { "s" }, overhead.unwrap_or_default())
         };
         let rest = format!(": {end} after {took}, {what}");
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));
@@ -197,7 +198,7 @@ impl Writer<'_> {
             let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
             let more = count.saturating_sub(parts.len() as u64);
             if more > 0 {
-                parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", thousands(more)) });
+                parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", grouped(more)) });
             }
             vec![format!("  left at exit on {}:  {}", self.account.names(places), parts.join("   "))]
         };
@@ -214,9 +215,9 @@ impl Writer<'_> {
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
         let mut lines = vec![format!("  left at exit on {}:", self.account.names(places))];
-        let mut text = 0;
+        let mut listed = 0;
         for (line, (bytes, several)) in sums.iter().take(LEFTOVERS) {
-            text += several;
+            listed += several;
             let name = line.map_or_else(|| "no line".to_owned(), ToString::to_string);
             lines.push(format!(
                 "    {} {}",
@@ -224,8 +225,8 @@ impl Writer<'_> {
                 self.style.clean(&format!("{name} ({}){}", buffers(*several), self.source(*line)))
             ));
         }
-        if count > text {
-            lines.push(format!("    {} more", thousands(count - text)));
+        if count > listed {
+            lines.push(format!("    {} more", grouped(count - listed)));
         }
         lines
     }
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!([0, 999, 1000, 18_204, 1_234_567].map(thousands), ["0", "999", "1,000", "18,204", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 18_204, 1_234_567].map(grouped), ["0", "999", "1,000", "18,204", "1,234,567"]);
         let texts = [0.04, 9.94, 41.0, 133.0, 3723.0].map(|seconds| duration(Duration::from_secs_f64(seconds)));
         assert_eq!(texts, ["0.0s", "9.9s", "41s", "2m13s", "1h02m"]);
         assert_eq!([0, 41, 3723].map(|seconds| clock(seconds * 1_000_000_000)), ["00:00", "00:41", "1:02:03"]);
