@@ -179,6 +179,7 @@ impl Child {
 
     /// Handles the signals that arrived.
     pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Change> {
+        let mut is_continued = false;
         while let Some(signal) = signals.next() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
             if number == signal_hook::consts::SIGCHLD {
@@ -186,9 +187,11 @@ impl Child {
                     Change::None => {}
                     ended @ Change::Ended(_) => return Ok(ended),
                 }
-            } else if self.is_for_it(&signal) {
+            } else if self.is_for_it(&signal) || is_continued && number == signal_hook::consts::SIGTSTP {
                 // If it has ended meanwhile, `state` reports it next.
                 let _ = plain::send(self.pid(), number);
+                // A Ctrl-Z between receiving SIGCONT and forwarding it is undone by the forwarding, so it is repeated.
+                is_continued = number == signal_hook::consts::SIGCONT;
             }
         }
         // Several pending SIGCHLD are delivered as one, so check again.
