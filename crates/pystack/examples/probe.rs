@@ -21,8 +21,9 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
             None => return -1,
             Some(Err(_)) => return -2,
             Some(Ok(python)) => {
-                let known = PYTHON.get_or_init(|| python.probe().is_some_and(|known| known.is_ok()).then_some(python));
-                let Some(python) = known else { return -3 };
+                // Asked again until there are frames to judge by.
+                let Some(known) = python.probe() else { return -4 };
+                let Some(python) = PYTHON.get_or_init(|| known.is_ok().then_some(python)) else { return -3 };
                 python
             }
         },

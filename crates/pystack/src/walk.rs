@@ -270,12 +270,4 @@ impl Read for Plain {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A program without Python.
-    #[test]
-    fn a_program_without_python_has_none() {
-        assert!(Python::find().is_none());
-    }
-}
+mod tests;
