@@ -42,7 +42,7 @@ const FAILED_MAX: u32 = 8;
 static REASON: AtomicU8 = AtomicU8::new(0);
 
 const REASONS: [&str; 6] = [
-    "no_python: there is no Python in this process",
+    "no_python: no Python was found in this process",
     "unknown_interpreter: a version of Python that is not known",
     "unknown_interpreter: a free-threaded Python",
     "unknown_interpreter: a Python that does not describe itself",

@@ -6,6 +6,8 @@
 
 #[path = "stand_in/native.rs"]
 mod native;
+#[path = "stand_in/python.rs"]
+mod python;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -47,7 +49,7 @@ impl Workshop {
         let this = Self { folder: tempfile::tempdir().expect("a folder"), hook };
         let shapes: [(&str, &[&str]); 4] = [("new", &[]), ("old", &["-DOLD"]), ("shifted", &["-DOLD", "-DSHIFTED"]), ("poor", &["-DPOOR"])];
         for (shape, defines) in shapes {
-            let shared = ["-shared", "-fPIC", "-Wl,-soname,libtt_metal.so"];
+            let shared = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libtt_metal.so"];
             this.compile("metal.cpp", &this.library(shape), &[&shared, defines].concat());
         }
         fs::copy(this.library("new"), this.library("copy")).expect("copied");
@@ -82,7 +84,10 @@ impl Workshop {
     }
 
     fn start_with(&self, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
-        let mut command = Command::new(self.folder.path().join("program"));
+        self.spawn(Command::new(self.folder.path().join("program")), is_tracked, variables)
+    }
+
+    fn spawn(&self, mut command: Command, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
         let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
         for variable in told.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
             command.env_remove(variable);

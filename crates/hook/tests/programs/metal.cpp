@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace ttsl {
@@ -378,6 +379,8 @@ std::uint64_t fake_allocate(void* buffer) {
     auto* it = static_cast<Buffer*>(buffer);
     return it->allocator_->allocate_buffer(it);
 }
+// In a thread of its own, which has no Python.
+void fake_allocate_in_thread(void* buffer) { std::thread(fake_allocate, buffer).join(); }
 void fake_free(void* buffer) {
     auto* it = static_cast<Buffer*>(buffer);
     it->allocator_->deallocate_buffer(it);

@@ -55,5 +55,5 @@ fn no_stacks_of_machine_code_without_operations() {
     assert_eq!(region.list().expect("readable").entries[0].stack, NO_PYTHON);
     assert!(region.stacks().expect("readable").is_empty());
     let (state, _, reason) = program.feature("stacks");
-    assert_eq!((state, reason.as_str()), (Coverage::SteppedAside, "no_python: there is no Python in this process"));
+    assert_eq!((state, reason.as_str()), (Coverage::SteppedAside, "no_python: no Python was found in this process"));
 }

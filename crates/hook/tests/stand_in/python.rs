@@ -1,0 +1,67 @@
+//! Lines of Python programs, with every interpreter of this machine.
+
+#[path = "../../../pystack/tests/support/pythons.rs"]
+mod pythons;
+
+use std::path::Path;
+use std::process::Command;
+
+use ttmon_ledger::layout::Coverage;
+use ttmon_ledger::layout::stack::NO_PYTHON;
+
+use super::{Program, Workshop};
+use pythons::{Installed, installed};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
+
+fn start(workshop: &Workshop, python: &Path) -> Program {
+    let mut command = Command::new(python);
+    command.arg("-B").arg(SCRIPT).arg(workshop.library("new"));
+    workshop.spawn(command, true, &[("TTMON_STACKS", "1")])
+}
+
+/// The stack numbers of live buffers, oldest first.
+fn stacks(program: &Program) -> Vec<u32> {
+    let mut entries = program.listing().entries;
+    entries.sort_by_key(|entry| entry.address);
+    entries.iter().map(|entry| entry.stack).collect()
+}
+
+/// A thread without Python has no line, whether the first allocation is its own or a later one.
+#[test]
+fn a_thread_without_python_has_no_line() {
+    let Some(workshop) = Workshop::open() else { return };
+    let text = std::fs::read_to_string(SCRIPT).expect("there");
+    let line = text.lines().position(|line| line.contains("metal.fake_allocate(")).map(|at| u32::try_from(at + 1).expect("short"));
+    for python in installed().iter().filter(|python| python.is_known()) {
+        let mut program = start(workshop, &python.path);
+        for word in ["allocate_in_thread", "allocate", "allocate_in_thread"] {
+            program.say(word);
+        }
+        let numbers = stacks(&program);
+        assert_eq!(numbers, [NO_PYTHON, 1, NO_PYTHON], "{python:?}");
+        let stacks = program.region().expect("a ledger").stacks().expect("readable");
+        let (code, at) = stacks.frames(1).next().expect("a frame");
+        assert_eq!((code.file.as_str(), Some(at), code.function.as_str()), (SCRIPT, line, "allocate"), "{python:?}");
+        assert_eq!(program.feature("stacks"), (Coverage::Found, 1, String::new()), "{python:?}");
+    }
+}
+
+#[test]
+fn an_unknown_python_has_no_lines_and_coverage_has_the_reason() {
+    let Some(workshop) = Workshop::open() else { return };
+    let expect = |python: &Installed, words: &[&str], reason: &str| {
+        let mut program = start(workshop, &python.path);
+        words.iter().for_each(|word| drop(program.say(word)));
+        assert_eq!(stacks(&program), [0], "{python:?}");
+        let (state, hits, why) = program.feature("stacks");
+        assert_eq!((state, hits, why.as_str()), (Coverage::SteppedAside, 0, reason), "{python:?}");
+    };
+    for python in &installed() {
+        if python.is_known() {
+            expect(python, &["forbid_copies", "allocate"], "unknown_interpreter: process_vm_readv is refused");
+        } else {
+            expect(python, &["allocate"], "unknown_interpreter: a version of Python that is not known");
+        }
+    }
+}
