@@ -104,7 +104,8 @@ fn document(findings: &[Finding]) -> String {
     };
     let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
     let rows: Vec<Value> = findings.iter().map(row).collect();
-    format!("{:#}\n", json!({ "version": VERSION, "verdict": worst.name(), "findings": rows }))
+    let document = json!({ "version": VERSION, "verdict": worst.name(), "findings": rows });
+    ttmon_wire::to_string(&document, Layout::Pretty) + "\n"
 }
 
 /// The services of this host, the first that is there.
@@ -118,7 +119,8 @@ fn service(context: &Context) -> Service {
 }
 
 fn python() -> Option<Python> {
-    let said = output(Command::new("python3").args(["-c", ASK_PYTHON]))?;
+    // Python first looks for modules in the current directory, where another user may have put some.
+    let said = output(Command::new("python3").args(["-c", ASK_PYTHON]).current_dir("/"))?;
     let mut lines = said.lines().map(str::to_owned);
     Some(Python { version: lines.next()?, ttnn: lines.next() })
 }
@@ -184,7 +186,7 @@ fn snapshot_text(snapshot: &Snapshot, is_full: bool) -> Result<String, Failure> 
     let text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, Layout::Line);
     let mut document: Value = serde_json::from_str(&text).map_err(|error| Failure::new(error.to_string()))?;
     hide(&mut document, is_full);
-    Ok(format!("{document:#}\n"))
+    Ok(ttmon_wire::to_string(&document, Layout::Pretty) + "\n")
 }
 
 fn hide(value: &mut Value, is_full: bool) {

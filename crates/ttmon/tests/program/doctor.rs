@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::run::{CommandResult, root, ttmon, ttmon_at};
+use crate::run::{CommandResult, command, ran, root, ttmon, ttmon_at};
 
 /// The line of a topic at this severity, and its remedy.
 fn finds(ran: &CommandResult, code: i32, line: &str, remedy: &str) {
@@ -173,6 +173,23 @@ fn a_bundle_replays_and_has_nothing_private() {
     assert!(!snapshot.contains(&format!("\"{}\"", host.trim())), "{snapshot}");
     pack("--full ");
     assert!(grep(serial.trim()));
+}
+
+/// Python imports modules of the current directory: root may work in a directory of another user.
+#[test]
+fn nothing_of_the_current_directory_is_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    for module in ["platform", "csv", "email", "json", "zipfile", "ttnn"] {
+        fs::write(directory.path().join(format!("{module}.py")), format!("open({:?}, 'w')", started.to_str().unwrap())).unwrap();
+    }
+    let attack = Command::new("python3").args(["-c", "import platform"]).current_dir(&directory).output();
+    if !attack.is_ok_and(|_| fs::remove_file(&started).is_ok()) {
+        eprintln!("SKIPPED: no python3 on this machine that imports modules of the current directory");
+        return;
+    }
+    let ran = ran(command("doctor").current_dir(&directory).output().unwrap());
+    assert!(ran.stdout.contains("Python") && !started.exists(), "{}{}", ran.stdout, ran.stderr);
 }
 
 /// Whether `--deep` would work, and what it lacks.
