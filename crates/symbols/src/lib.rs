@@ -4,8 +4,9 @@
 
 mod demangle;
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,21 +67,33 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
         return None;
     }
     let context = debug_information(&elf);
+    // Sorted once: a ledger may have as many addresses as the file has symbols.
+    let symbols = LazyCell::new(|| {
+        let sized = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| symbol.size() > 0);
+        let mut symbols: Vec<_> = sized.map(|symbol| (symbol.address(), symbol)).collect();
+        symbols.sort_by_key(|(start, _)| *start);
+        symbols
+    });
+    // The frame with the name of its function, where the file has no lines.
+    let named = |frame: &SourceLine, address: u64| {
+        let (start, symbol) = symbols.get(symbols.partition_point(|(start, _)| *start <= address).checked_sub(1)?)?;
+        let function = demangle::name(symbol.name().ok().filter(|_| address - start < symbol.size())?).into();
+        Some(Arc::new(SourceLine { file: frame.file.clone(), line: 0, function }))
+    };
     let lines = addresses.iter().map(|(frame, address)| {
         let lines = context.as_ref().map(|context| lines_at(context, *address)).unwrap_or_default();
-        if lines.is_empty() { symbol_at(&elf, frame, *address).into_iter().collect() } else { lines }
+        if lines.is_empty() { named(frame, *address).into_iter().collect() } else { lines }
     });
     Some(lines.collect())
 }
 
-/// A regular file that no other user can have prepared. Root opens only what root owns.
+/// A regular file that no other user can have prepared. Root opens only what root owns. The path is a text of another user: links of others
+/// are not followed, and what is opened is what was checked.
 fn open(path: &Path) -> Option<File> {
-    let metadata = fs::metadata(path).ok().filter(|metadata| path.is_absolute() && metadata.is_file())?;
+    let file = ttmon_files::open(path).ok().filter(|_| path.is_absolute())?;
+    let metadata = file.metadata().ok()?;
     let user = rustix::process::geteuid().as_raw();
-    if ![0, user].contains(&metadata.uid()) {
-        return None;
-    }
-    File::open(path).ok()
+    (metadata.is_file() && [0, user].contains(&metadata.uid())).then_some(file)
 }
 
 type Context<'a> = addr2line::Context<EndianSlice<'a, RunTimeEndian>>;
@@ -109,12 +122,4 @@ fn lines_at(context: &Context<'_>, address: u64) -> Lines {
         }
     }
     lines
-}
-
-/// The frame with the name of its function, where the file has no lines.
-fn symbol_at<'a>(elf: &ElfFile64<'a, Endianness, &'a ReadCache<File>>, frame: &SourceLine, address: u64) -> Option<Arc<SourceLine>> {
-    let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
-    let symbol = symbols.find(|symbol| address.checked_sub(symbol.address()).is_some_and(|offset| offset < symbol.size()))?;
-    let function = demangle::name(symbol.name().ok()?).into();
-    Some(Arc::new(SourceLine { file: frame.file.clone(), line: 0, function }))
 }

@@ -96,6 +96,25 @@ fn a_file_that_is_not_the_program_resolves_nothing() {
     assert_eq!(resolved(&pipe, 1, &build_id), unresolved(&pipe, 1, &build_id), "nobody waits for a pipe");
 }
 
+/// A name in a ledger may be a link of another user, which they can turn to a device at any time.
+#[test]
+#[ignore = "needs root: cargo xtask ci --only root"]
+fn links_of_other_users_are_not_followed() {
+    const ANOTHER: u32 = 64_001;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("program");
+    let Some((address, build_id)) = build(&program, &["-g"]) else { return };
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("its mode");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&program, &link).expect("a link");
+    assert_ne!(resolved(&link, address, &build_id), unresolved(&link, address, &build_id), "root's own link");
+    std::os::unix::fs::lchown(&link, Some(ANOTHER), Some(ANOTHER)).expect("root");
+    assert_eq!(resolved(&link, address + 1, &build_id), unresolved(&link, address + 1, &build_id), "another user's link");
+    for open in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "/dev/zero"] {
+        assert_eq!(resolved(Path::new(open), 1, &build_id).len(), 1, "{open}");
+    }
+}
+
 /// Every byte of the debug information damaged in turn, in steps: no panic and no endless loop.
 #[test]
 fn damaged_debug_information_resolves_something_or_nothing() {
