@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 use ttmon_model::stack::user_line;
 use ttmon_model::units::UnixTime;
+use ttmon_wire::{Layout, to_string};
 
 use crate::spool::{Action, Record};
 use crate::trace::{KINDS, Trace, kind_name};
@@ -18,7 +19,7 @@ pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let mut file = File { trace, out, is_first: true, spans: HashMap::new(), next: 1 };
     file.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"otherData\":")?;
     let about = about(trace);
-    serde_json::to_writer(&mut *file.out, &about)?;
+    file.out.write_all(to_string(&about, Layout::Line).as_bytes())?;
     file.out.write_all(b",\"traceEvents\":[")?;
     for (chip, traced) in (0..).zip(&trace.chips) {
         file.event(&json!({"ph": "M", "name": "process_name", "pid": chip, "tid": 0, "args": {"name": traced.chip.name}}))?;
@@ -51,8 +52,7 @@ struct File<'t, 'w> {
 impl File<'_, '_> {
     fn event(&mut self, event: &Value) -> io::Result<()> {
         self.out.write_all(if std::mem::take(&mut self.is_first) { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *self.out, event)?;
-        Ok(())
+        self.out.write_all(to_string(event, Layout::Line).as_bytes())
     }
 
     /// Microseconds since the trace began.

@@ -192,8 +192,9 @@ impl Overview {
             Value::Object(document)
         };
         let workload = |(labels, values): &(Labels, BTreeMap<&'static str, f64>)| {
-            let mut document = object(values);
-            document.extend(labels.iter().map(|(name, text)| (name.clone(), json!(text))));
+            let mut document: Map<String, Value> = labels.iter().map(|(name, text)| (name.clone(), json!(text))).collect();
+            // Last, so that no label replaces a value.
+            document.extend(object(values));
             Value::Object(document)
         };
         let mut totals = BTreeMap::new();

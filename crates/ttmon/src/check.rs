@@ -5,6 +5,7 @@ use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
 use ttmon_reads::Pace;
+use ttmon_wire::Layout;
 
 use crate::failure::Failure;
 use crate::invocation::{CheckRequest, OutputFormat};
@@ -35,7 +36,7 @@ pub(crate) fn run(asked: &CheckRequest) -> Result<(), Failure> {
         };
         let findings: Vec<_> = findings.iter().map(row).collect();
         let document = json!({ "status": verdict.name(), "exit_code": verdict.exit_code(), "message": message, "findings": findings });
-        format!("{document:#}")
+        ttmon_wire::to_string(&document, Layout::Pretty)
     } else {
         format!("TTMON {}: {message}{data}", verdict.name())
     };

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ttmon_ask::{Credentials, Roots};
-use ttmon_fleet::{FindRequest, HostRow, MatchingHost, Overview, Store};
+use ttmon_fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
 use ttmon_model::units::{UnixTime, size};
 use ttmon_print::text;
+use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreRequest, StoreSecret};
@@ -64,14 +65,15 @@ fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> R
     };
     let mut out = String::new();
     if fleet.format == OutputFormat::Json {
-        let _ = writeln!(out, "{:#}", request.document(answering, &found));
+        out = to_string(&request.document(answering, &found), Layout::Pretty) + "\n";
     } else {
         for host in &found {
-            let _ = writeln!(out, "{}\t{} idle chips\t{}\t{}", host.host, host.chips, host.rack, host.partition);
+            let [name, rack, partition] = [&host.host, &host.rack, &host.partition].map(|text| cleaned(text));
+            let _ = writeln!(out, "{name}\t{} idle chips\t{rack}\t{partition}", host.chips);
         }
     }
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    Output::Stdout.write(cleaned(&out).as_bytes())?;
+    Output::Stdout.write(out.as_bytes())?;
     match found.is_empty() {
         true => Err(Failure::new(format!("no host has {} idle chips that fit", request.chips))),
         false if is_terminal => {
@@ -95,9 +97,9 @@ fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<Ma
     Ok(found)
 }
 
-/// Names of hosts, jobs and pods are foreign text. Lines and columns stay.
-fn cleaned(lines: &str) -> String {
-    lines.lines().map(|line| line.split('\t').map(|cell| text::clean(cell, false)).collect::<Vec<_>>().join("\t") + "\n").collect()
+/// Names of hosts, jobs and pods are foreign text: without this, a name could contain a whole line of a table.
+fn cleaned(name: &str) -> String {
+    text::clean(name, false)
 }
 
 fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result<(), Failure> {
@@ -115,9 +117,9 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     let text = if fleet.format == OutputFormat::Json {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)).rfc3339();
-        format!("{:#}\n", overview.document(VERSION, &now, limit))
+        to_string(&overview.document(VERSION, &now, limit), Layout::Pretty) + "\n"
     } else {
-        cleaned(&table(&overview, limit)).replace('\t', "  ")
+        table(&overview, limit).replace('\t', "  ")
     };
     Output::Stdout.write(text.as_bytes())?;
     if overview.hosts.is_empty() { Err(Failure::new("no host is known; see the messages above, and deploy/README.md")) } else { Ok(()) }
@@ -125,6 +127,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
 
 fn table(overview: &Overview, limit: usize) -> String {
     let mut out = String::new();
+    let label = |labels: &Labels, name: &str| labels.get(name).map_or_else(String::new, |text| cleaned(text));
     let number = |value: Option<f64>| value.map_or_else(|| "N/A".to_owned(), |value| format!("{value:.0}"));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sums of bytes")]
     let bytes = |value: Option<f64>| value.map_or_else(|| "N/A".to_owned(), |value| size(value as u64));
@@ -140,9 +143,9 @@ fn table(overview: &Overview, limit: usize) -> String {
         let _ = writeln!(
             out,
             "{:<widest$}\t{:<8}\t{:<12}\t{:>5}\t{:>4}\t{:>9}\t{:>4}\t{dram:>17}\t{:>7}W\t{:>4}C\t{age:>6}",
-            row.host,
-            row.rack,
-            row.partition,
+            cleaned(&row.host),
+            cleaned(&row.rack),
+            cleaned(&row.partition),
             number(row.value("chips")),
             number(row.value("held")),
             number(row.value("unhealthy")),
@@ -155,12 +158,12 @@ fn table(overview: &Overview, limit: usize) -> String {
         let _ = writeln!(out, "{} more hosts; --limit N lists more", overview.hosts.len() - limit);
     }
     for host in overview.missing.iter().take(LINES_MAX) {
-        let _ = writeln!(out, "{host}\tno sample now; there was one an hour ago");
+        let _ = writeln!(out, "{}\tno sample now; there was one an hour ago", cleaned(host));
     }
     for (labels, values) in overview.workloads.iter().take(LINES_MAX) {
         let name = match labels.get("slurm_job") {
-            Some(job) => format!("job {job}"),
-            None => format!("pod {}/{}", labels.get("namespace").map_or("", String::as_str), labels.get("pod").map_or("", String::as_str)),
+            Some(job) => format!("job {}", cleaned(job)),
+            None => format!("pod {}/{}", label(labels, "namespace"), label(labels, "pod")),
         };
         let held =
             values.get("held_seconds_1h").map(|seconds| seconds / 3600.0).map_or_else(|| "N/A".to_owned(), |hours| format!("{hours:.1}"));
@@ -168,8 +171,8 @@ fn table(overview: &Overview, limit: usize) -> String {
         let _ = writeln!(out, "{name}\t{chips} chips\t{dram} DRAM\t{held} chip hours in the last hour");
     }
     for labels in overview.alerts.iter().take(LINES_MAX) {
-        let label = |name: &str| labels.get(name).map_or("", String::as_str);
-        let _ = writeln!(out, "{}\t{}\tdevice {} of {}", label("severity"), label("alertname"), label("device"), label("instance"));
+        let [severity, name, device, host] = ["severity", "alertname", "device", "instance"].map(|name| label(labels, name));
+        let _ = writeln!(out, "{severity}\t{name}\tdevice {device} of {host}");
     }
     out
 }
@@ -186,7 +189,7 @@ mod tests {
             let is_chips = query.contains("count by (instance, rack, partition) (ttmon_device_info)");
             Ok::<_, String>(if is_chips { Vector(vec![(labels("tt\u{1b}[2J-01"), 32.0)]) } else { Vector::default() })
         });
-        let text = cleaned(&table(&overview, 10));
+        let text = table(&overview, 10);
         assert!(text.contains("32") && text.contains("N/A") && text.contains("r1"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
     }

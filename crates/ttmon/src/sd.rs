@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ttmon_fleet::sd_document;
 use ttmon_serve::{TextAnswer, serve_texts};
+use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{HostListSource, SdRequest};
@@ -58,7 +59,7 @@ fn list(request: &SdRequest) -> Result<String, Failure> {
         HostListSource::Kubernetes(None) => (run("kubectl", &["get", "nodes", "-o", "json"])?, ttmon_fleet::kubernetes),
     };
     let targets = parse(&text, request.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
-    Ok(format!("{:#}\n", sd_document(&targets)))
+    Ok(to_string(&sd_document(&targets), Layout::Pretty) + "\n")
 }
 
 fn output(program: &str, arguments: &[&str]) -> Result<String, Failure> {

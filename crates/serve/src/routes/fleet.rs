@@ -1,9 +1,10 @@
-//! What a store says of many hosts. The page gets this, and neither the store's address nor its password.
+//! What a store says of many hosts. The page gets this and the address of the store, never its password.
 
 use std::sync::Arc;
 
 use hyper::Response;
 use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
+use ttmon_wire::{Layout, to_string};
 
 use super::aged;
 use super::ask::Parameters;
@@ -18,7 +19,7 @@ pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Respo
     let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
-        Ok(format!("{document}\n"))
+        Ok(to_string(&document, Layout::Line) + "\n")
     });
     Ok(aged(text.await?, 0))
 }
@@ -29,7 +30,7 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
     let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let answer = store.query(&request.query()).map_err(|error| Problem::Stale(format!("the store {error}")))?;
-        Ok(format!("{}\n", request.document(Some(store.url()), &request.found(&answer))))
+        Ok(to_string(&request.document(Some(store.url()), &request.found(&answer)), Layout::Line) + "\n")
     });
     Ok(aged(text.await?, 0))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ttmon_alerts::{Listing, Sender, listing_document};
 use ttmon_print::text;
+use ttmon_wire::{Layout, to_string};
 
 use super::{configuration, now};
 use crate::failure::Failure;
@@ -29,7 +30,7 @@ pub(super) fn run(context: &Context, format: OutputFormat, config: Option<&Path>
         }
     };
     if format == OutputFormat::Json {
-        return Output::Stdout.write(format!("{document:#}\n").as_bytes());
+        return Output::Stdout.write((to_string(&document, Layout::Pretty) + "\n").as_bytes());
     }
     let mut page = table(&document, context.terminal.ascii);
     if served.is_none() {

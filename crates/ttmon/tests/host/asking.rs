@@ -347,6 +347,19 @@ fn what_is_no_service_is_done_without() {
     }
 }
 
+/// Characters that a terminal interprets leave a document of a service only as escapes.
+#[test]
+fn documents_of_a_service_are_printed_without_controls() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("hostile");
+    impostor(&path, |stream| {
+        take_question(stream);
+        let _ = stream.write_all("HTTP/1.1 200 OK\r\n\r\n{\"host\": \"\u{9b}2J\u{202e}\"}\n".as_bytes());
+    });
+    let (code, text) = ttmon(&path, &["alerts", "list", "--json"]);
+    assert_eq!((code, text.as_str()), (Some(0), "{\n  \"host\": \"\\u009b2J\\u202e\"\n}\n"));
+}
+
 struct Follower {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,

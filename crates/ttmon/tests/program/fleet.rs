@@ -114,6 +114,31 @@ fn hosts_of_a_store_are_found() {
     assert!(ran.code == 1 && ran.stderr.contains("too many samples"), "{}", ran.stderr);
 }
 
+/// Labels of a store are text of others: in a table they are one cell, and on a terminal they are only text.
+#[test]
+fn hostile_labels_forge_no_lines() {
+    let url = store(
+        "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{\"instance\":\"a\\u001b[2J\\u009b2J\\u202e\\nFORGED\\t9\",\
+         \"rack\":\"r\\nFORGED\",\"pod\":\"p\\nFORGED\",\"chips\":\"many\"},\"value\":[1,\"8\"]}]}}",
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    fs::write(&hosts, "a rack=\u{9b}2J\u{202e}\n").unwrap();
+    for line in ["fleet --store", "fleet --json --store", "fleet find --store", "fleet find --json --store", "sd --from hosts --input"] {
+        let place = if line.starts_with("sd") { hosts.to_str().unwrap() } else { &url };
+        let ran = ttmon(&format!("{line} {place}"));
+        assert_eq!(ran.code, 0, "{line}: {}", ran.stderr);
+        let is_harmless = |character: char| matches!(character, '\n' | '\t') || !(character.is_control() || character == '\u{202e}');
+        assert!(ran.stdout.chars().all(is_harmless), "{line}: {:?}", ran.stdout);
+        assert!(!ran.stdout.lines().any(|line| line.starts_with("FORGED")), "{line}: {:?}", ran.stdout);
+        if line.starts_with("fleet --json") {
+            let document = ran.json();
+            assert_eq!(document["hosts"][0]["host"], "a\u{1b}[2J\u{9b}2J\u{202e}\nFORGED\t9");
+            assert_eq!(document["workloads"][0]["chips"], 8.0, "a label replaces no value");
+        }
+    }
+}
+
 #[test]
 fn hosts_are_asked_themselves_when_the_store_is_down() {
     let directory = tempfile::tempdir().unwrap();
