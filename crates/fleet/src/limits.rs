@@ -18,5 +18,7 @@ pub const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 pub const HOSTS_SHOWN: usize = 1_000;
 /// Workloads and alerts in one document.
 pub(crate) const ROWS_MAX: usize = 1_000;
+/// Bytes of the labels of all hosts in a list: one line may give long labels to many hosts.
+pub(crate) const TARGET_LABEL_BYTES_MAX: usize = 64 << 20;
 /// Longest list of hosts that is read.
 pub(crate) const TARGETS_MAX: usize = 100_000;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::limits::{LABEL_BYTES_MAX, TARGETS_MAX};
+use crate::limits::{LABEL_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
 
 /// One target: its address and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum SdError {
     Line(usize, String),
     /// It is no list of nodes.
     Document(String),
-    /// There are more hosts than are listed.
+    /// There are more hosts, or longer labels, than are listed.
     TooMany,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for SdError {
         match self {
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
             Self::Document(why) => f.write_str(why),
-            Self::TooMany => write!(f, "more than {TARGETS_MAX} hosts"),
+            Self::TooMany => write!(f, "more than {TARGETS_MAX} hosts, or {} MiB of labels", TARGET_LABEL_BYTES_MAX >> 20),
         }
     }
 }
@@ -46,7 +46,7 @@ pub fn document(targets: &[Target]) -> Value {
 
 /// A list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` is sixteen of them, `#` begins a comment.
 pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
-    let mut targets = Vec::new();
+    let (mut targets, mut label_bytes) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let Some(name) = words.next() else { continue };
@@ -54,9 +54,11 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         let labels = words
             .map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE"))))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
+        let line_bytes: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
         for name in expanded(name).ok_or_else(|| wrong(format!("{name:?} is no host, and no list such as tt[01-16]")))? {
             targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
-            if targets.len() > TARGETS_MAX {
+            label_bytes += line_bytes;
+            if targets.len() > TARGETS_MAX || label_bytes > TARGET_LABEL_BYTES_MAX {
                 return Err(SdError::TooMany);
             }
         }
@@ -186,6 +188,8 @@ mod tests {
             assert!(matches!(hosts(&format!("ok\n{text}"), 1), Err(SdError::Line(2, _))), "{text}");
         }
         assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(SdError::TooMany));
+        let labels: String = (0..100).map(|number| format!(" l{number}={}", "x".repeat(1000))).collect();
+        assert_eq!(hosts(&format!("t[1-1000]{labels}"), 1), Err(SdError::TooMany), "a line of 100 KB stands for 100 MB");
     }
 
     #[test]
