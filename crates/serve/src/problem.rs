@@ -8,6 +8,9 @@ use crate::access::AccessError;
 use crate::body::Body;
 use crate::service::StaleSample;
 
+/// Longest explanation.
+const DETAIL_CHARS_MAX: usize = 1024;
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
@@ -83,6 +86,8 @@ impl Problem {
     /// The answer.
     pub(crate) fn response(&self) -> Response<Body> {
         let (status, name, title, detail) = self.parts();
+        // It may repeat what the client sent, which is up to 64 KiB.
+        let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
         let document = json!({"type": format!("urn:ttmon:problem:{name}"), "title": title, "status": status.as_u16(), "detail": detail});
         let mut response = Response::new(Body::from(format!("{document}\n")));
         *response.status_mut() = status;

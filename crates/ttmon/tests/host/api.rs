@@ -103,6 +103,9 @@ fn strangers_are_rejected() {
     assert_eq!(server.with("/metrics", "Origin: https://evil.example\r\n").problem(), "foreign-origin");
     assert_eq!(server.with("/metrics", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n").problem(), "wrong-token");
     assert_eq!(server.get("/api/v1/history?since=x").problem(), "parameter");
+    // The reason repeats a name of the client, but not all of it.
+    let long = server.get(&format!("/api/v1/fields?{}", "%01".repeat(20_000)));
+    assert!(long.problem() == "parameter" && long.body.len() < 16 << 10, "{} bytes", long.body.len());
     assert_eq!(server.get("/api/v1/history?fields=serial").problem(), "parameter");
     assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", "x".repeat(300_000));
