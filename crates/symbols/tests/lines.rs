@@ -98,7 +98,7 @@ fn a_file_that_is_not_the_program_resolves_nothing() {
 
 /// A name in a ledger may be a link of another user, which they can turn to a device at any time.
 #[test]
-#[ignore = "needs root: cargo xtask ci --only root"]
+#[ignore = "needs root"]
 fn links_of_other_users_are_not_followed() {
     const ANOTHER: u32 = 64_001;
     let folder = tempfile::tempdir().expect("a folder");

@@ -4,6 +4,7 @@
 //! This program is also its own attacker: `role NAME ARGS...` plays one of [`ROLES`].
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod alerts;
 mod answers;
 mod baseline;
 mod files;
@@ -28,6 +29,7 @@ type Case = (&'static str, Pids, fn());
 
 #[rustfmt::skip] // one a line
 const CASES: &[&[Case]] = &[
+    alerts::CASES,
     answers::CASES,
     baseline::CASES,
     files::CASES,
@@ -45,6 +47,7 @@ type Role = (&'static str, fn(&[String]));
 #[rustfmt::skip] // one a line
 const ROLES: &[&[Role]] = &[
     watch::ROLES,
+    alerts::ROLES,
     answers::ROLES,
     files::ROLES,
     hostile::ROLES,

@@ -103,7 +103,7 @@ fn strangers_are_rejected() {
     assert_eq!(server.with("/metrics", "Origin: https://evil.example\r\n").problem(), "foreign-origin");
     assert_eq!(server.with("/metrics", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n").problem(), "wrong-token");
     assert_eq!(server.get("/api/v1/history?since=x").problem(), "parameter");
-    // The reason repeats a name of the client, but not all of it.
+    // The reason repeats only the beginning of a long name.
     let long = server.get(&format!("/api/v1/fields?{}", "%01".repeat(20_000)));
     assert!(long.problem() == "parameter" && long.body.len() < 16 << 10, "{} bytes", long.body.len());
     assert_eq!(server.get("/api/v1/history?fields=serial").problem(), "parameter");
