@@ -1,8 +1,8 @@
-//! What the allocation server costs its clients, beside a reader that only empties its sockets: `cargo xtask bench server`.
+//! Measures the cost of the allocation server for its clients, against a reader that only drains its sockets: `cargo xtask bench server`.
 //!
-//! `server_bench TTMON [--quick | --latency]` starts servers, and itself again as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
-//! `fill SOCKET BUFFERS`. A rate counts from the common start of all clients until the server has taken everything: a client
-//! that has sent all closes its side and waits for the server to do the same.
+//! `server_bench TTMON [--quick | --latency]` starts servers, and itself as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
+//! `fill SOCKET BUFFERS`. A rate is measured from the common start of all clients until the server has received everything. A client that
+//! has sent everything closes its side and waits until the server does the same.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
 
 use std::env;
@@ -23,7 +23,7 @@ use rustix::event::epoll;
 use ttmon_wire::allocation::{Request, Size, Type, Usage};
 
 const SIZE: Size = Size::B144;
-/// Buffers that a sender has live at a time.
+/// Live buffers of a sender.
 const WINDOW: u64 = 1000;
 
 fn main() {
@@ -66,7 +66,7 @@ fn measure(ttmon: &Path, messages: u64, rounds: usize) {
 fn rates(ttmon: &Path, place: &Path, name: &str, (connections, buffer): (u64, u32), messages: u64, rounds: usize, is_quiet: bool) {
     let (mut drained, mut served) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]]);
     for _ in 0..rounds {
-        // One after the other, so that both meet the same weather.
+        // The two servers alternate, so that both run under the same load of the machine.
         let server = Server::drain(place);
         note(&mut drained, rate(&server, connections, messages, buffer));
         drop(server);
@@ -82,7 +82,7 @@ fn note(columns: &mut [Vec<f64>; 3], values: [f64; 3]) {
     columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
 }
 
-/// Messages a second, and the CPU time of the server and of the clients for each.
+/// Messages per second, and the CPU time of the server and of the clients per message.
 fn rate(server: &Server, connections: u64, messages: u64, buffer: u32) -> [f64; 3] {
     let arguments = ["send", text(&server.socket), &messages.to_string(), &buffer.to_string()];
     let mut clients: Vec<Client> = (0..connections).map(|_| Client::start(&arguments)).collect();
@@ -130,7 +130,7 @@ fn latencies(ttmon: &Path, place: &Path) {
 
 fn memory(ttmon: &Path, place: &Path, buffers: u64) {
     let server = Server::start(ttmon, place, true);
-    // What the server needs once is not a buffer's: a first process, as large, comes and goes before.
+    // A first process of the same size excludes the server's one-time costs from the cost per buffer.
     let mut first = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
     first.send_word("go");
     first.wait();
@@ -146,7 +146,7 @@ fn memory(ttmon: &Path, place: &Path, buffers: u64) {
     client.kill();
 }
 
-/// Ten thousand connections and ten million events: nothing grows, nothing is left open.
+/// Ten thousand connections and ten million events: memory and descriptors must not grow.
 fn soak(ttmon: &Path, place: &Path, connects: usize, messages: u64) {
     let server = Server::start(ttmon, place, true);
     let round = |messages: u64| {
@@ -169,7 +169,7 @@ fn soak(ttmon: &Path, place: &Path, connects: usize, messages: u64) {
     );
 }
 
-/// The end of a process with a million buffers, and of one with few.
+/// Measures the end of a process with a million buffers, and of one with few.
 fn ends(ttmon: &Path, place: &Path) {
     let server = Server::start(ttmon, place, true);
     let mut large = Client::start(&["fill", text(&server.socket), "1000000"]);
@@ -214,7 +214,7 @@ fn ends(ttmon: &Path, place: &Path) {
     println!("from SIGKILL to zero: worst {:?} (median {:?})", times[times.len() - 1], times[times.len() / 2]);
 }
 
-/// A server, ours or the one that only drains.
+/// A server: `ttmon`, or the one that only drains.
 struct Server {
     child: Child,
     socket: PathBuf,
@@ -248,7 +248,7 @@ impl Server {
         Self { child, socket }
     }
 
-    /// Waits until its memory stands still: the dead's is given back by a thread.
+    /// Waits until the memory is constant. A thread frees the memory of dead processes.
     fn settle(&self) {
         let mut last = 0;
         while last != self.resident() {
@@ -261,7 +261,7 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Bytes of memory, shared ones included.
+    /// Resident bytes, including shared memory.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -276,7 +276,7 @@ impl Drop for Server {
     }
 }
 
-/// A client in a process of its own.
+/// A client in a separate process.
 struct Client {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -312,7 +312,7 @@ fn send(socket: &Path, messages: u64, buffer: u32) {
     let request = |kind, id| Request { process_id: pid, buffer_id: id, size: 4096, ..Request::new(kind) }.encode(SIZE);
     ready_and_go();
     for number in 0..messages {
-        // An allocation, then the free of what was allocated a window ago.
+        // An allocation, then the free of the buffer that was allocated `WINDOW` allocations before.
         let id = number / 2 * 4096;
         let message = if number % 2 == 0 { request(Type::Alloc, id) } else { request(Type::Free, id.wrapping_sub(WINDOW * 4096)) };
         if stream.write_all(message.as_bytes()).is_err() {
@@ -322,11 +322,11 @@ fn send(socket: &Path, messages: u64, buffer: u32) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.read(&mut [0]);
     println!("done");
-    // Its CPU time is read before it goes.
+    // The parent reads the CPU time before this process ends.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-/// Fills the server, says so when it has everything, and stays.
+/// Fills the server, reports when the server has received everything, and stays.
 fn fill(socket: &Path, buffers: u64) {
     let mut stream = connect(socket, 0);
     let pid = i32::try_from(std::process::id()).unwrap();
@@ -377,7 +377,7 @@ fn asked(socket: &Path, most: usize, is_over: impl Fn() -> bool) -> Vec<Duration
     times
 }
 
-/// Receives everything without parsing it; a chunk that begins like a query is answered.
+/// Receives everything without parsing. A chunk that begins like a query is answered.
 fn drain(socket: &Path) {
     let listener = UnixListener::bind(socket).unwrap();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();

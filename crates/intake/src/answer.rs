@@ -1,8 +1,8 @@
-//! What is answered to questions: all sources, all processes, merged by the same rules as every other output.
+//! Answers to queries, for all sources and all processes, merged by the same rules as every other output.
 //!
-//! Other sources are read by a periodic [sample](Sample); reports over the socket are read at the time of the query,
-//! from the ledgers themselves. A [`Plan`] says which of the two counts for which process, chip and kind, and where it lies. It is
-//! made by deriving a snapshot, so that there is one place where such things are decided.
+//! Other sources are read by a periodic [sample](Sample). Reports over the socket are read from the ledgers at the time of the query. A
+//! [`Plan`] defines which of the two applies for each process, chip and kind. It is derived from a snapshot, so that these decisions are
+//! made in one place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use ttmon_wire::allocation::{DeviceInfo, Usage};
 use crate::owner::{Tracked, View};
 use crate::work::Sources;
 
-/// One process that said something on the socket.
+/// A process that reported something over the socket.
 pub(crate) struct Heard<'a> {
     pub(crate) number: u64,
     pub(crate) key: ProcessKey,
@@ -30,7 +30,7 @@ pub(crate) struct Heard<'a> {
     pub(crate) tracked: &'a Tracked,
 }
 
-/// Bytes of one kind that a process has: in which ledger they are looked up.
+/// The ledger rows that hold a process's bytes of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     process: u64,
@@ -38,44 +38,44 @@ struct Live {
     kind: Kind,
 }
 
-/// A place that memory can be: a device, or a number that fits none.
+/// The memory of a device, or of a device number without a device.
 #[derive(Clone, Debug, Default)]
 struct MemoryPlace {
-    /// What other sources say.
+    /// Bytes reported by other sources, per kind.
     base: [u64; 6],
     live: Vec<Live>,
 }
 
-/// An asker of which nothing is known sees what everybody sees.
+/// The view of a querying process about which nothing is known: all devices.
 pub(crate) const EVERYTHING: View = View { visible: VisibleDevices::All, is_mock: false };
 
-/// A process that asks.
+/// A process that sends queries.
 pub(crate) struct Asker {
-    /// `None` where it cannot be seen from here.
+    /// `None` if the process is not visible from here.
     pub(crate) process: Option<ProcessKey>,
     pub(crate) view: View,
 }
 
-/// TT-Metal's numbers, and the devices they mean.
+/// Device numbers of TT-Metal, and their devices.
 type Numbers = Vec<(u64, DeviceId)>;
 
-/// Where everything lies.
+/// Which source applies for which memory.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     devices: Vec<(DeviceId, DeviceInfo)>,
     places: HashMap<DeviceId, MemoryPlace>,
-    /// What lies under a number that fits no device, by the process that gave it.
+    /// Memory with a device number that matches no device, with the process that reported it.
     unmapped: HashMap<u64, Vec<(ProcessKey, View, MemoryPlace)>>,
-    /// Numbers of devices, by who sees them.
+    /// Device numbers, by the set of visible devices.
     numbers: Vec<(VisibleDevices, Option<Numbers>)>,
     sources: Option<Arc<Sources>>,
 }
 
-/// Who asks at most are remembered with their numbers of devices.
+/// Maximum number of views whose device numbers are cached.
 const VIEWS_MAX: usize = 64;
 
 impl Plan {
-    /// The plan for these processes beside what other sources said last.
+    /// Builds the plan for these processes and the last sample of other sources.
     pub(crate) fn new(sources: Option<&Arc<Sources>>, heard: &[Heard<'_>]) -> Self {
         let mut plan = Self { sources: sources.cloned(), ..Self::default() };
         let mut whole = sources.map_or_else(empty, |sources| sources.sample.clone());
@@ -121,7 +121,7 @@ impl Plan {
         place
     }
 
-    /// Where a process's bytes of one kind are found that lie at a place.
+    /// Returns the ledger rows with a process's bytes of one kind, for the devices that `is_there` accepts.
     fn live(&mut self, heard: Option<&Heard<'_>>, kind: Kind, is_there: impl Fn(Result<DeviceId, u64>) -> bool) -> Vec<Live> {
         let Some(heard) = heard else { return Vec::new() };
         let mut found = Vec::new();
@@ -134,7 +134,7 @@ impl Plan {
         found
     }
 
-    /// The device that a process means by a number; one on mock chips means none of this machine's.
+    /// Returns the device that a process means by a number. A process on mock chips means no device of this machine.
     fn device(&mut self, view: &View, number: i32) -> Option<DeviceId> {
         let number = u64::try_from(number).ok().filter(|_| !view.is_mock)?;
         self.seen(&view.visible)?.iter().find(|(metal_id, _)| *metal_id == number).map(|(_, id)| *id)
@@ -149,8 +149,8 @@ impl Plan {
         self.numbers.iter().find(|(known, _)| known == visible).and_then(|(_, numbers)| numbers.as_deref())
     }
 
-    /// What is in use on the device that an asker means by a number; `None` where nothing is known of that device. Under a number
-    /// that fits no device, an asker finds its own memory and that of processes that see the same devices.
+    /// Returns the memory in use on the device that an asker means by a number; `None` if the device is unknown. For a number without a
+    /// device, it is the memory of the asker and of processes that see the same devices.
     pub(crate) fn usage(&mut self, asker: &Asker, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
         let device = self.device(&asker.view, number);
         let mut place = device.and_then(|device| self.places.get(&device).cloned()).unwrap_or_default();
@@ -175,7 +175,7 @@ impl Plan {
         Some(Usage { dram, l1, l1_small, trace, cb, kernel })
     }
 
-    /// Bytes of the memory that a kind lies in, on the device that `view` means by a number; `None` where that is not known.
+    /// Returns the capacity of the memory of a kind, on the device that `view` means by a number; `None` if not known.
     pub(crate) fn capacity(&mut self, view: &View, number: i32, kind: u8) -> Option<u64> {
         let device = self.device(view, number)?;
         let (_, info) = self.devices.iter().find(|(id, _)| *id == device)?;
@@ -187,7 +187,7 @@ impl Plan {
         Some(bytes).filter(|bytes| *bytes > 0)
     }
 
-    /// What that device is; `None` where that is not known. Where all devices without a number are alike, a number that none has
+    /// Describes the device that `view` means by a number; `None` if not known. If all devices without a number are alike, an unused number
     /// means one of them.
     pub(crate) fn info(&mut self, view: &View, number: i32) -> Option<DeviceInfo> {
         if let Some(device) = self.device(view, number) {
@@ -200,7 +200,7 @@ impl Plan {
         others.all(|other| other == first).then_some(first)
     }
 
-    /// The number of devices for a peer.
+    /// The number of devices that a peer sees.
     pub(crate) fn count(&mut self, view: &View) -> DeviceInfo {
         let all = self.devices.len();
         let devices = match &view.visible {
@@ -220,13 +220,13 @@ impl MemoryPlace {
     }
 }
 
-/// How a process with a ledger of its own sees the machine.
+/// How a process with its own ledger sees the machine.
 fn view_of(sample: &Sample, owner: ProcessKey) -> View {
     let mut ledgers = sample.ledgers.iter().filter(|ledger| ledger.owner == owner).filter_map(|ledger| ledger.content.as_ref().ok());
     ledgers.next().map_or(View::UNKNOWN, |ledger| View { visible: ledger.visible_devices.clone(), is_mock: ledger.is_mock })
 }
 
-/// A machine of which nothing is known.
+/// A sample of a machine about which nothing is known.
 fn empty() -> Sample {
     Sample {
         at: std::time::Duration::ZERO,
@@ -246,7 +246,7 @@ fn empty() -> Sample {
     }
 }
 
-/// A process that no other source knows: only its key matters here.
+/// A process that no other source reports. Only its key is used here.
 fn bystander(key: ProcessKey) -> ProcessSample {
     ProcessSample {
         key,
@@ -258,7 +258,7 @@ fn bystander(key: ProcessKey) -> ProcessSample {
     }
 }
 
-/// The layout of a process's memory, without figures: those are read at a query.
+/// The layout of a process's memory without figures, which are read at each query.
 fn outline(heard: &Heard<'_>) -> Ledger {
     let hosted = &heard.tracked.hosted;
     let row = |kind: Kind| LedgerRow::empty(BufferKind::Of(kind));
@@ -294,7 +294,7 @@ fn outline(heard: &Heard<'_>) -> Ledger {
     }
 }
 
-/// A device as the protocol describes it. Its channels are TT-Metal's banks.
+/// Converts a device to the protocol's description. Its channels are TT-Metal's banks.
 fn info(device: &Device) -> DeviceInfo {
     let dram_bytes = device.memory.kinds[Kind::Dram].total.unwrap_or(0);
     let channel_bytes = device.arch.map_or(0, Arch::dram_bytes_per_bank);

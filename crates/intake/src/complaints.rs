@@ -1,5 +1,5 @@
-//! Limits warnings about users: a number of lines per minute, and a count of the rest. A user who connects a hundred thousand
-//! times with invalid messages does not fill the log.
+//! Limits warnings about users: some lines per minute, and a count of the rest. A user who connects a hundred thousand times with invalid
+//! messages does not fill the log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::limits::{COMPLAINT_USERS_MAX, COMPLAINTS_PER_MINUTE_MAX};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Users that were complained about within the last minute.
+/// Users with warnings within the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(HashMap<u32, Minute>);
 
@@ -20,7 +20,7 @@ struct Minute {
 }
 
 impl Complaints {
-    /// Counts a complaint about a user; whether it may be printed.
+    /// Counts a warning about a user. Returns whether it may be printed.
     pub(crate) fn may_print(&mut self, uid: u32, now: Instant) -> bool {
         if !self.0.contains_key(&uid) && self.0.len() >= COMPLAINT_USERS_MAX {
             return false;
@@ -35,12 +35,12 @@ impl Complaints {
         }
     }
 
-    /// When the next minute ends in which something was left out.
+    /// The end of the next minute in which warnings were suppressed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.0.values().filter(|minute| minute.left_out > 0).map(|minute| minute.since + MINUTE).min()
     }
 
-    /// Ends minutes; users about whom something was left out, and how much.
+    /// Ends minutes. Returns the users with suppressed warnings, and their number.
     pub(crate) fn end_minutes(&mut self, now: Instant) -> Vec<(u32, u64)> {
         let ended = self.0.extract_if(|_, minute| now >= minute.since + MINUTE);
         ended.filter(|(_, minute)| minute.left_out > 0).map(|(uid, minute)| (uid, minute.left_out)).collect()

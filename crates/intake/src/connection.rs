@@ -1,4 +1,4 @@
-//! One connection: what it sent and was not a whole message yet, what it has not read yet, and whom it speaks for.
+//! The state of one connection: its partial message, its unread replies, and the processes that it reports for.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -11,90 +11,90 @@ use ttmon_wire::allocation::{Framing, Request, Size};
 
 use crate::limits::{PIDS_PER_CONNECTION_MAX, UNREAD_BYTES_MAX};
 
-/// Why a connection is not read at present.
+/// Why a connection is currently not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// It is being found out how its process sees the machine.
+    /// The server is finding out how the process sees the machine.
     Inspection,
-    /// It is being found out whose pid this message names.
+    /// The server is finding out which process the pid in this message belongs to.
     Kin(Request),
-    /// Its question waits for what other sources say.
+    /// The query waits for a sample of other sources.
     Sample(Request, Size),
-    /// Its dump is being written.
+    /// The dump is being written.
     Dump,
 }
 
-/// What happens when a connection's time is up.
+/// What to do when the deadline of a connection expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The bytes that are there are the question.
+    /// Treat the received bytes as the complete query.
     Settle,
-    /// A user at a terminal waits for a dump.
+    /// Send a dump to a user at a terminal.
     Dump,
-    /// The rest of the message will not come.
+    /// Give up the rest of the message.
     GiveUp,
-    /// Go on without knowing.
+    /// Continue without the missing information.
     Resume,
-    /// It does not read its replies.
+    /// Close the connection because the peer does not read its replies.
     Drop,
 }
 
-/// Whom events under a pid belong to.
+/// The process that owns events with a pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Speaker {
     pub(crate) pid: i32,
-    /// The process's number; `None` where it cannot own anything.
+    /// The number of the process; `None` if the process cannot own entries.
     pub(crate) process: Option<u64>,
-    /// The pid is a stranger's: only said, not believed.
+    /// The pid belongs to an unrelated process. It is recorded only as a label.
     pub(crate) is_label: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
-    /// No descriptor can come along with what is received.
+    /// Messages can carry no file descriptors.
     pub(crate) is_guarded: bool,
-    /// The process that connected; `None` where it cannot be seen from here.
+    /// The process that connected; `None` if it is not visible from here.
     pub(crate) peer: Option<u64>,
     pub(crate) peer_pid: u32,
     pub(crate) uid: u32,
     pub(crate) framing: Framing,
-    /// The beginning of a message.
+    /// The beginning of a partial message.
     pub(crate) rest: Vec<u8>,
     pub(crate) pause: Option<Pause>,
     pub(crate) due: Option<(Instant, Due)>,
-    /// Replies not taken yet.
+    /// Replies that the socket has not accepted yet.
     pub(crate) unread: Vec<u8>,
-    /// When the oldest of them was to go.
+    /// When the oldest unread reply was added.
     pub(crate) unread_since: Instant,
     pub(crate) unread_max: usize,
-    /// Closed as soon as it has read everything.
+    /// Close the connection when the peer has read everything.
     pub(crate) is_ending: bool,
-    /// The last speaker first.
+    /// The speaker of the last event comes first.
     pub(crate) speakers: Vec<Speaker>,
-    /// Number of warnings about it: a few are printed, all are counted.
+    /// Number of warnings about the connection. Only a few are printed.
     pub(crate) complaints: u32,
-    /// Devices that it asked for and that are not known.
+    /// Unknown devices that the peer queried.
     pub(crate) unknown_devices: Vec<i32>,
-    /// The events that the kernel watches for: input, and room for output; `None` if only an end that is already known would be
-    /// reported.
+    /// The events that the epoll watches for: input, and room for output. `None` if the socket is not watched, because only its known end
+    /// would be reported.
     pub(crate) waits: Option<(bool, bool)>,
-    /// Nothing more will come.
+    /// The peer will send nothing more.
     pub(crate) has_ended: bool,
-    /// No reply will be read; earlier messages still count.
+    /// The peer will read no reply. Its earlier messages still count.
     pub(crate) is_deaf: bool,
-    /// Its last message was a question: who waits for an answer comes first.
+    /// The last message was a query. Such connections are served first.
     pub(crate) is_asking: bool,
 }
 
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// There is nothing now.
+    /// No data is available now.
     Nothing,
-    /// The message has a descriptor.
+    /// The next message has a descriptor.
     Descriptor,
-    /// There will be nothing more.
+    /// The connection has ended.
     End,
 }
 
@@ -104,7 +104,7 @@ impl From<Errno> for Received {
     }
 }
 
-/// Whether a connection goes on.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     On,
@@ -137,8 +137,8 @@ impl Connection {
         }
     }
 
-    /// Reads the input. A descriptor among it is never received: dropping it may take as long as its sender wants. Peeking is
-    /// harmless, because a peeked descriptor is not the last reference.
+    /// Reads input. Data with a descriptor is never received, because closing the descriptor may take as long as its sender wants. Peeking
+    /// is safe, because a peeked descriptor is not the last reference.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Received> {
         let mut length = buffer.len();
         if !self.is_guarded {
@@ -153,7 +153,7 @@ impl Connection {
         Ok(recv(&self.socket, buffer, RecvFlags::DONTWAIT)?.0)
     }
 
-    /// Sends now what the peer takes, and keeps the rest. One that does not read is given up.
+    /// Sends as much as the socket accepts and stores the rest. Closes the connection of a peer that does not read.
     pub(crate) fn reply(&mut self, bytes: &[u8]) -> Flow {
         if self.is_deaf {
             return Flow::On;
@@ -172,7 +172,7 @@ impl Connection {
         if self.unread.len() > self.unread_max { Flow::Close } else { Flow::On }
     }
 
-    /// The peer has read something.
+    /// Sends more of the unread replies.
     pub(crate) fn send_on(&mut self) -> Flow {
         while !self.unread.is_empty() {
             match send(&self.socket, &self.unread, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -188,7 +188,7 @@ impl Connection {
         if self.is_ending { Flow::Close } else { Flow::On }
     }
 
-    /// Whom a pid means from now on; the last one to speak comes first.
+    /// Adds a speaker as the most recent one.
     pub(crate) fn remember(&mut self, speaker: Speaker) {
         self.speakers.truncate(PIDS_PER_CONNECTION_MAX);
         self.speakers.insert(0, speaker);
@@ -214,7 +214,7 @@ mod tests {
         sendmsg(from, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).expect("sent");
     }
 
-    /// As on kernels that do not refuse them: the descriptor stays where it is, and its sender is not waited for.
+    /// Simulates a kernel that does not reject descriptors: the descriptor is not received, and the sender cannot block the server.
     #[test]
     fn descriptors_are_seen_and_not_received() {
         let (ours, theirs) = UnixStream::pair().expect("pair");

@@ -1,6 +1,6 @@
-//! What happened so far, in numbers.
+//! Event counters of the server.
 
-/// Counted since the server started.
+/// Counted since the start of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is named, in words, in `ROWS`")]
 pub struct Counters {
@@ -39,7 +39,7 @@ pub struct Counters {
 /// A counter's name in JSON, its text, and its value.
 type Row = (&'static str, &'static str, fn(&Counters) -> u64);
 
-/// All of them.
+/// All counters.
 pub const ROWS: &[Row] = &[
     ("connections", "connections", |counters| counters.connections),
     ("connections_refused", "connections refused: too many, or no descriptor left", |counters| counters.connections_refused),

@@ -1,7 +1,7 @@
-//! The dumps: what is still allocated, by all sources, in the format of allocation_server_poc.
+//! Dumps list everything that is still allocated, from all sources, in the format of allocation_server_poc.
 //!
-//! Ledgers are folded into sums one after another, so that a dump needs no more memory than its largest ledger. A user gets the own
-//! buffers in full and those of others as totals; root, the service's user and the service's own output get everything.
+//! Ledgers are added to the sums one after another, so a dump needs no more memory than its largest ledger. A user gets its own buffers in
+//! full and those of others as totals. Root, the service's user and the service's own output get everything.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use ttmon_source::ledgers;
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{KINDS, kilobytes, megabytes};
 
-/// What a dump is about.
+/// The content of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// Buffers: the message DUMP_REMAINING, on stdout.
@@ -27,26 +27,26 @@ pub(crate) enum About {
 }
 
 impl About {
-    /// In the order of their numbers.
+    /// In the order of the discriminants.
     pub(crate) const ALL: [Self; 3] = [Self::Buffers, Self::Kernels, Self::Everything];
 }
 
-/// Connections that want a dump of one sort: one dump is under way, and one follows it for those who asked meanwhile.
+/// Connections that wait for a dump of one sort. One dump is in progress; requests made meanwhile share the next one.
 #[derive(Debug, Default)]
 pub(crate) struct DumpQueue {
     pub(crate) is_under_way: bool,
-    /// It waits for a sample of the other sources.
+    /// The dump waits for a sample of the other sources.
     pub(crate) is_waiting: bool,
     pub(crate) is_wanted_again: bool,
-    /// Root or the service's own user is among those who want one printed.
+    /// Root or the service's own user requested a printed dump.
     pub(crate) is_whole: bool,
-    /// Connections that wait for the one under way.
+    /// Connections that wait for the dump in progress.
     pub(crate) askers: Vec<(u64, Viewer)>,
-    /// Connections that wait for the next.
+    /// Connections that wait for the next dump.
     pub(crate) later: Vec<(u64, Viewer)>,
 }
 
-/// What a reader of a dump may see.
+/// What the reader of a dump may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Viewer {
     /// Everything.
@@ -56,7 +56,7 @@ pub(crate) enum Viewer {
 }
 
 impl Viewer {
-    /// What a peer of this user may see, by the rules of the API.
+    /// Returns what a peer of this user may see, by the rules of the API.
     pub(crate) fn of(uid: u32) -> Self {
         if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
     }
@@ -66,10 +66,10 @@ impl Viewer {
     }
 }
 
-/// One ledger as it was read.
+/// The content of one ledger.
 pub(crate) struct Content {
     pub(crate) totals: Totals,
-    /// Empty where there was no time to list them.
+    /// Empty if the list exceeded the limit.
     pub(crate) entries: Vec<Entry>,
     pub(crate) circulars: Vec<Circular>,
     pub(crate) tags: Vec<String>,
@@ -90,31 +90,31 @@ struct Item {
 struct Sums {
     count: u64,
     bytes: u64,
-    /// Count and bytes of users that the reader may see no buffer of.
+    /// Count and bytes of users whose buffers the reader may not see.
     of_others: (u64, u64),
-    /// The first of the reader's by address and pid.
+    /// The reader's first buffers, by address and pid.
     listed: BTreeMap<(u64, u32), Item>,
-    /// Of kernels in ledgers that were listed.
+    /// Types of kernels in listed ledgers.
     kernel_types: KernelTypes,
-    /// Bytes that a source reports without a list: of which process, and the source.
+    /// Bytes that a source reports without a list of buffers: the pid, the bytes and the source.
     reported: Vec<(u32, u64, Source)>,
 }
 
-/// A device by TT-Metal's number as the process gives it, or by its id where no number is known.
+/// A device: the number that the process uses, or its id if no number is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ChipNumber {
     Number(u64),
     Device(DeviceId),
 }
 
-/// What one reader gets.
+/// The dump for one viewer.
 #[derive(Debug)]
 pub(crate) struct Dump {
     viewer: Viewer,
     places: BTreeMap<ChipNumber, BTreeMap<u8, Sums>>,
     /// Processes whose ledgers could not be read.
     unreadable: Vec<u32>,
-    /// Processes whose buffers are in the sums and not in the list.
+    /// Number of processes whose buffers are included in the sums but not listed.
     unlisted: u64,
 }
 
@@ -127,7 +127,7 @@ impl Dump {
         self.unreadable.push(pid);
     }
 
-    /// Adds a ledger, without the devices and kinds that the process's own ledger has already.
+    /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted.
     pub(crate) fn add(&mut self, pid: u32, uid: u32, content: &Content, is_counted: impl Fn(u32, u8) -> bool) {
         let is_seen = self.viewer.has(uid);
         let Content { totals, entries, circulars, tags } = content;
@@ -140,7 +140,7 @@ impl Dump {
                 }
             }
         }
-        // A program's circular buffers are in no row. Those in an L1 buffer are counted as that.
+        // The rows do not include a program's circular buffers. Those inside an L1 buffer are counted with that buffer.
         for circular in circulars.iter().filter(|circular| !circular.is_global) {
             for device in devices_of_circular(totals, circular).into_iter().filter(|device| !is_counted(*device, kind::CB)) {
                 let sums = self.sums(device, kind::CB);
@@ -177,7 +177,7 @@ impl Dump {
         self.places.entry(ChipNumber::Number(u64::from(device))).or_default().entry(kind).or_default()
     }
 
-    /// Adds what sources say that know no buffers.
+    /// Adds memory from sources that report no buffers.
     pub(crate) fn add_reported(&mut self, sample: &Sample) {
         let snapshot = Snapshot::derive(sample, None);
         for process in &snapshot.processes {
@@ -194,7 +194,7 @@ impl Dump {
         }
     }
 
-    /// The text.
+    /// Formats the dump.
     pub(crate) fn text(&self, about: About, now_unix_ns: u64) -> String {
         let mut text = String::new();
         for pid in &self.unreadable {
@@ -315,7 +315,7 @@ impl Sums {
         self.rest(text, "    ", "");
     }
 
-    /// What is not in the list.
+    /// Writes how many buffers are not listed.
     fn rest(&self, text: &mut String, before: &str, after: &str) {
         let more = self.count - self.of_others.0 - (self.listed.len() as u64).min(self.count - self.of_others.0);
         if more > 0 {
@@ -341,7 +341,7 @@ impl std::fmt::Display for ChipNumber {
     }
 }
 
-/// The chips that a circular buffer is on: one, or all of its allocator.
+/// Returns the chips of a circular buffer: one, or all of its allocator.
 pub(crate) fn devices_of_circular(totals: &Totals, circular: &Circular) -> Vec<u32> {
     let allocator = totals.allocators.iter().find(|allocator| allocator.slot == circular.allocator);
     let all = allocator.map(devices).unwrap_or_default();
@@ -351,7 +351,7 @@ pub(crate) fn devices_of_circular(totals: &Totals, circular: &Circular) -> Vec<u
     }
 }
 
-/// The numbers of the chips of an allocator, as its process gives them.
+/// Returns the chip numbers of an allocator, as used by its process.
 pub(crate) fn devices(allocator: &Allocator) -> Vec<u32> {
     let chips: Vec<u32> = allocator.chips.iter().filter_map(|chip| chip.metal_id).collect();
     if chips.is_empty() { vec![allocator.given_id] } else { chips }

@@ -1,6 +1,6 @@
-//! Event lines of programs that write ledgers: what is new in their flight recorders.
+//! Event lines of programs that write ledgers, from the new events in their flight recorders.
 //!
-//! A thread of its own reads them, a bounded number of events in a turn: the loop that takes in messages never waits for it.
+//! A separate thread reads a bounded number of events per turn, so the loop that receives messages never waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_P
 use crate::lines::{self, Done, EventLine, Format};
 use crate::peer;
 
-/// One ledger of one process: a program that takes over by `exec` has another.
+/// One ledger of one process. After `exec` a process has another ledger.
 type LedgerKey = (ProcessKey, (u64, u64));
 
 /// A ledger to read.
@@ -28,26 +28,26 @@ struct Followed {
     has_ended: bool,
 }
 
-/// What is known of a ledger from one reading to the next.
+/// The state of a ledger between two turns.
 struct FollowedLedger {
     region: Arc<Region>,
     /// Number of the last event read.
     seen: u64,
-    /// Its end was reported.
+    /// The end of the process was reported.
     is_over: bool,
-    /// Types of kernels by allocator and address: an unload does not say its type.
+    /// Types of kernels, by allocator and address. An unload does not report the type.
     kernels: HashMap<(u16, u64), u8>,
 }
 
-/// Reads recorders and writes their lines.
+/// Reads flight recorders and writes their lines.
 pub(crate) struct Follower {
     format: Format,
-    /// 0, or the mark of the simulated machine that the ledgers belong to.
+    /// 0, or the mark of the simulated machine of the ledgers.
     machine: u64,
-    /// Events of ledgers that are older than this are not reported.
+    /// Earlier events are not reported.
     since_unix_ns: u64,
     known: HashMap<LedgerKey, FollowedLedger>,
-    /// Where the next reading begins, so that the limit of events is not always spent on the same ledgers.
+    /// Index of the ledger to read first, so that the event limit is not always used up by the same ledgers.
     next: usize,
 }
 
@@ -56,7 +56,7 @@ impl Follower {
         Self { format, machine, since_unix_ns: now_unix_ns, known: HashMap::new(), next: 0 }
     }
 
-    /// Returns the lines of everything that is new in these ledgers and in those that were handed over.
+    /// Returns the lines of all new events in these ledgers and in the handed-over ones.
     pub(crate) fn read(&mut self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<u8> {
         let followed = self.followed(present, handed);
         self.known.retain(|key, _| followed.iter().any(|one| one.key == *key));
@@ -81,9 +81,9 @@ impl Follower {
         out
     }
 
-    /// All ledgers, each once. One that is in no list any more has ended.
+    /// Lists all ledgers, each once. The process of a ledger that is no longer in any list has ended.
     fn followed(&self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<Followed> {
-        // What a process reports on the socket is reported as it comes.
+        // Events reported over the socket are printed when they are received.
         let is_heard = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
         let mut followed: Vec<Followed> = Vec::new();
         handed.each(|kept| {
@@ -114,7 +114,7 @@ impl Follower {
         let (since, pid) = (self.since_unix_ns, one.key.0.pid);
         let known = self.known.entry(one.key).or_insert_with(|| {
             let region = Arc::clone(&one.region);
-            // Of a ledger that was there before, only what comes from now on.
+            // For a ledger that existed before, only later events are printed.
             let seen = if region.identity().created_unix_ns < since { region.events(u64::MAX).map_or(0, |read| read.next) } else { 0 };
             FollowedLedger { region, seen, is_over: false, kernels: HashMap::new() }
         });
@@ -151,7 +151,7 @@ impl Follower {
         }
     }
 
-    /// Sets the bytes after each event of a circular buffer or kernel, counted back from what there is now.
+    /// Sets the total bytes after each event of a circular buffer or kernel, computed backwards from the current totals.
     fn add_totals(&self, printed: &mut [EventLine]) {
         if !printed.iter().any(|line| is_summed(line.kind)) {
             return;
@@ -181,7 +181,7 @@ impl Follower {
 }
 
 impl FollowedLedger {
-    /// Reads the types of kernels that were loaded, which the recorder does not have.
+    /// Reads the types of loaded kernels, which the recorder does not store.
     fn learn_kernels(&mut self, totals: &Totals, events: &[Event]) {
         let is_load = |event: &Event| event.kind == kind::KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
         if totals.live_entries > KERNEL_TYPES_MAX as u64 || !events.iter().any(is_load) {
@@ -196,7 +196,7 @@ impl FollowedLedger {
     }
 }
 
-/// The lines of an event: one for each chip of its allocator.
+/// Returns the lines of an event, one for each chip of its allocator.
 fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64), u8>) -> Vec<EventLine> {
     let (done, refs) = match event.op {
         Op::Alloc | Op::UnlistedAlloc | Op::AddCircular => (Done::Allocated, 1),
@@ -224,12 +224,12 @@ fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u6
     devices(allocator).into_iter().map(line).collect()
 }
 
-/// Whether the process goes on, as another program.
+/// Whether the process still runs, as another program.
 fn lives(owner: ProcessKey) -> bool {
     peer::open(owner.pid).and_then(|pidfd| peer::look(owner.pid, pidfd)).is_some_and(|held| held.key == owner)
 }
 
-/// Bytes and buffers that are live: plain buffers, circular buffers, kernels.
+/// Live bytes and buffers: plain buffers, circular buffers, kernels.
 fn live(totals: &Totals) -> [(u64, u64); 3] {
     let rows = || totals.allocators.iter().flat_map(|allocator| &allocator.rows);
     let of = |kinds: &[u8]| {

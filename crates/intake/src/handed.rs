@@ -1,4 +1,4 @@
-//! Ledgers that processes handed over, kept past their end for those who want to know what happened.
+//! Ledgers that processes handed over. They are kept after the end of the process for later queries.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,24 +18,24 @@ use crate::lines::megabytes;
 use crate::peer;
 use crate::work::unix_ns;
 
-/// Messages taken in one turn.
+/// Messages received per turn.
 const RECEIVED_MAX: usize = 64;
 
-/// One ledger.
+/// A handed-over ledger.
 #[derive(Debug)]
 pub struct KeptLedger {
     number: u64,
-    /// Whose.
+    /// The process that wrote the ledger.
     pub owner: ProcessKey,
-    /// The user that it belongs to.
+    /// The user of the process.
     pub uid: u32,
-    /// The ledger, readable even when its process is gone.
+    /// The ledger. It stays readable after the end of its process.
     pub region: Arc<Region>,
-    /// The end of its process, once that has come.
+    /// The end of the process, if it has ended.
     pub ended: Option<Ended>,
-    /// What the ledger takes of memory, as last measured.
+    /// Memory of the ledger at the last measurement.
     bytes: u64,
-    /// Buffers and bytes that were live then, once they are counted.
+    /// Live buffers and bytes at the end of the process, once counted.
     live: Option<(u64, u64)>,
     /// Device and inode of the ledger's file.
     pub identity: (u64, u64),
@@ -46,7 +46,7 @@ pub struct KeptLedger {
 /// The end of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// When it was noticed.
+    /// When the server noticed the end.
     pub time: UnixTime,
     at: Instant,
 }
@@ -57,7 +57,7 @@ impl KeptLedger {
     }
 }
 
-/// All that are kept, for other threads too.
+/// All kept ledgers, shared between threads.
 #[derive(Clone, Debug, Default)]
 pub struct PostMortem(Arc<Mutex<Vec<KeptLedger>>>);
 
@@ -66,19 +66,19 @@ impl PostMortem {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows each of them, the oldest first.
+    /// Calls `show` with each ledger, the oldest first.
     pub fn each(&self, show: impl FnMut(&KeptLedger)) {
         self.lock().iter().for_each(show);
     }
 }
 
-/// The receiving end, and what came.
+/// The receiving socket and the kept ledgers.
 pub(crate) struct HandedLedgers {
     receiver: Option<Receiver>,
-    /// The machine whose processes are kept: 0, or the mark of a simulated one.
+    /// The machine of the processes: 0, or the mark of a simulated machine.
     machine: u64,
     kept: PostMortem,
-    /// Those that are not kept any more: giving back what they take is not for the loop.
+    /// Ledgers that are no longer kept. Another thread releases their memory, because that would delay the loop.
     forgotten: Vec<KeptLedger>,
     last: u64,
     refused: u64,
@@ -98,13 +98,13 @@ impl HandedLedgers {
         self.kept.clone()
     }
 
-    /// Receives messages; returns the number of each, and a pidfd of its process that reports its end.
+    /// Receives messages. Returns the number of each ledger, and a pidfd that reports the end of its process.
     pub(crate) fn receive(&mut self) -> Vec<(u64, OwnedFd)> {
         let Some(receiver) = &mut self.receiver else { return Vec::new() };
         let came = receiver.receive(RECEIVED_MAX);
         let mut watched = Vec::new();
         for handed in came {
-            // A process of a simulated machine, as a rule: it is not shown here, and no fault of its sender.
+            // Usually a process of a simulated machine. It is not shown here, and this is not an error of the sender.
             if handed.region.identity().machine != self.machine {
                 continue;
             }
@@ -116,7 +116,7 @@ impl HandedLedgers {
             if kept.iter().any(|known| known.identity == handed.identity) {
                 continue;
             }
-            // A process has one ledger: one that became another program has a new one.
+            // A process has one ledger. After `exec` it has a new one.
             self.forgotten.extend(kept.extract_if(.., |known| known.owner == owner));
             if kept.len() >= HANDED_MAX {
                 let Some(oldest) = make_place(&mut kept, handed.uid) else {
@@ -148,51 +148,51 @@ impl HandedLedgers {
         watched
     }
 
-    /// Messages so far of which nothing is kept.
+    /// Number of messages so far that were not kept.
     pub(crate) fn refused(&self) -> u64 {
         self.refused + self.receiver.as_ref().map_or(0, Receiver::refused)
     }
 
-    /// Whether nothing is received for now.
+    /// Whether receiving is suspended.
     pub(crate) fn is_stuck(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::is_stuck)
     }
 
-    /// Keeps the descriptor while the process lives.
+    /// Stores the pidfd while the process lives.
     pub(crate) fn watch(&mut self, number: u64, pidfd: OwnedFd) {
         if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
             known.pidfd = Some(pidfd);
         }
     }
 
-    /// Its process has ended: returns its ledger, to count the live entries.
+    /// Records the end of a process. Returns its ledger, to count the live entries.
     pub(crate) fn ended(&mut self, number: u64) -> Option<Arc<Region>> {
         let mut kept = self.kept.lock();
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
         known.measure();
         known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now() });
-        // Closing it takes it out of the loop's interest too.
+        // Closing the pidfd also removes it from the epoll.
         known.pidfd = None;
         let region = Arc::clone(&known.region);
         self.forgotten.extend(drop_excess(&mut kept));
         Some(region)
     }
 
-    /// What was live in it, in buffers and bytes.
+    /// Stores the number of live buffers and bytes.
     pub(crate) fn counted(&mut self, number: u64, live: (u64, u64)) {
         if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
             known.live = Some(live);
         }
     }
 
-    /// When the next one is to be forgotten, or they are to be measured.
+    /// When the next ledger expires or the next measurement is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let kept = self.kept.lock();
         let measure = (!kept.is_empty()).then_some(self.measured + HANDED_MEASURE_INTERVAL);
         kept.iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).chain(measure).min()
     }
 
-    /// Measures what is held: other processes may still write to what was handed over.
+    /// Measures the kept ledgers. Other processes may still write to them.
     fn measure(&mut self, now: Instant) {
         if now < self.measured + HANDED_MEASURE_INTERVAL {
             return;
@@ -209,8 +209,7 @@ impl HandedLedgers {
         self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
     }
 
-    /// Ledgers that are no longer kept, to be dropped by a thread that may wait. The loop does not watch their processes any
-    /// longer.
+    /// Returns the ledgers that are no longer kept, to be dropped by a thread that may block. The loop no longer watches their processes.
     pub(crate) fn take_forgotten(&mut self) -> Vec<KeptLedger> {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         forgotten.iter_mut().for_each(|known| known.pidfd = None);
@@ -221,7 +220,7 @@ impl HandedLedgers {
         self.kept.lock().len()
     }
 
-    /// The kept ledgers, as text.
+    /// One line of text per kept ledger of an ended process.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.kept.each(|known| {
@@ -235,7 +234,7 @@ impl HandedLedgers {
     }
 }
 
-/// Buffers and bytes that are live in a ledger. Of one whose writer was killed in the middle of an event that takes a while.
+/// Returns the live buffers and bytes in a ledger. This takes long if the writer was killed in the middle of an event.
 pub(crate) fn live(region: &Region) -> (u64, u64) {
     region.totals().map_or((0, 0), |totals| {
         let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
@@ -243,8 +242,8 @@ pub(crate) fn live(region: &Region) -> (u64, u64) {
     })
 }
 
-/// All slots are taken: the user with the most slots loses the oldest, of an ended process if possible. A user who has the most
-/// alone gets no slot of a live process.
+/// Frees a slot when all are used. The user with the most slots loses the oldest, preferably of an ended process. If the new ledger belongs
+/// to this user, no ledger of a live process is removed.
 fn make_place(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
     let most = user_with_most(kept, |_| 1)?;
     let is_theirs = |known: &KeptLedger| known.uid == most;
@@ -253,7 +252,8 @@ fn make_place(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
     oldest.map(|oldest| kept.remove(oldest))
 }
 
-/// What is beyond the shares. Of dead processes the oldest goes first, of a user's in all the largest: that is the one that grows.
+/// Removes ledgers beyond the limits. For dead processes the oldest is removed first. For a user's total the largest is removed first,
+/// because it is the one that grows.
 fn drop_excess(kept: &mut Vec<KeptLedger>) -> Vec<KeptLedger> {
     let mut dropped = Vec::new();
     let dead = |known: &KeptLedger| if known.ended.is_some() { known.bytes } else { 0 };
@@ -281,12 +281,12 @@ fn user_with_most(kept: &[KeptLedger], of: impl Fn(&KeptLedger) -> u64) -> Optio
     kept.iter().map(|known| known.uid).max_by_key(|uid| of_user(kept, *uid, &of))
 }
 
-/// Foreign text on a terminal.
+/// Replaces control characters, to print a name safely on a terminal.
 fn clean(name: &str) -> String {
     name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// Whose it is: who sent it, and the header says the same. One that has ended already is believed by its user alone.
+/// Returns the owner of a ledger, if its header agrees with the sender. If the sender has ended already, only its user id is checked.
 fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>)> {
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
@@ -308,7 +308,7 @@ mod tests {
     use crate::store::Store;
     use crate::store::tests::in_memory;
 
-    /// Ledgers of one process, as if they were of many: `(user, bytes of a dead one)`.
+    /// Ledgers of one process, presented as those of many: `(user, bytes of a dead one)`.
     fn handed(ledgers: &[(u32, Option<u64>)]) -> HandedLedgers {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
     }
 
-    /// Dropping it may take long.
+    /// Dropping a ledger may take long.
     #[test]
     fn the_end_of_one_that_is_forgotten_is_no_news() {
         let mut handed = handed(&[(1, None)]);
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(forgotten, [1, 0, 2, 3, 4], "what they take is given back elsewhere");
     }
 
-    /// Four users, each within its share of the dead, are too many together; and what grows while its process lives is dropped.
+    /// Four users, each within its share for dead processes, exceed the total. A ledger that grows while its process lives is dropped.
     #[test]
     fn the_sum_of_all_has_a_bound_and_so_has_one_that_lives() {
         let share = HANDED_DEAD_BYTES_OF_USER_MAX;

@@ -1,13 +1,13 @@
-//! The receiving end of the hand-over: programs send a descriptor of their ledger as soon as they have one, so that one
-//! that lives shorter than a poll is not lost.
+//! The receiving end of the hand-over. A program sends a descriptor of its ledger as soon as it has one, so that the ledger of a program
+//! that ends between two polls is not lost.
 //!
-//! A datagram is 16 bytes (`TTMONHND`, then the pid as its sender sees it, u64 little endian) and one descriptor. Any user who
-//! may write to the socket may send anything, so nothing is believed: a message is taken only when its descriptor is a
-//! regular file on tmpfs, sealed and exactly as long as the ledger in it. That test asks the kernel alone: a descriptor of a file system that never
-//! answers, a hanging network mount say, is neither looked into nor closed by the thread that receives.
+//! A datagram has 16 bytes (`TTMONHND`, then the pid as the sender sees it, u64 little endian) and one descriptor. Any user with write
+//! permission may send anything, so every message is checked: the descriptor must be a regular file on tmpfs, sealed, and exactly as long
+//! as its ledger. The check only calls the kernel. The receiving thread neither reads nor closes a descriptor of any other file system,
+//! because a hanging network mount, for example, would block it.
 //!
-//! Left to the caller: whether the ledger's [identity](ttmon_ledger::reader::Identity) is that of the [sender](Sender),
-//! and how many ledgers to keep.
+//! The caller checks that the [identity](ttmon_ledger::reader::Identity) in the ledger is that of the [sender](Sender), and limits the
+//! number of ledgers.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, IoSliceMut};
@@ -28,65 +28,65 @@ use rustix::net::{
 
 use ttmon_ledger::reader::Region;
 
-/// Begins every message.
+/// The first bytes of every message.
 pub const MAGIC: [u8; 8] = *b"TTMONHND";
 const MESSAGE_BYTES: usize = 16;
 
-/// Messages with foreign descriptors whose closing has not come back; with that many nothing more is received.
+/// Messages with descriptors of other file systems that are still being closed. At this number nothing more is received.
 const STUCK_MAX: usize = 4;
 
-/// Messages that wait at most, by far (`net.unix.max_dgram_qlen`).
+/// Upper limit of the messages in the socket's queue (`net.unix.max_dgram_qlen` is far lower).
 const QUEUED_MAX: usize = 1024;
 
-/// Longest ledger that is taken. Ours have 71 MiB; later versions may have longer records.
+/// Longest ledger that is accepted. Ledgers of this version have 71 MiB; later versions may have longer records.
 const BYTES_MAX: u64 = 128 << 20;
 
-/// Seals that a ledger must have: its length stays, and so do these.
+/// Seals that a ledger must have: its length and its seals cannot change.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// As many as a message can carry (`SCM_MAX_FD`).
+/// Maximum number of descriptors in a message (`SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 253;
 
-/// Inode of the first pid namespace of a machine, from which every process is visible (`PROC_PID_INIT_INO`).
+/// Inode of the initial pid namespace of a machine, from which every process is visible (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// A socket that ledgers are handed to.
+/// A socket that receives ledgers.
 #[derive(Debug)]
 pub struct Receiver {
     socket: OwnedFd,
     path: PathBuf,
-    /// Of the socket in its directory: what is removed at the end must still be this one.
+    /// Device and inode of the socket. `drop` removes the socket only if they still match.
     identity: (u64, u64),
     refused: u64,
     stuck: Arc<AtomicUsize>,
 }
 
-/// A ledger that came.
+/// A received ledger.
 #[derive(Debug)]
 pub struct HandedLedger {
     /// The ledger.
     pub region: Region,
-    /// The same as a file: what it takes of memory can be asked.
+    /// The file of the ledger, used to measure its memory.
     pub file: File,
-    /// Its device and inode.
+    /// Device and inode of the file.
     pub identity: (u64, u64),
-    /// Who made the file, which a program cannot lie about.
+    /// The user who created the file. A program cannot forge it.
     pub uid: u32,
-    /// Who sent it, as the kernel says; `None` where this process does not see all pids.
+    /// The sender according to the kernel; `None` if this process does not see all pids.
     pub sender: Option<Sender>,
 }
 
-/// Who sent a message. It may have ended since.
+/// The sender of a message. The process may have ended since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// Its pid, as seen here.
+    /// The pid, as seen by this process.
     pub pid: u32,
-    /// Its user.
+    /// The user id.
     pub uid: u32,
 }
 
 impl Receiver {
-    /// A socket at `path` that users with `mode` may write to. A socket that nobody listens at any more gives way.
+    /// Binds a socket at `path` with the permissions `mode`. An existing socket without a listener is replaced.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Self> {
         let socket = open()?;
         let address = SocketAddrUnix::new(path)?;
@@ -102,49 +102,49 @@ impl Receiver {
         let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
         fs::set_permissions(path, Permissions::from_mode(mode))?;
         if sees_all_pids() {
-            // Elsewhere the kernel may name a sender 0, which is no pid.
+            // In other pid namespaces the kernel may report the pid 0, which is no process.
             sockopt::set_socket_passcred(&receiver, true)?;
         }
         Ok(receiver)
     }
 
-    /// Gives it another name, and lets users with `mode` write to it. Everybody can read in /proc/net/unix by which name a socket was
-    /// bound, and nobody what it is called since.
+    /// Renames the socket to `path` and sets its permissions to `mode`. Every user can read the original name in /proc/net/unix, but not
+    /// the new one.
     pub fn hide(&mut self, path: &Path, mode: u32) -> io::Result<()> {
-        // A name that no sender could write down is none.
+        // Fails if the path is too long for a socket address: no sender could connect to it.
         SocketAddrUnix::new(path)?;
         fs::rename(&self.path, path)?;
         path.clone_into(&mut self.path);
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
 
-    /// A socket that another process bound, such as systemd; its name is not removed at the end.
+    /// Wraps a socket that another process bound, such as systemd. Its path is not removed on drop.
     pub fn inherited(socket: UnixDatagram) -> io::Result<Self> {
         let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         socket.set_nonblocking(true)?;
         if sees_all_pids() {
             sockopt::set_socket_passcred(&socket, true)?;
         }
-        // No file has this number.
+        // No file has the identity (0, 0).
         Ok(Self { socket: socket.into(), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Messages so far that were no ledger.
+    /// Number of messages so far that carried no valid ledger.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether nothing is received for now: descriptors of file systems that do not answer are still being closed.
+    /// Whether receiving is suspended because descriptors of file systems that do not respond are still being closed.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Relaxed) >= STUCK_MAX
     }
 
-    /// Receives at most `most` messages. Never waits: poll the descriptor for that.
+    /// Receives at most `most` messages. Never waits; poll the descriptor to wait.
     pub fn receive(&mut self, most: usize) -> Vec<HandedLedger> {
         let mut handed = Vec::new();
         for _ in 0..most {
@@ -155,17 +155,17 @@ impl Receiver {
                 Ok(Some(ledger)) => handed.push(ledger),
                 Ok(None) => self.refused += 1,
                 Err(Errno::INTR) => {}
-                // Nothing there, or nothing to be done about it.
+                // The queue is empty, or the error cannot be handled.
                 Err(_) => break,
             }
         }
         handed
     }
 
-    /// One message; `None` if it is no ledger.
+    /// Receives one message; `None` if it carries no valid ledger.
     fn next(&self) -> Result<Option<HandedLedger>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
-        // Room for all that can come: what does not fit is closed by the kernel, while we wait.
+        // Room for every descriptor of a message. The kernel closes descriptors that do not fit, which would block this thread.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -182,7 +182,7 @@ impl Receiver {
             }
         }
         let is_whole = received.bytes == MESSAGE_BYTES && !received.flags.contains(ReturnFlags::TRUNC);
-        // Only files in memory have seals; asking for them reaches no file system.
+        // Only files in memory have seals. Reading seals does not call the file system.
         let (in_memory, foreign): (Vec<OwnedFd>, Vec<OwnedFd>) =
             files.into_iter().partition(|file| rustix::fs::fcntl_get_seals(file).is_ok());
         if !foreign.is_empty() {
@@ -192,7 +192,7 @@ impl Receiver {
         Ok(in_memory.into_iter().next().filter(|_| is_ours).and_then(|file| read(file, sender)))
     }
 
-    /// Closing a file asks its file system, which may not answer.
+    /// Closes files in another thread: closing calls their file system, which may not respond.
     fn close_aside(&self, files: Vec<OwnedFd>) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
         let stuck = Arc::clone(&self.stuck);
@@ -200,7 +200,7 @@ impl Receiver {
             drop(files);
             stuck.fetch_sub(1, Ordering::Relaxed);
         };
-        // Without a thread they are closed here.
+        // If no thread can be started, the files are closed here.
         let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(close);
     }
 }
@@ -213,7 +213,7 @@ impl AsFd for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // With the socket goes what nobody received: foreign descriptors among it are closed aside.
+        // Empties the queue, so that descriptors of other file systems are closed in another thread.
         for _ in 0..QUEUED_MAX {
             if self.next().is_err() {
                 break;
@@ -230,13 +230,13 @@ fn open() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?)
 }
 
-/// Whether a socket is there that nobody listens at.
+/// Whether the path is a socket without a listener.
 fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
     let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
     Ok(is_socket && rustix::net::connect(&open()?, address) == Err(Errno::CONNREFUSED))
 }
 
-/// Removes a socket that nobody listens at any more, as a killed receiver leaves it; false where there is no such.
+/// Removes a socket without a listener, as a killed receiver leaves it. Returns false if there was no such socket.
 pub fn remove_abandoned(path: &Path) -> bool {
     SocketAddrUnix::new(path).is_ok_and(|address| is_abandoned(path, &address).unwrap_or(false)) && fs::remove_file(path).is_ok()
 }
@@ -245,7 +245,7 @@ fn sees_all_pids() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
 }
 
-/// A file whose length is fixed and equals that of the ledger: it must not grow while it is held.
+/// Opens a ledger in a file with a fixed length. The file must be exactly as long as the ledger, because it must not grow while it is held.
 fn read(file: OwnedFd, sender: Option<Sender>) -> Option<HandedLedger> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;

@@ -1,8 +1,9 @@
-//! The allocation socket: what instrumented TT-Metal builds send, kept in a ledger for each process, and what monitors ask.
+//! The allocation socket. It records the events of instrumented TT-Metal builds in one ledger per process, and answers the queries of
+//! monitors.
 //!
-//! The [server](Server) is one thread with an epoll. Peers are known by the kernel and touch only what is theirs; their entries
-//! lie in [ledgers on tmpfs](Store), so that a server that is killed loses nothing that it answered for. Everything that may take
-//! long happens in threads beside it. docs/serve.md has the protocol and what is different from the server it stands in for.
+//! The [server](Server) is one thread with an epoll. The kernel identifies each peer, and a peer can change only its own entries. The
+//! entries are stored in [ledgers on tmpfs](Store), so a killed server loses nothing that it has acknowledged. Other threads do all work
+//! that may take long. docs/serve.md describes the protocol and the differences from the server that this one replaces.
 
 mod answer;
 mod complaints;

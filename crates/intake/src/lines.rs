@@ -6,32 +6,32 @@ use ttmon_ledger::layout::kind;
 use ttmon_model::KernelType;
 use ttmon_source::ledgers::buffer_kind;
 
-/// How lines look.
+/// The format of output lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Text.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What an event did.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// A new entry, or one more reference to one.
+    /// A new entry, or an additional reference to one.
     Allocated,
-    /// Another size at a live address: the old one's free was missed.
+    /// An allocation with another size at a live address: its free was missed.
     Replaced,
-    /// One reference less; with none left the entry is gone.
+    /// One reference fewer. The last one removes the entry.
     Freed,
-    /// Nothing was known there.
+    /// No entry was known at the address.
     Unknown,
-    /// It was freed already.
+    /// The buffer was freed already.
     Twice,
-    /// All entries of one kind went together.
+    /// All entries of one kind were freed together.
     FreedAll,
-    /// The program was refused memory.
+    /// An allocation of the program failed.
     Refused,
 }
 
@@ -41,22 +41,22 @@ pub(crate) struct EventLine {
     pub(crate) done: Done,
     pub(crate) pid: u32,
     pub(crate) device: i32,
-    /// The ledger's number of the kind.
+    /// The kind's number in the ledger.
     pub(crate) kind: u8,
     pub(crate) kernel_type: u8,
     pub(crate) size: u64,
     pub(crate) address: u64,
     /// References left.
     pub(crate) refs: u32,
-    /// Bytes of that kind on that device afterwards, over all processes; only printed for circular buffers and kernels.
+    /// Bytes of the kind on the device afterwards, of all processes. Printed only for circular buffers and kernels.
     pub(crate) total: u64,
     pub(crate) unix_ns: u64,
 }
 
-/// The protocol's names of kinds, by the ledger's number.
+/// The protocol's names of kinds, by their number in the ledger.
 pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
 
-/// Adds the line.
+/// Appends the line of an event.
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
     match (format, told.kind) {
         (Format::Json, _) => json(out, told),
@@ -198,7 +198,7 @@ fn json(out: &mut Vec<u8>, told: &EventLine) {
     text(out, "}\n");
 }
 
-/// What is printed of a process that ended with live buffers, circular buffers and kernels: bytes and count of each.
+/// Returns the lines about a process that ended with live buffers, circular buffers and kernels: bytes and count of each.
 pub(crate) fn end_of_process(pid: u32, live: [(u64, u64); 3]) -> Vec<String> {
     let [buffers, circulars, kernels] = live;
     if buffers.1 + circulars.1 + kernels.1 == 0 {
@@ -218,7 +218,7 @@ pub(crate) fn end_of_process(pid: u32, live: [(u64, u64); 3]) -> Vec<String> {
     lines
 }
 
-/// Something else that happened.
+/// Appends a line that is not about an event.
 pub(crate) fn note(out: &mut Vec<u8>, format: Format, unix_ns: u64, level: &str, message: &str) {
     match format {
         Format::Text => {
@@ -232,7 +232,7 @@ pub(crate) fn note(out: &mut Vec<u8>, format: Format, unix_ns: u64, level: &str,
     }
 }
 
-/// A JSON string. Control characters of foreign names do not get through.
+/// Returns a JSON string. Control characters are replaced.
 pub(crate) fn quoted(message: &str) -> String {
     let mut quoted = String::from("\"");
     for character in message.chars() {
@@ -282,17 +282,17 @@ fn hex(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Mebibytes, as C++ streams print a number.
+/// Formats mebibytes as C++ streams do.
 pub(crate) fn megabytes(bytes: u64) -> String {
     general(bytes as f64 / 1_048_576.0)
 }
 
-/// Kibibytes likewise.
+/// Formats kibibytes as C++ streams do.
 pub(crate) fn kilobytes(bytes: u64) -> String {
     general(bytes as f64 / 1024.0)
 }
 
-/// `%g`: six digits that count, without zeros at the end.
+/// Formats like `%g`: six significant digits, without trailing zeros.
 pub(crate) fn general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -334,7 +334,7 @@ mod tests {
         String::from_utf8(out).expect("text")
     }
 
-    /// As the seeds show them, and as the reference prints what they do not show.
+    /// Lines shown by the recorded reference output, and lines as the reference server prints them otherwise.
     #[test]
     fn lines_are_the_seeds() {
         let free = EventLine { done: Done::Freed, refs: 0, ..EVENT_LINE };

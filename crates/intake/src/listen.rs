@@ -1,7 +1,7 @@
-//! The socket's place in the file system: taken only when nobody else has it, given back only while it is still ours.
+//! Binds the socket's path, and removes it only while this process still owns it.
 //!
-//! Two servers never share a name. A lock file beside the socket decides between two that start together. A socket with a
-//! listener is left alone; a socket without one is replaced; any other file there is neither followed nor removed.
+//! Two servers never share a path. A lock file beside the socket decides between two servers that start at once. A socket with a listener
+//! is left unchanged and a socket without one is replaced. Any other file is neither followed nor removed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -25,10 +25,10 @@ const BACKLOG: i32 = 1024;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// Its place, where it is ours to remove.
+    /// The path of the socket, if this process created it and must remove it.
     _place: Option<BoundSocket>,
     path: PathBuf,
-    /// The kernel lets nobody send descriptors along.
+    /// The kernel rejects messages with descriptors.
     refuses_descriptors: bool,
 }
 
@@ -40,42 +40,42 @@ struct BoundSocket {
     locked: File,
 }
 
-/// Why a name cannot be had.
+/// Why a path cannot be used.
 #[derive(Debug)]
 pub enum Taken {
     /// A server listens there.
     Live {
-        /// Where.
+        /// The path of the socket.
         path: PathBuf,
         /// The listener, if known.
         pid: Option<u32>,
     },
     /// No process listens there, but one holds the lock beside it.
     Locked {
-        /// The lock.
+        /// The path of the lock file.
         path: PathBuf,
-        /// Whose it is.
+        /// The user who owns the lock file.
         uid: u32,
     },
-    /// Something that is not a socket.
+    /// The path is not a socket.
     Foreign {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What.
+        /// The file type.
         what: &'static str,
     },
     /// An abandoned socket that this user may not remove.
     Owned {
-        /// Where.
+        /// The path of the socket.
         path: PathBuf,
-        /// Whose it is.
+        /// The user who owns the socket.
         uid: u32,
     },
-    /// The system said no.
+    /// A system call failed.
     Io {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
 }
@@ -109,7 +109,7 @@ impl fmt::Display for Taken {
 impl std::error::Error for Taken {}
 
 impl Listener {
-    /// Listens at `path`, to which users with `mode` may connect.
+    /// Listens at `path` with the permissions `mode`.
     pub fn bind(path: &Path, mode: u32) -> Result<Self, Taken> {
         let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
         let (lock, locked) = take_lock(path)?;
@@ -117,7 +117,7 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(|error| io(error.into()))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|error| io(error.into()))?;
-        // The mode of the name is the socket's own, minus the umask: it never has another mode.
+        // The path gets the mode of the socket minus the umask, so that it never has another mode.
         let bound = rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode)).and_then(|()| {
             let before = rustix::process::umask(Mode::empty());
             let bound = rustix::net::bind(&socket, &address);
@@ -133,28 +133,28 @@ impl Listener {
         Ok(Self { socket, _place: Some(place), path: path.to_owned(), refuses_descriptors })
     }
 
-    /// Uses a socket that another process, such as systemd, bound and listens at; its name is not removed at the end.
+    /// Uses a socket that another process, such as systemd, bound and listens on. Its path is not removed on drop.
     pub fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
         let refuses_descriptors = refuse_descriptors(&listener);
-        // The kernel now names this process to others who find the socket, instead of the one that opened it.
+        // From now on the kernel reports this process as the listener, instead of the one that opened the socket.
         rustix::net::listen(&listener, BACKLOG)?;
         Ok(Self { socket: listener.into(), _place: None, path, refuses_descriptors })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether descriptors cannot come along with what is received.
+    /// Whether messages can carry no file descriptors.
     pub(crate) fn refuses_descriptors(&self) -> bool {
         self.refuses_descriptors
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one waits.
     pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
         rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
@@ -188,9 +188,9 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     let io = |error: io::Error| Taken::Io { path: lock.clone(), error };
     loop {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        // A user who may open it may lock it.
+        // Any user who can open the file can lock it, so only the owner may open it.
         let mode = Mode::from_raw_mode(0o600);
-        // Without CREATE first: in a sticky directory the kernel may refuse that for another's file.
+        // The first attempts do not pass CREATE: in a sticky directory the kernel may reject it for another user's file.
         let opened = rustix::fs::open(&lock, flags, mode)
             .or_else(|_| rustix::fs::open(&lock, flags - OFlags::RDWR, mode))
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
@@ -208,7 +208,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            // Any user may have written its content: the kernel knows the listener.
+            // Any user may have written the content of the file, so the pid comes from the kernel.
             Err(Errno::WOULDBLOCK) => {
                 return Err(match listening(path) {
                     Ok(pid) => Taken::Live { path: path.to_owned(), pid },
@@ -217,7 +217,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
             }
             Err(error) => return Err(io(error.into())),
         }
-        // The previous owner may have removed it between our opening and our locking.
+        // The previous owner may have removed the file between `open` and the lock.
         let is_there = fs::symlink_metadata(&lock).is_ok_and(|now| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()));
         if is_there {
             return Ok((lock, file));
@@ -225,13 +225,13 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     }
 }
 
-/// The listener at a name, if known. Never waits: a full queue has a listener.
+/// Returns the pid of the listener, if known. Never waits; a full queue means that there is a listener.
 fn listening(path: &Path) -> Result<Option<u32>, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
         Ok(()) => {
-            // Credentials of the process that called listen.
+            // The credentials of the process that called `listen`.
             let pid = getsockopt(&socket, PeerCredentials).ok().and_then(|peer| u32::try_from(peer.pid()).ok());
             Ok(pid.filter(|pid| *pid != 0))
         }
@@ -240,7 +240,7 @@ fn listening(path: &Path) -> Result<Option<u32>, Errno> {
     }
 }
 
-/// Makes the name free, if what stands there is a socket that nobody answers at.
+/// Removes the socket at a path if no process listens on it.
 fn clear(path: &Path) -> Result<(), Taken> {
     let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
     let before = match fs::symlink_metadata(path) {
@@ -258,7 +258,7 @@ fn clear(path: &Path) -> Result<(), Taken> {
     }
     match listening(path) {
         Ok(pid) => return Err(Taken::Live { path: path.to_owned(), pid }),
-        // No process listens, or one that uses datagrams did.
+        // No process listens, or the socket was for datagrams.
         Err(Errno::CONNREFUSED) => {}
         Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ACCESS | Errno::PERM) => return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),

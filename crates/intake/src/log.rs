@@ -1,5 +1,5 @@
-//! Text output to stdout and stderr. A terminal that was stopped or a pipe that nobody empties holds up the
-//! thread that writes, and nobody else: lines wait up to a bound, beyond it they are dropped and counted.
+//! Text output to stdout and stderr. A stopped terminal or a full pipe blocks only the writing thread. Lines wait up to a limit; beyond it
+//! they are dropped and counted.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,14 +11,14 @@ use crate::limits::LOG_BYTES_MAX;
 use crate::lines::{self, Format};
 use crate::work::unix_ns;
 
-/// Where lines go.
+/// The log on stdout and stderr.
 #[derive(Debug)]
 pub struct Log {
     out: Stream,
     errors: Stream,
 }
 
-/// One of the two: lines of this turn, and what waits for the thread that writes.
+/// One output stream: the lines of this turn, and those that wait for the writing thread.
 #[derive(Debug)]
 struct Stream {
     format: Format,
@@ -29,52 +29,52 @@ struct Stream {
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// There is something to write, or nothing any more.
+    /// Signals that there is something to write, or that everything is written.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// Bytes that the thread has taken and not yet written.
+    /// Bytes that the thread has taken but not written.
     under_way: usize,
     dropped_lines: u64,
     dropped_in_all: u64,
 }
 
 impl Log {
-    /// Starts a thread for each descriptor, for lines that look so.
+    /// Starts a thread for each descriptor.
     pub fn start(out: OwnedFd, errors: OwnedFd, format: Format) -> io::Result<Self> {
         Ok(Self { out: Stream::start(out, format)?, errors: Stream::start(errors, format)? })
     }
 
-    /// How its lines look.
+    /// The format of the lines.
     pub fn format(&self) -> Format {
         self.out.format
     }
 
-    /// Lines for stdout; they go with the next [`Log::flush`].
+    /// The buffer for stdout, sent with the next [`Log::flush`].
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out.turn
     }
 
-    /// Lines for stderr.
+    /// The buffer for stderr, sent with the next [`Log::flush`].
     pub fn errors(&mut self) -> &mut Vec<u8> {
         &mut self.errors.turn
     }
 
-    /// Hands over what this turn has to say.
+    /// Passes the lines of this turn to the threads.
     pub fn flush(&mut self) {
         self.out.flush();
         self.errors.flush();
     }
 
-    /// Lines that were dropped so far.
+    /// Number of lines dropped so far.
     pub fn dropped(&self) -> u64 {
         self.out.shared.lock().dropped_in_all + self.errors.shared.lock().dropped_in_all
     }
 
-    /// Waits until all is written, but not for ever.
+    /// Waits until everything is written, for at most `patience`.
     pub fn finish(&mut self, patience: Duration) {
         self.flush();
         let end = Instant::now() + patience;
@@ -101,7 +101,7 @@ impl Stream {
     fn start(descriptor: OwnedFd, format: Format) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        // Not joined: it may be in a write that never ends.
+        // The thread is not joined: a write may block forever.
         thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
         Ok(Self { format, turn: Vec::new(), shared })
     }
@@ -128,7 +128,7 @@ impl Stream {
     }
 }
 
-/// Bytes of the lines that are whole.
+/// Length of the complete lines in `bytes`.
 fn whole_lines(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
@@ -153,7 +153,7 @@ fn write_all(shared: &Shared, descriptor: &OwnedFd) {
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(10)),
-                // A reader who left, a full disk: these lines are lost, the next may not be.
+                // The reader has closed the pipe, or the disk is full. These lines are lost; later ones may not be.
                 Err(_) => break,
             }
         }
@@ -198,12 +198,12 @@ mod tests {
         }
         let dropped = log.dropped();
         assert!((100..=200).contains(&dropped), "{dropped}");
-        // Of a turn that is larger than what is left, as many lines as fit are kept.
+        // If a turn exceeds the remaining space, as many lines as fit are kept.
         let (mut other, _out, _errors) = pipes(Format::Text);
         (0..LOG_BYTES_MAX / 1024 + 200).for_each(|_| other.out().extend_from_slice(&[&line[..], b"\n"].concat()));
         other.flush();
         assert_eq!(other.dropped(), 200);
-        // With a reader it goes on, and says what is missing.
+        // With a reader the log continues and reports the number of dropped lines.
         let reader = thread::spawn(move || {
             let mut text = Vec::new();
             let mut chunk = [0; 65536];

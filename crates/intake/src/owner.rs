@@ -1,4 +1,4 @@
-//! The ledger of one process that reports over the socket, and what its ledger may take.
+//! The ledger of one process that reports over the socket, and the memory budget of these ledgers.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,16 +20,16 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Unknown: its numbers may not mean these devices.
+    /// The view is not known. The process's device numbers may not mean the devices of this machine.
     pub(crate) const UNKNOWN: Self = Self { visible: VisibleDevices::Cut, is_mock: false };
 }
 
-/// Memory that all ledgers take together, and those of each user.
+/// Memory of all ledgers, in total and per user.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) bytes: u64,
     users: HashMap<u32, u64>,
-    /// What one user may take.
+    /// Maximum bytes of one user.
     share: u64,
 }
 
@@ -38,12 +38,12 @@ impl Budget {
         Self { bytes: 0, users: HashMap::new(), share }
     }
 
-    /// What a user may take. The service's own user has all there is.
+    /// Maximum bytes of a user. The service's own user may use the whole budget.
     pub(crate) fn share_of(&self, uid: u32) -> u64 {
         if uid == rustix::process::geteuid().as_raw() { MEMORY_BYTES_MAX } else { self.share }
     }
 
-    /// Whether a user has taken its share.
+    /// Whether a user has used up its share.
     pub(crate) fn is_spent_by(&self, uid: u32) -> bool {
         self.users.get(&uid).is_some_and(|bytes| *bytes >= self.share_of(uid))
     }
@@ -59,64 +59,64 @@ impl Budget {
     }
 }
 
-/// Why an event is not in the figures.
+/// Why an event is not included in the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRecorded {
-    /// No device has that number.
+    /// No device has this number.
     Device,
-    /// No chip has that much.
+    /// The size exceeds the memory of every chip.
     Size,
-    /// As many entries as one process may have.
+    /// The process has the maximum number of entries.
     Entries,
-    /// As many devices as one process may have.
+    /// The process has the maximum number of devices.
     Devices,
-    /// All ledgers together are as large as they may be.
+    /// The memory of all ledgers has reached its limit.
     Memory,
-    /// The ledgers of its user are as large as they may be.
+    /// The memory of the user's ledgers has reached its limit.
     Share,
     /// The state directory is full.
     Full,
 }
 
-/// What an event did.
+/// The result of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) done: Done,
     pub(crate) kind: u8,
     pub(crate) size: u64,
     pub(crate) refs: u32,
-    /// Of a kernel.
+    /// The type of a kernel.
     pub(crate) kernel_type: u8,
-    /// A free could have meant another buffer too.
+    /// The free matched more than one buffer.
     pub(crate) is_ambiguous: bool,
-    /// Kinds in use, or devices, are others than before.
+    /// The event added or removed a device, or a kind in use.
     pub(crate) is_new: bool,
 }
 
-/// A buffer as it was reported.
+/// A buffer as reported by the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported {
     pub(crate) device: i32,
     pub(crate) kind: u8,
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Kernels: their type.
+    /// The type, for kernels.
     pub(crate) flags: u16,
-    /// Under which other pid it was reported; 0 for none.
+    /// The tag of the other pid that the buffer was reported with; 0 for none.
     pub(crate) tag: u32,
 }
 
-/// The ledger of a process, and what only matters while the server runs.
+/// The ledger of a process, and state that exists only while the server runs.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hosted: Hosted,
     uid: u32,
-    /// The devices it named so far, the last one first.
+    /// The devices that the process named so far, the most recent first.
     devices: Vec<(i32, AllocatorId)>,
     freed: Freed,
-    /// What it takes of the budget.
+    /// Bytes charged to the budget.
     charged: u64,
-    /// When the state directory was found full; it is not asked again for a while.
+    /// When the state directory was last found full. Allocation is not attempted again for a while.
     full_since: Option<Instant>,
 }
 
@@ -128,20 +128,20 @@ impl Tracked {
         tracked
     }
 
-    /// Takes of the budget what the ledger has grown to.
+    /// Updates the budget to the current size of the ledger.
     fn charge(&mut self, budget: &mut Budget) {
         let bytes = self.hosted.memory_bytes();
         budget.change(self.uid, self.charged, bytes);
         self.charged = bytes;
     }
 
-    /// Gives back what it took of the budget; the ledger, to be removed.
+    /// Releases the memory from the budget. Returns the ledger, to be removed.
     pub(crate) fn release(self, budget: &mut Budget) -> Hosted {
         budget.change(self.uid, self.charged, 0);
         self.hosted
     }
 
-    /// The tag of a buffer that is reported under a stranger's pid.
+    /// Returns the tag of a buffer that was reported with the pid of an unrelated process.
     #[cold]
     pub(crate) fn label(&mut self, pid: i32, budget: &mut Budget) -> u32 {
         let tag = self.hosted.tag(&format!("pid {pid}"));
@@ -149,7 +149,7 @@ impl Tracked {
         tag
     }
 
-    /// The devices it named, and their allocators.
+    /// The devices that the process named, and their allocators.
     pub(crate) fn devices(&self) -> &[(i32, AllocatorId)] {
         &self.devices
     }
@@ -173,7 +173,7 @@ impl Tracked {
         Ok(id)
     }
 
-    /// Memory for one more allocation.
+    /// Makes room for one more allocation.
     #[inline]
     fn room(&mut self, budget: &mut Budget) -> Result<(), NotRecorded> {
         if self.hosted.has_room() { Ok(()) } else { self.more_room(budget) }
@@ -197,12 +197,12 @@ impl Tracked {
             self.full_since = Some(Instant::now());
             NotRecorded::Full
         };
-        // Its header counts it, so that its figures say that they are not exact.
+        // The header of the ledger counts the event, so that the figures are marked as inexact.
         self.hosted.session().lose(Lost::NoMemory);
         Err(refusal)
     }
 
-    /// Records an allocation, if the process may have one more.
+    /// Records an allocation, if the limits of the process allow it.
     pub(crate) fn allocate(&mut self, reported: &Reported, budget: &mut Budget) -> Result<Change, NotRecorded> {
         let Reported { device, kind, address, size, .. } = *reported;
         if device < 0 {
@@ -253,14 +253,14 @@ impl Tracked {
         Change { done: Done::Freed, kind: freed.kind, size, refs, kernel_type, is_ambiguous: freed.is_ambiguous, is_new: false }
     }
 
-    /// Bytes of one kind that it has on a device.
+    /// Bytes of one kind that the process has on a device.
     pub(crate) fn bytes_on(&self, device: i32, kind: u8) -> u64 {
         let allocator = self.devices.iter().find(|(known, _)| *known == device);
         allocator.map_or(0, |(_, id)| self.hosted.live_of(*id, kind).0)
     }
 }
 
-/// The last freed addresses, to distinguish a second free from one of an unknown buffer. Old ones are dropped.
+/// The last freed addresses. They distinguish a second free from the free of an unknown buffer. Old addresses are dropped.
 #[derive(Debug, Default)]
 struct Freed(Vec<u64>);
 
@@ -302,7 +302,7 @@ mod tests {
     use crate::store::Store;
     use crate::store::tests::in_memory;
 
-    /// Its memory is released with each, independent of the cause of growth, and nothing of the others'.
+    /// A ledger releases exactly its own memory, independent of the cause of growth.
     #[test]
     fn the_budget_is_what_ledgers_take() {
         let directory = in_memory();

@@ -1,4 +1,4 @@
-//! Who is at the other end: what the kernel says, and what it says about pids that a peer names.
+//! Identifies the peer of a connection, and the processes that a peer names, through the kernel.
 
 use std::fs;
 use std::io;
@@ -15,36 +15,36 @@ use ttmon_model::identity::ProcessKey;
 
 use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_WAIT};
 
-/// A process, held by a descriptor: its pid means nobody else while that says that it lives.
+/// A process with a pidfd. While the pidfd reports it as alive, its pid cannot belong to another process.
 #[derive(Debug)]
 pub(crate) struct HeldProcess {
     pub(crate) pidfd: OwnedFd,
     pub(crate) key: ProcessKey,
-    /// Its pid in its own namespace.
+    /// The pid in the process's own namespace.
     pub(crate) namespace_pid: u32,
-    /// Real, effective, saved, and that of its files.
+    /// Real, effective, saved and file system user ids.
     pub(crate) uids: [u32; 4],
     pub(crate) name: String,
 }
 
 impl HeldProcess {
-    /// Whose it is.
+    /// The real user id.
     pub(crate) fn uid(&self) -> u32 {
         self.uids[0]
     }
 }
 
-/// Who connected.
+/// The process that connected.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// 0 for one that lives where this process cannot see it.
+    /// 0 if the process is in a pid namespace that is not visible from here.
     pub(crate) pid: u32,
     pub(crate) uid: u32,
-    /// `None` once it has ended.
+    /// `None` if the process has ended.
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
-/// Who is at the other end. An error is want of descriptors or memory, which says nothing about the peer.
+/// Returns the peer of a connection. An error means lack of descriptors or memory, not a property of the peer.
 pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
     let socket = socket.as_fd();
     let credentials = getsockopt(&socket, PeerCredentials)?;
@@ -53,8 +53,8 @@ pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer { pid, uid: credentials.uid(), pidfd })
 }
 
-/// The descriptor that the kernel handed out. Kernels before 6.5 have none: then the pid, asked for at once, has to do. Where they
-/// have, a peer without one has ended, and its pid may belong to another process.
+/// Converts the pidfd that the kernel returned. Kernels before 6.5 return none, so the pid is opened immediately instead. On later kernels
+/// a peer without a pidfd has ended, and its pid may belong to another process.
 fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match handed_out {
         Ok(pidfd) => Ok(Some(pidfd)),
@@ -64,12 +64,12 @@ fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option
     }
 }
 
-/// A descriptor of the process that has this pid now.
+/// Opens a pidfd of the process that has this pid now.
 pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
     try_open(pid).ok().flatten()
 }
 
-/// The same; `None` where there is no such process.
+/// Opens a pidfd of the process that has this pid now; `None` if there is no process.
 pub(crate) fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
@@ -80,17 +80,17 @@ pub(crate) fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Whether it has not ended. A zombie has.
+/// Whether the process has not ended. A zombie has ended.
 pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready == 0)
 }
 
-/// What /proc says of a process that a descriptor holds; `None` once it has ended.
+/// Reads a process from /proc; `None` if it has ended.
 pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
     let stat = Stat::read(pid)?;
     let status = Status::read(pid)?;
-    // Alive after reading: then what was read was its own.
+    // The process is alive after the reads, so they were about this process.
     is_alive(pidfd.as_fd()).then(|| HeldProcess {
         pidfd,
         key: ProcessKey { pid, start_ticks: stat.start_ticks },
@@ -100,21 +100,21 @@ pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
     })
 }
 
-/// A peer, and a pid that it named which is not its own.
+/// A peer, and a pid that it named instead of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedPeer {
     pub(crate) peer: u32,
-    /// The peer's users.
+    /// The user ids of the peer.
     pub(crate) uids: [u32; 4],
     pub(crate) pid: u32,
 }
 
-/// The process that is meant: one that the peer forked, which goes on using its connection. One that has become another user's
-/// is not that any more. This may take a while.
+/// Finds a named process that the peer forked and that still uses the peer's connection. A process that has changed its user does not
+/// qualify. This may take long.
 pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     let NamedPeer { peer, uids, pid } = named;
     let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| look(pid, pidfd));
-    // Outside containers a process's own number is everybody's.
+    // Outside containers, the pid in the process's own namespace is its global pid.
     let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
         let end = Instant::now() + DESCENDANTS_WAIT;
         below(peer, end).into_iter().take_while(|_| Instant::now() < end).find_map(|other| {
@@ -125,7 +125,7 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     found.filter(|held| held.uids == uids)
 }
 
-/// Whether one is an ancestor of the other.
+/// Whether `ancestor` is an ancestor of `pid`.
 fn is_below(ancestor: u32, pid: u32) -> bool {
     let mut at = pid;
     for _ in 0..DESCENDANTS_MAX {
@@ -138,7 +138,7 @@ fn is_below(ancestor: u32, pid: u32) -> bool {
     false
 }
 
-/// The children of a process, theirs, and so on, as far as there is time.
+/// Returns the descendants of a process that are found before `end`.
 fn below(ancestor: u32, end: Instant) -> Vec<u32> {
     let mut found = vec![ancestor];
     let mut at = 0;
@@ -167,11 +167,11 @@ impl Stat {
         Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// `4242 (python3 serve) S 1 4242 ...`: the name may hold anything, so the last `)` ends it.
+    /// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
     fn parse(text: &str) -> Option<Self> {
         let (front, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Numbered as in proc(5), whose field 3 is the first one after the name.
+        // Field numbers follow proc(5); field 3 is the first one after the name.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self { name: front.split_once('(')?.1.to_owned(), parent: u32::try_from(field(4)?).ok()?, start_ticks: field(22)? })
     }
@@ -188,7 +188,7 @@ impl Status {
         Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/status")).ok()?))
     }
 
-    /// The lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`.
+    /// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`.
     fn parse(text: &str) -> Option<Self> {
         let numbers = |key: &str| -> Option<Vec<u32>> {
             let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(Status::parse(status), Some(Status { uids: [1000, 0, 0, 1000], namespace_pids: vec![4242, 1] }));
     }
 
-    /// What kernels say that lack SO_PEERPIDFD, and what says nothing about a peer.
+    /// Errors of kernels without SO_PEERPIDFD, and errors that do not concern the peer.
     #[test]
     fn without_a_descriptor_the_pid_has_to_do() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");

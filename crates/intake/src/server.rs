@@ -1,7 +1,7 @@
-//! The loop: one thread, one epoll, and nothing that blocks.
+//! The event loop: one thread, one epoll, and no blocking calls.
 //!
-//! Each turn hears of deaths first, then of everything else, and each question of those since then: no answer has bytes of a process
-//! that ended before it was asked.
+//! Each turn handles ended processes first and then everything else. Each query handles the processes that have ended since. So no answer
+//! includes memory of a process that ended before the query.
 
 mod arrivals;
 mod deaths;
@@ -43,21 +43,21 @@ use crate::slab::Slab;
 use crate::store::Store;
 use crate::work::{Control, Handle, Inbox, News, Sampler, Sources, Workers, unix_ns};
 
-/// What a server is made of.
+/// The parts of a server.
 pub struct Settings {
-    /// Where it listens.
+    /// The sockets to accept connections from.
     pub listeners: Vec<Listener>,
-    /// Sockets whose path another process has, with their modes: they are tried again.
+    /// Socket paths that another process uses, with their modes. The server tries again to bind them.
     pub unbound: Vec<(PathBuf, u32)>,
-    /// Where it keeps what it hears.
+    /// The state directory.
     pub store: Store,
-    /// Where ledgers are handed over, if anywhere.
+    /// The socket that receives handed-over ledgers, if any.
     pub handover: Option<Receiver>,
     /// Reads the other sources.
     pub sampler: Sampler,
-    /// Where lines go.
+    /// The destination of log lines.
     pub log: Log,
-    /// Whether events are printed; warnings and dumps always are.
+    /// Suppresses event lines. Warnings and dumps are always printed.
     pub is_quiet: bool,
 }
 
@@ -65,41 +65,41 @@ pub struct Settings {
 #[derive(Debug)]
 struct Process {
     held: HeldProcess,
-    /// How it sees the machine, once that is known.
+    /// How the process sees the machine, once known.
     view: Option<View>,
     tracked: Option<Tracked>,
-    /// When it was last refused a ledger.
+    /// When the process was last refused a ledger, and why.
     refused: Option<(Instant, Untracked)>,
     connections: u32,
-    /// It ended; connections that it left behind may speak on for others.
+    /// The process has ended. Connections that it left open may still send events for other processes.
     is_dead: bool,
 }
 
 /// Why a process has no ledger.
 #[derive(Clone, Copy, Debug)]
 enum Untracked {
-    /// As many have one as may.
+    /// The maximum number of processes has one already.
     TooMany,
-    /// None could be made.
+    /// The ledger could not be created.
     NoLedger,
 }
 
 /// The server.
 pub struct Server {
     epoll: OwnedFd,
-    /// The connections whose last message was a query: served between any two others, so that an answer waits for the events of
-    /// one connection at most.
+    /// The connections whose last message was a query. They are served between any two other connections, so that an answer waits for the
+    /// events of at most one connection.
     askers: OwnedFd,
-    /// How many they are.
+    /// Number of connections in `askers`.
     asking: usize,
-    /// The processes, by the descriptor that reports their end.
+    /// The pidfds of the processes, which become readable when a process ends.
     ends: OwnedFd,
     listeners: Vec<Listener>,
     unbound: unbound::Unbound,
     connections: Slab<Connection>,
     processes: Slab<Process>,
     by_pid: HashMap<u32, u64>,
-    /// How many connections each user has.
+    /// Number of connections of each user.
     by_user: HashMap<u32, usize>,
     owners: usize,
     store: Store,
@@ -109,30 +109,30 @@ pub struct Server {
     log: Log,
     is_quiet: bool,
     counters: Counters,
-    /// The same for others, from turn to turn.
+    /// A copy of the counters for other threads, updated every turn.
     counted: Arc<Mutex<Counters>>,
     budget: Budget,
     complaints: Complaints,
-    /// What other sources say.
+    /// The last sample of the other sources.
     sources: Option<Arc<Sources>>,
-    /// When they were last read, successfully or not.
+    /// When the other sources were last read, successfully or not.
     sampled_at: Option<Instant>,
     is_sampling: bool,
     plan: Option<Plan>,
     dues: BTreeSet<(Instant, u64)>,
-    /// Released to accept one more connection, so that it can be closed.
+    /// A spare descriptor, closed to accept one more connection so that it can be rejected.
     spare: Option<File>,
     accept_again: Option<Instant>,
     handover_again: Option<Instant>,
     dumps: [DumpQueue; 3],
-    /// Dumps wait no longer than this for other sources.
+    /// Dumps wait until this time at most for other sources.
     dump_due: Option<Instant>,
     buffer: Vec<u8>,
     has_failed_sampling: bool,
     is_stopping: bool,
 }
 
-// What an event of the loop is about; the rest of the number says which.
+// The high byte of an epoll token is the kind of event; the rest is a number.
 const KIND: u64 = 0xFF << 56;
 const LISTENER: u64 = 1 << 56;
 const CONNECTION: u64 = 2 << 56;
@@ -143,12 +143,12 @@ const HANDED: u64 = 6 << 56;
 const ASKERS: u64 = 7 << 56;
 const ENDS: u64 = 8 << 56;
 
-/// Events heard of in one turn; of ends, as many as there are processes with entries.
+/// Events handled per turn. For ended processes, this is also the maximum number of processes with entries.
 const EVENTS_MAX: usize = 1024;
-/// The same of those who ask.
+/// Queries handled per turn.
 const ASKERS_MAX: usize = 64;
 impl Server {
-    /// A server with everything that an earlier one left, and a handle to control it.
+    /// Creates a server with the state that an earlier one left, and a handle to control it.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let askers = epoll::create(CreateFlags::CLOEXEC)?;
@@ -244,7 +244,7 @@ impl Server {
         Ok(())
     }
 
-    /// Those who wait for an answer. Looking for them costs as much as a read, which is why nobody is looked for in vain.
+    /// Serves the connections that wait for an answer. Polling costs as much as a read, so it is skipped when there are none.
     fn serve_askers(&mut self) {
         if self.asking == 0 {
             return;
@@ -254,7 +254,7 @@ impl Server {
         }
     }
 
-    /// Processes that have ended.
+    /// Handles the processes that have ended.
     fn hear_of_ends(&mut self) {
         for event in at_once(&self.ends, EVENTS_MAX) {
             let token = event.data.u64();
@@ -266,7 +266,7 @@ impl Server {
         }
     }
 
-    /// Puts a connection among those who ask, or among the others.
+    /// Moves a connection to the askers, or back to the others.
     fn move_to(&mut self, number: u64, connection: &mut Connection, is_asking: bool) {
         let (from, to) = if is_asking { (&self.epoll, &self.askers) } else { (&self.askers, &self.epoll) };
         connection.is_asking = is_asking;
@@ -274,7 +274,7 @@ impl Server {
         let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
         if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
-            // It is no longer watched: `rearm` tries again, and closes it if that fails.
+            // The connection is no longer watched. `rearm` tries again, and closes the connection if that fails.
             connection.waits = None;
         }
     }
@@ -329,7 +329,7 @@ impl Server {
                 }
                 self.rearm(number);
             }
-            // Messages before its end count, in turn; until then the kernel would report the end forever.
+            // Messages before the end still count, in order. Until then the kernel would report the end continuously.
             Some(Pause::Inspection | Pause::Kin(_) | Pause::Sample(..)) if is_over => {
                 let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
                 let _ = epoll::delete(epoll, &connection.socket);
@@ -337,7 +337,7 @@ impl Server {
                 connection.is_deaf = true;
                 connection.unread.clear();
             }
-            // Nobody is there to read an answer.
+            // No peer is left to read an answer.
             _ if is_over => self.close(number),
             _ => self.rearm(number),
         }
@@ -363,7 +363,7 @@ impl Server {
                 self.malformed(&mut connection, "it sends descriptors");
                 Flow::Close
             }
-            // An error is an end, too: of one that did not read all its replies.
+            // An error also ends the connection: the peer closed it with unread replies.
             Ok(0) | Err(Received::End) => {
                 connection.rest.extend_from_slice(&buffer[..kept]);
                 self.ended(number, &mut connection)
@@ -373,7 +373,7 @@ impl Server {
         self.give_back(number, connection, flow);
     }
 
-    /// Takes every message that is there.
+    /// Handles every complete message in `bytes`.
     fn feed(&mut self, number: u64, connection: &mut Connection, bytes: &[u8]) -> Flow {
         let mut from = 0;
         let due = loop {
@@ -411,13 +411,13 @@ impl Server {
         Flow::On
     }
 
-    /// The peer will send nothing more.
+    /// Handles the end of input from the peer.
     fn ended(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.has_ended = true;
         if matches!(connection.due, Some((_, Due::Dump))) {
             return self.ask_for_dump(number, connection);
         }
-        // A question in its grace was whole; half a message is none.
+        // A query in its grace period was complete. A partial message is dropped.
         connection.framing.settle();
         let rest = std::mem::take(&mut connection.rest);
         let flow = if rest.is_empty() { Flow::On } else { self.feed(number, connection, &rest) };
@@ -439,7 +439,7 @@ impl Server {
         }
     }
 
-    /// Goes on with a connection that was paused.
+    /// Continues a connection that was paused.
     fn resume(&mut self, number: u64) {
         let Some(mut connection) = self.connections.lend(number) else { return };
         self.change_due(number, &mut connection, None);
@@ -472,7 +472,7 @@ impl Server {
         let known = match connection.waits {
             Some(before) if before == waits => Ok(()),
             Some(_) => epoll::modify(epoll, &connection.socket, data, flags_of(waits)),
-            // A connection over its share is read again when it is readable again.
+            // An unwatched connection is added again only when it is to be read.
             None if !waits.0 => return,
             None => epoll::add(epoll, &connection.socket, data, flags_of(waits)),
         };
@@ -575,7 +575,7 @@ impl Server {
             self.let_go(peer);
         }
         if !connection.is_guarded {
-            // There may be descriptors in what was not read.
+            // The unread data may contain descriptors.
             self.workers.close(connection.socket);
         }
     }
@@ -588,7 +588,7 @@ fn at_once(epoll: &OwnedFd, most: usize) -> Vec<Event> {
     events
 }
 
-/// Input, and room for output, as the kernel knows them.
+/// The epoll flags for input and for room for output.
 fn flags_of((input, output): (bool, bool)) -> EventFlags {
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::IN, input);

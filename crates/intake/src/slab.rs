@@ -1,6 +1,6 @@
-//! Things with a number that is not used again: one that is gone cannot be taken for its successor.
+//! A table of items with numbers that are not reused, so that a stale number never refers to another item.
 
-/// A table whose places are used again under another number.
+/// A table that reuses its slots under new numbers.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -14,14 +14,14 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds one; its number has its place in the low half.
+    /// Adds an item. The low half of its number is its slot.
     pub(crate) fn insert(&mut self, item: T) -> u64 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             self.places.len() - 1
         });
         let (turn, slot) = &mut self.places[place];
-        // 24 bits, so that a number leaves room for its kind.
+        // 24 bits, so that the number has room for an event kind.
         *turn = (*turn + 1) & 0xFF_FFFF;
         *slot = Some(item);
         u64::from(*turn) << 32 | place as u64
@@ -43,7 +43,7 @@ impl<T> Slab<T> {
         self.places.get_mut(place).filter(|(known, _)| *known == turn)?.1.as_mut()
     }
 
-    /// Takes one out for good.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let (place, turn) = Self::place(number);
         let item = self.places.get_mut(place).filter(|(known, _)| *known == turn)?.1.take()?;
@@ -51,7 +51,7 @@ impl<T> Slab<T> {
         Some(item)
     }
 
-    /// Takes one out temporarily; [`Slab::put_back`] follows.
+    /// Takes an item out temporarily. The caller returns it with [`Slab::put_back`].
     #[inline]
     pub(crate) fn lend(&mut self, number: u64) -> Option<T> {
         let (place, turn) = Self::place(number);
@@ -66,7 +66,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Those that are there, with their numbers.
+    /// All items with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.places.iter().enumerate().filter_map(|(place, (turn, item))| Some((u64::from(*turn) << 32 | place as u64, item.as_ref()?)))
     }

@@ -1,7 +1,7 @@
-//! The state directory: one ledger a process, so that a server that was killed loses nothing.
+//! The state directory. It has one ledger per process, so that a killed server loses nothing.
 //!
-//! Files belong to the server. The owner of a file may truncate it, and a truncated mapped file kills the process that
-//! stores to it: so a peer is not made the owner of its ledger, but may read it, by an access list.
+//! The server owns the files. The owner of a file may truncate it, and truncating a mapped file kills the process that writes to it. So a
+//! peer does not own its ledger; an access control list lets it read the file.
 
 use std::fmt;
 use std::fs::{self, File, Permissions};
@@ -24,10 +24,10 @@ use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::owner::View;
 use crate::peer::{self, HeldProcess};
 
-/// Files of an earlier server that are read.
+/// Maximum number of files of an earlier server that are read.
 const FILES_MAX: usize = 16_384;
 
-/// The directory, ours alone while this lives.
+/// The state directory, locked for this process while this value exists.
 #[derive(Debug)]
 pub struct Store {
     directory: OwnedFd,
@@ -36,33 +36,33 @@ pub struct Store {
     storage: Storage,
 }
 
-/// What an earlier server left.
+/// The ledgers that an earlier server left.
 #[derive(Debug, Default)]
 pub(crate) struct AdoptedState {
     pub(crate) adopted: Vec<(HeldProcess, Hosted)>,
-    /// How many of processes that have ended.
+    /// Number of ledgers of ended processes.
     pub(crate) removed: usize,
-    /// How many of processes that live and that are of no use here.
+    /// Number of ledgers of live processes that cannot be used.
     pub(crate) unreadable: usize,
 }
 
-/// One of them.
+/// A ledger that an earlier server left.
 enum StoredLedger {
     Whole(HeldProcess, Box<Hosted>),
     Unreadable,
     Ended,
 }
 
-/// Why a directory is of no use.
+/// Why a state directory cannot be used.
 #[derive(Debug)]
 pub enum Unusable {
-    /// A network file system or a user's: it may never answer, and readers do not open files there.
+    /// It is on a network or user-space file system, which may never respond. Readers do not open files there.
     Foreign(PathBuf),
-    /// Another server uses it: where, and the server's pid if that is known.
+    /// Another server uses it: the path, and the server's pid if known.
     InUse(PathBuf, Option<u32>),
-    /// Others could put files there, or another directory in the place of one below it.
+    /// Other users could create files there, or replace a directory on the path.
     Open(PathBuf),
-    /// The system said no.
+    /// A system call failed.
     Io(PathBuf, io::Error),
 }
 
@@ -92,14 +92,14 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Whether a directory, or where it would be made, lies in memory.
+/// Whether a directory, or its nearest existing ancestor, is in memory.
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
     let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
     place.is_some_and(|place| served::storage(place).is_ok_and(|storage| storage == Storage::Memory))
 }
 
-/// Makes a directory that others may list, and those above it, with any umask.
+/// Creates a directory that other users may list, and its ancestors, independent of the umask.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -109,14 +109,14 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     }
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755)),
-        // Another process was faster.
+        // Another process created it first.
         Err(_) if path.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// The nearest directory above one that lets others put something else in its place. Where memory is mounted, /dev/shm for one, the
-/// owner does not matter: in a container it may be nobody.
+/// Returns the nearest ancestor in which other users can replace a directory. The owner of a tmpfs mount point, such as /dev/shm, does not
+/// matter: in a container it may be `nobody`.
 fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
     let path = fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
     let device = rustix::fs::fstat(directory)?.st_dev;
@@ -127,7 +127,7 @@ fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
         }
         let is_mounted = above.parent().is_none_or(|parent| fs::symlink_metadata(parent).is_ok_and(|parent| parent.dev() != device));
         let is_trusted = is_mounted || metadata.uid() == 0 || metadata.uid() == geteuid().as_raw();
-        // In a sticky directory everybody has their own.
+        // In a sticky directory, users can only replace their own files.
         let is_closed = metadata.mode() & 0o022 == 0 || metadata.mode() & 0o1000 != 0;
         if !is_trusted || !is_closed {
             return Ok(Some(above.to_owned()));
@@ -137,10 +137,10 @@ fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
 }
 
 impl Store {
-    /// Opens the directory, made if it is not there, for the processes of one machine: 0, or the mark of a simulated one.
+    /// Opens the directory and creates it if it is missing. `machine` is 0, or the mark of a simulated machine.
     pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, Unusable> {
         let io = |error: io::Error| Unusable::Io(path.to_owned(), error);
-        // Others may list it: which processes there are is no secret, what is in the files is.
+        // Other users may list the directory: the processes in it are no secret, the content of the files is.
         make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
@@ -165,17 +165,17 @@ impl Store {
         Ok(store)
     }
 
-    /// The machine whose processes it is for: 0, or the mark of a simulated one.
+    /// The machine of the processes: 0, or the mark of a simulated machine.
     pub(crate) fn machine(&self) -> u64 {
         self.config.machine
     }
 
-    /// Whether it lies in memory. On a disk every event is slower, and nothing else changes.
+    /// Whether the directory is in memory. On a disk every event is slower; nothing else changes.
     pub fn is_in_memory(&self) -> bool {
         self.storage == Storage::Memory
     }
 
-    /// A disk keeps files over a reboot, after which their pids and start times may belong to other processes.
+    /// Removes files from before the last boot. A disk keeps them, and their pids and start times may belong to other processes now.
     fn forget_earlier_boots(&self) -> io::Result<()> {
         const MARK: &str = "boot-id";
         let boot = fs::read("/proc/sys/kernel/random/boot_id")?;
@@ -189,20 +189,20 @@ impl Store {
         fs::write(&mark, boot)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What one user may take: a share of its own, and never more than a part of the file system.
+    /// Bytes that one user may use: a fixed limit, and at most a part of the file system.
     pub(crate) fn bytes_of_user(&self) -> u64 {
         let whole = rustix::fs::fstatvfs(&self.directory).map_or(0, |room| room.f_blocks.saturating_mul(room.f_frsize));
-        // Where a file system has no size there is none to be filled.
+        // A file system without a size cannot be filled.
         let part = if whole == 0 { u64::MAX } else { whole / STATE_PART_OF_USER };
         part.min(MEMORY_BYTES_OF_USER_MAX)
     }
 
-    /// A new ledger for a process, empty; others see it when it is whole.
+    /// Creates an empty ledger for a process. It becomes visible to others when it is complete.
     pub(crate) fn create(&self, held: &HeldProcess, view: &View) -> io::Result<Hosted> {
         let name = served::file_name(held.key);
         let draft = format!("{name}.new");
@@ -233,8 +233,8 @@ impl Store {
         made
     }
 
-    /// The ledgers that an earlier server left of processes that still live. Those of processes that have ended are removed; what
-    /// cannot be read, or is another machine's, is left alone.
+    /// Opens the ledgers that an earlier server left for processes that still live. Ledgers of ended processes are removed. Ledgers that
+    /// cannot be read, or that belong to another machine, are left unchanged.
     pub(crate) fn adopt(&self) -> AdoptedState {
         let mut left = AdoptedState::default();
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX) {
@@ -253,7 +253,7 @@ impl Store {
     }
 
     fn adopt_one(&self, name: &str) -> StoredLedger {
-        // A draft was never anybody's.
+        // A draft was never in use.
         let Some(owner) = served::owner_of(name) else { return StoredLedger::Ended };
         let pidfd = match peer::try_open(owner.pid) {
             Ok(Some(pidfd)) => pidfd,
@@ -275,18 +275,18 @@ impl Store {
         hosted.map_or(StoredLedger::Unreadable, |hosted| StoredLedger::Whole(held, Box::new(hosted)))
     }
 
-    /// The process is gone.
+    /// Removes the ledger of an ended process.
     pub(crate) fn remove(&self, owner: ProcessKey) {
         let _ = unlinkat(&self.directory, served::file_name(owner), AtFlags::empty());
     }
 }
 
-/// Lets one more user read a file, by an access list as the kernel stores it: acl(5), and its posix_acl_xattr.h.
+/// Lets one additional user read a file, through an access control list in the kernel's format: acl(5) and posix_acl_xattr.h.
 fn let_read(file: impl AsFd, uid: u32) {
     const VERSION: u32 = 2;
     const NOBODY: u32 = u32::MAX;
     const READ: u16 = 4;
-    // The file's owner, the user, the file's group, the most that others than the owner may, everybody else.
+    // The file's owner, the user, the file's group, the mask, and all other users.
     let entries: [(u16, u16, u32); 5] =
         [(0x01, READ | 2, NOBODY), (0x02, READ, uid), (0x04, 0, NOBODY), (0x10, READ, NOBODY), (0x20, 0, NOBODY)];
     let mut list = VERSION.to_le_bytes().to_vec();
@@ -295,7 +295,7 @@ fn let_read(file: impl AsFd, uid: u32) {
         list.extend_from_slice(&permissions.to_le_bytes());
         list.extend_from_slice(&id.to_le_bytes());
     }
-    // Where the file system has no such lists, the peer's own ttmon says no_permission, and nothing else changes.
+    // If the file system has no access control lists, the peer's own ttmon reports no_permission. Nothing else changes.
     let _ = rustix::fs::fsetxattr(file, "system.posix_acl_access", &list, XattrFlags::empty());
 }
 
@@ -303,7 +303,7 @@ fn let_read(file: impl AsFd, uid: u32) {
 pub(crate) mod tests {
     use super::*;
 
-    /// A directory of this user alone, with any umask, which other tests of this process change.
+    /// A directory that only this user can write to. Other tests of this process change the umask, so the mode is set explicitly.
     pub(crate) fn in_memory() -> tempfile::TempDir {
         tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/dev/shm").expect("directory")
     }
@@ -312,7 +312,7 @@ pub(crate) mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
     }
 
-    /// As after a reboot.
+    /// Simulates a reboot.
     #[test]
     fn ledgers_of_an_earlier_boot_are_removed_from_a_disk() {
         let place = in_memory();
@@ -347,7 +347,7 @@ pub(crate) mod tests {
         mode(&state, 0o777);
         assert_eq!(refused(), Some(state.clone()));
         mode(&state, 0o755);
-        // Only root can make another user's directory.
+        // Only root can give a directory to another user.
         if geteuid().is_root() {
             std::os::unix::fs::chown(&above, Some(4711), None).expect("root");
             assert_eq!(refused(), Some(above), "its owner may do as he likes, sticky or not");

@@ -1,4 +1,4 @@
-//! Everything that may take long runs in threads beside the loop, which receives the results.
+//! Threads for all work that may take long. The loop receives the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::limits::{CONNECTIONS_MAX, DUMP_ENTRIES_MAX, ENVIRONMENT_BYTES_MAX, HA
 use crate::owner::View;
 use crate::peer::{self, HeldProcess, NamedPeer};
 
-/// What other sources say: a sample without what this server itself keeps, and the ledgers that were found.
+/// The data of other sources: a sample without this server's own ledgers, and the ledgers of programs.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// The sample.
@@ -38,31 +38,31 @@ pub struct Sources {
     pub ledgers: Vec<Arc<OpenLedger>>,
 }
 
-/// Reads the machine.
+/// Samples the machine.
 pub type Sampler = Box<dyn FnMut() -> Result<Sources, ttmon_source::Error> + Send>;
 
-/// What the loop hears.
+/// A message to the loop.
 pub(crate) enum News {
     /// How a process sees the machine.
     Inspected(ProcessKey, View),
-    /// What other sources say.
+    /// A new sample of the other sources.
     Sampled(Result<Box<Sources>, ttmon_source::Error>),
-    /// What a pid means that a connection named: a process that its peer forked, or nobody.
+    /// The result of a search for a pid that a connection named: a process that the peer forked, or `None`.
     Found(u64, u32, Option<Box<HeldProcess>>),
-    /// A dump is ready, for each of those who may see different things.
+    /// A dump is ready, with one text per viewer.
     Dumped(About, Vec<(Viewer, String)>),
     /// Lines about events of programs that write ledgers.
     Followed(Vec<u8>),
-    /// Buffers and bytes that a process left in the ledger that it had handed over.
+    /// Live buffers and bytes of an ended process in the ledger that it handed over.
     Counted(u64, (u64, u64)),
-    /// From outside.
+    /// A command from another thread.
     Control(Control),
 }
 
 /// Commands to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// End.
+    /// Stop the loop.
     Stop,
     /// Print statistics.
     Statistics,
@@ -75,13 +75,13 @@ pub struct Handle {
     waker: Arc<OwnedFd>,
     kept: PostMortem,
     counted: Arc<Mutex<Counters>>,
-    /// Ledgers of the service's last sample.
+    /// The ledgers of the service's last sample.
     present: Arc<Mutex<Vec<Arc<OpenLedger>>>>,
     follow: SyncSender<()>,
 }
 
 impl Handle {
-    /// Takes the ledgers of a new sample: their events are reported, and dumps have them. Never waits for that.
+    /// Stores the ledgers of a new sample, for event lines and dumps. Never waits.
     pub fn found(&self, ledgers: &[Arc<OpenLedger>]) {
         *self.present.lock().unwrap_or_else(PoisonError::into_inner) = ledgers.to_vec();
         let _ = self.follow.try_send(());
@@ -91,12 +91,12 @@ impl Handle {
         self.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What was counted, as of the last turn of the loop.
+    /// The counters as of the last turn of the loop.
     pub fn counters(&self) -> Counters {
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the loop puts it.
+    /// The shared copy that the loop updates.
     pub(crate) fn counted(&self) -> Arc<Mutex<Counters>> {
         Arc::clone(&self.counted)
     }
@@ -118,7 +118,7 @@ impl Handle {
     }
 }
 
-/// The loop's ear.
+/// The receiving end of the loop's messages.
 pub(crate) struct Inbox {
     pub(crate) news: Receiver<News>,
     /// Taken by the thread that follows ledgers.
@@ -127,7 +127,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Nothing is to be heard any more until the next call.
+    /// Clears the wake-up event until the next message.
     pub(crate) fn empty(&self) {
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
     }
@@ -139,7 +139,7 @@ impl AsFd for Inbox {
     }
 }
 
-/// A handle to the loop, and its inbox.
+/// Creates a handle to the loop, and its inbox.
 pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
@@ -148,7 +148,7 @@ pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
     Ok((handle, Inbox { news: receiver, followed: Some(followed), waker }))
 }
 
-/// A thread that does one thing after the other, and has no more than so many waiting.
+/// A thread that handles work items one at a time, with a bounded queue.
 struct Worker<T>(SyncSender<T>);
 
 impl<T: Send + 'static> Worker<T> {
@@ -158,38 +158,38 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self(sender))
     }
 
-    /// Whether it will be done.
+    /// Queues work. Returns false if the queue is full.
     fn ask(&self, work: T) -> bool {
         self.0.try_send(work).is_ok()
     }
 }
 
-/// A ledger of the socket that is to be dumped.
+/// A ledger of a socket peer that is to be dumped.
 pub(crate) struct ToDump {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
-    /// `None` where no descriptor was left.
+    /// `None` if no descriptor was available.
     pub(crate) file: Option<File>,
 }
 
-/// A dump that is to be written.
+/// A dump to write.
 pub(crate) struct DumpWork {
     pub(crate) about: About,
     pub(crate) viewers: Vec<Viewer>,
-    /// What the socket heard.
+    /// The ledgers of socket peers.
     pub(crate) heard: Vec<ToDump>,
-    /// What other sources say.
+    /// The last sample of the other sources.
     pub(crate) sources: Option<Arc<Sources>>,
     pub(crate) machine: u64,
 }
 
-/// What the dead leave, whose memory is given back.
+/// Ledgers of dead processes, to be freed.
 enum Remains {
     Hosted(Hosted),
     Handed(Vec<KeptLedger>),
 }
 
-/// The threads. Those whose work a peer can make long have no other work.
+/// The worker threads. Work that a peer can prolong has a thread of its own.
 pub(crate) struct Workers {
     inspector: Worker<ProcessKey>,
     genealogist: Worker<(u64, NamedPeer)>,
@@ -201,11 +201,11 @@ pub(crate) struct Workers {
     follow: SyncSender<()>,
 }
 
-/// Longest wait for a file of a peer, which may make its reader wait.
+/// Maximum wait for a file of a peer. A peer can block the reader of its files.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
-    /// Starts them; with a follower, events of programs that write ledgers are reported.
+    /// Starts the threads. A follower reports events of programs that write ledgers.
     pub(crate) fn start(handle: &Handle, ear: &mut Inbox, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
         if let Some((mut follower, followed)) = follower.zip(ear.followed.take()) {
             let handle = handle.clone();
@@ -244,11 +244,11 @@ impl Workers {
 
     /// Finds out how a process sees the machine.
     pub(crate) fn inspect(&self, process: ProcessKey) {
-        // A message too many is dropped: a caller that waits for it continues after a timeout.
+        // If the queue is full, the request is dropped; a connection that waits for the result continues after a timeout.
         self.inspector.ask(process);
     }
 
-    /// Finds the process that a connection named; false where too many others ask.
+    /// Finds the process that a connection named. Returns false if the queue is full.
     pub(crate) fn find(&self, connection: u64, named: NamedPeer) -> bool {
         self.genealogist.ask((connection, named))
     }
@@ -258,40 +258,39 @@ impl Workers {
         self.sampler.ask(());
     }
 
-    /// Writes a dump. At most one of each sort is under way.
+    /// Writes a dump. At most one of each sort is in progress.
     pub(crate) fn dump(&self, work: DumpWork) {
         self.clerk.ask(work);
     }
 
-    /// Reports what is new in ledgers, now.
+    /// Reports new events in ledgers immediately.
     pub(crate) fn follow(&self) {
         let _ = self.follow.try_send(());
     }
 
-    /// Counts what a process left in the ledger that it had handed over; not where too many others ended with it.
+    /// Counts the live buffers of an ended process in the ledger that it handed over. Skipped if the queue is full.
     pub(crate) fn count(&self, number: u64, region: Arc<Region>) {
         self.coroner.ask((number, region));
     }
 
-    /// Closes what may take long to close.
+    /// Closes a descriptor that may take long to close.
     pub(crate) fn close(&self, descriptor: OwnedFd) {
         self.closer.ask(descriptor);
     }
 
-    /// Gives the memory of a dead process's ledger back.
+    /// Frees the ledger of a dead process.
     pub(crate) fn remove(&self, hosted: Hosted) {
-        // One too many is dropped here and now, which takes the loop a while and loses nothing.
+        // If the queue is full, the ledger is dropped here. This delays the loop, but loses nothing.
         self.undertaker.ask(Remains::Hosted(hosted));
     }
 
-    /// The same of ledgers that were handed over and are kept no longer.
+    /// Frees handed-over ledgers that are no longer kept.
     pub(crate) fn forget(&self, ledgers: Vec<KeptLedger>) {
         self.undertaker.ask(Remains::Handed(ledgers));
     }
 }
 
-/// Reading a process's environment touches its memory, which it may have arranged to take for ever: so it is done here, by threads
-/// that can be left behind.
+/// Reads environments of processes. A process can make reads of its memory block forever, so the threads that read can be abandoned.
 fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
     let pool = Pool::new(READ_TIMEOUT, None);
     while let Ok(first) = work.recv() {
@@ -314,7 +313,7 @@ fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
     }
 }
 
-/// What the variables of a process say; `None` where they are not all there.
+/// Parses the environment variables of a process; `None` if the environment is truncated.
 fn view(environment: &[u8]) -> Option<View> {
     if environment.len() >= ENVIRONMENT_BYTES_MAX {
         return None;
@@ -336,11 +335,11 @@ struct Readable {
     owner: (u32, u32),
     region: Option<Arc<Region>>,
     totals: Option<Totals>,
-    /// The process writes it.
+    /// The process itself writes the ledger.
     is_own: bool,
 }
 
-/// The texts of a dump. Small ledgers come first: one that is huge leaves the others their lists.
+/// Returns the texts of a dump. Small ledgers come first, so that a huge one does not use up the limit of listed entries.
 fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<(Viewer, String)> {
     let mut ledgers = readable(work, present, kept);
     ledgers.sort_by_key(|ledger| ledger.totals.as_ref().map_or(0, |totals| totals.live_entries));
@@ -371,7 +370,7 @@ fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec
     work.viewers.iter().zip(dumps).map(|(viewer, dump)| (*viewer, dump.text(work.about, now))).collect()
 }
 
-/// All ledgers of processes that live, each once.
+/// All ledgers of live processes, each once.
 fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<Readable> {
     let with_totals = |owner, region: Option<Arc<Region>>, is_own| {
         let totals = region.as_ref().and_then(|region| region.totals().ok());
@@ -391,7 +390,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
         found.insert(ledger.identity(), (ledger.owner, Arc::clone(&ledger.region)));
     }
     for (owner, region) in found.into_values() {
-        // A sample may be older than the end of a process.
+        // The process may have ended since the sample.
         let held = peer::open(owner.pid).and_then(|pidfd| peer::look(owner.pid, pidfd)).filter(|held| held.key == owner);
         ledgers.extend(held.map(|held| with_totals((owner.pid, held.uid()), Some(region), true)));
     }
@@ -412,7 +411,7 @@ fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     }
 }
 
-/// Now, on the wall clock.
+/// The current wall-clock time.
 pub(crate) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Ledgers handed over, and everything else that may be sent to the same socket.
+//! Handed-over ledgers, and everything else that can be sent to the same socket.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File};
@@ -71,7 +71,7 @@ fn a_ledger_arrives_with_its_sender() {
     assert_eq!(place.receiver.refused(), 0);
 }
 
-/// By the name it was bound with, which everybody can read, nobody reaches it.
+/// The name that the socket was bound with is public, but no longer reaches it.
 #[test]
 fn a_hidden_name() {
     let mut place = place();
@@ -129,13 +129,13 @@ fn what_is_no_ledger_is_refused() {
             assert!(handed.is_empty(), "case {number}: {handed:?}");
         }
     }
-    // Several at once: the first counts, if it is one; the rest is dropped.
+    // A message with several descriptors: the first is used if it is a ledger, the others are dropped.
     let before = open_files();
     send(&place.path, &message(), &[ours.as_fd(), memory.as_fd(), memory.as_fd()]).unwrap();
     let handed = place.receiver.receive(100);
     assert!(handed.len() <= 1, "{handed:?}");
     drop(handed);
-    // Other tests open files too; what leaks here would leak each time.
+    // Other tests open files too. A leak would show in every iteration.
     for _ in 0..200 {
         send(&place.path, &message(), &[ours.as_fd(), memory.as_fd(), memory.as_fd()]).unwrap();
         place.receiver.receive(100);
@@ -143,7 +143,7 @@ fn what_is_no_ledger_is_refused() {
     assert!(open_files() < before + 100, "descriptors are left open");
 }
 
-/// A copy of the ledger with so many bytes behind it, sealed or not.
+/// A copy of the ledger, `longer` bytes longer, with or without seals.
 fn copy(longer: u64, seals: Option<SealFlags>) -> File {
     let ours = ledger();
     let copy = File::from(rustix::fs::memfd_create("copy", MemfdFlags::ALLOW_SEALING).unwrap());
@@ -157,7 +157,7 @@ fn copy(longer: u64, seals: Option<SealFlags>) -> File {
     copy
 }
 
-/// What could grow while it is held, or is longer than the ledger in it, is not taken.
+/// A file that could grow, or that is longer than its ledger, is rejected.
 #[test]
 fn only_sealed_ledgers_of_their_own_length_are_taken() {
     let length = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -180,7 +180,7 @@ fn only_an_abandoned_socket_gives_way() {
     let first = Receiver::bind(&path, 0o622).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o622);
     assert_eq!(Receiver::bind(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-    // As after a kill: the socket is there, and nobody listens.
+    // Simulates a kill: the socket exists without a listener.
     let kept = directory.path().join("kept");
     fs::rename(&path, &kept).unwrap();
     drop(first);
@@ -195,7 +195,7 @@ fn only_an_abandoned_socket_gives_way() {
     assert!(Receiver::bind(&directory.path().join("x".repeat(200)), 0o600).is_err(), "a path too long for a socket");
 }
 
-/// A process that took the path meanwhile keeps it.
+/// A process that has bound the path since keeps its socket.
 #[test]
 fn another_ones_socket_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();

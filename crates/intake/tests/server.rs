@@ -1,4 +1,4 @@
-//! The server in this process, on a machine that says what a test wants. What it does on a real one is in `ttmon`'s tests.
+//! The server in this process, on a machine with the values that a test sets. `ttmon`'s tests run it on a real machine.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File, Permissions};
@@ -20,7 +20,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Missing, Sample};
 use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
-/// Longer than anything takes here; only a defect waits for it.
+/// Longer than every step here; only a defect exceeds it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Running {
@@ -31,7 +31,7 @@ struct Running {
 
 impl Running {
     fn start(mut sampler: impl FnMut() -> Result<Sample, ttmon_source::Error> + Send + 'static) -> Self {
-        // With any umask, which binding a socket changes temporarily in this whole process.
+        // The mode is explicit, because binding a socket temporarily changes the umask of the whole process.
         let mode = Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let at = |name: &str| directory.path().join(name);
@@ -101,7 +101,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A machine with one device, of which nothing is known.
+/// A machine with one device without any values.
 fn machine() -> Sample {
     let device = DeviceSample {
         id: DeviceId(0),
@@ -136,7 +136,7 @@ fn alloc(device_id: i32, buffer_type: u8, buffer_id: u64) -> Request {
     Request { device_id, size: 64, buffer_type, process_id, buffer_id, ..Request::new(Type::Alloc) }
 }
 
-/// More buffers than a socket holds of their dump.
+/// Allocates enough buffers that their dump exceeds a socket's buffer.
 fn fill(server: &Running) {
     let mut client = server.connect();
     for device in 0..256 {
@@ -146,7 +146,7 @@ fn fill(server: &Running) {
     assert_eq!(client.usage(255).dram, 640);
 }
 
-/// An empty line, and the end.
+/// Sends an empty line and closes the sending side.
 fn ask_for_dump(server: &Running) -> UnixStream {
     let mut asker = server.connect().0;
     asker.write_all(b"\n").unwrap();
@@ -154,7 +154,7 @@ fn ask_for_dump(server: &Running) -> UnixStream {
     asker
 }
 
-/// A driver that comes and goes while the server runs.
+/// A driver that is loaded and unloaded while the server runs.
 #[test]
 fn other_sources_are_reported_with_present_values() {
     let is_there = Arc::new(AtomicBool::new(false));
@@ -168,13 +168,13 @@ fn other_sources_are_reported_with_present_values() {
     until("what cannot be read any more is not answered", || client.devices() == 0);
 }
 
-/// A reader that reads a dump slowly, and said before that nothing follows the line feed.
+/// A peer that has closed its sending side after the line feed and reads the dump slowly.
 #[test]
 fn a_dump_comes_once() {
     let server = Running::start(|| Ok(machine()));
     fill(&server);
     let mut asker = ask_for_dump(&server);
-    // This line feed may be the beginning of a message: it is answered when the time for that is over, and so it is for the first.
+    // This line feed may begin a message, so it is answered after the quiet period. By then the period of the first line feed is over, too.
     let mut later = server.connect().0;
     later.write_all(b"\n").unwrap();
     later.read_exact(&mut [0]).unwrap();

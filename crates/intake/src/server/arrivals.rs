@@ -1,4 +1,4 @@
-//! Connections that come, the processes behind them, and those that an earlier server knew.
+//! New connections, the processes that made them, and processes of an earlier server.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::owner::{Tracked, View};
 use crate::peer::{self, HeldProcess, Peer};
 use crate::store::AdoptedState;
 
-/// Connections accepted in one turn.
+/// Connections accepted per turn.
 const ACCEPTS_MAX: usize = 64;
 /// A rejected peer can connect again later; an unidentified peer would never be tracked.
 const NO_DESCRIPTOR: &str = "no descriptor is left; raise the limit of open files";
@@ -34,8 +34,8 @@ impl Server {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
-                    // With the spare descriptor gone there is one for this connection, to close it. The kernel looks for a descriptor
-                    // before it checks whether a peer waits.
+                    // Closing the spare descriptor makes one available to accept this connection and close it. The kernel reserves a
+                    // descriptor before it checks whether a peer waits.
                     let turned_away = listener.accept().map(drop);
                     self.spare = File::open("/dev/null").ok();
                     match turned_away {
@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// Nothing can be accepted now: try again in a while, instead of being woken for it all the time.
+    /// Pauses accepting after an error, to avoid a continuous wake-up.
     fn pause_accepting(&mut self, error: Errno) {
         self.counters.connections_refused += 1;
         if self.counters.connections_refused.is_power_of_two() {
@@ -85,12 +85,12 @@ impl Server {
         if self.by_user.get(&uid).is_some_and(|open| *open >= CONNECTIONS_OF_USER_MAX) {
             return self.refuse(&format!("{CONNECTIONS_OF_USER_MAX} connections of user {uid} are open"));
         }
-        // The pid of one that has ended may mean another process, which is known here.
+        // The pid of an ended peer may belong to another process that is known here.
         let alive = pidfd.filter(|pidfd| peer::is_alive(pidfd.as_fd()));
         let is_alive = alive.is_some();
         let peer = alive.and_then(|pidfd| self.known_or_new(pid, pidfd));
         if is_alive && peer.is_none() && File::open("/dev/null").is_err() {
-            // It is alive, but could not be read.
+            // The process is alive, but could not be read.
             return self.refuse(NO_DESCRIPTOR);
         }
         let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// The process at the other end of a connection, which was alive just before; `None` if it has ended.
+    /// Returns the number of a peer that was alive just before; `None` if it has ended.
     pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
         let known = self.by_pid.get(&pid).copied();
         if let Some(known) = known {
@@ -122,7 +122,7 @@ impl Server {
             if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
                 return Some(known);
             }
-            // The pid may belong to another process since.
+            // The pid may belong to another process now.
             self.process_ended(known);
         }
         let number = self.add_process(peer::look(pid, pidfd)?)?;
@@ -142,7 +142,7 @@ impl Server {
         Some(number)
     }
 
-    /// What an earlier server left.
+    /// Takes over the ledgers that an earlier server left.
     pub(super) fn adopt(&mut self) {
         let AdoptedState { adopted, removed, unreadable } = self.store.adopt();
         let (count, mut entries) = (adopted.len(), 0);

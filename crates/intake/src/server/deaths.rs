@@ -1,4 +1,4 @@
-//! Processes that end: noticed at once, and all they had goes with them; and those that nothing is known of any more.
+//! Ended processes: their entries are removed immediately. Also forgets processes without entries and connections.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Server {
             self.store.remove(key);
             self.plan = None;
             self.print_end(key.pid, &tracked);
-            // Giving back a million entries takes a while.
+            // Freeing a million entries takes long.
             self.workers.remove(tracked.release(&mut self.budget));
         }
         if self.by_pid.get(&key.pid) == Some(&number) {
@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// One connection less of a process.
+    /// Records that a process has one connection fewer.
     pub(super) fn let_go(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(number) else { return };
         process.connections = process.connections.saturating_sub(1);
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// A process that has nothing here any more.
+    /// Removes a process without connections and entries.
     fn forget_process(&mut self, number: u64) {
         if let Some(process) = self.processes.remove(number) {
             let _ = epoll::delete(&self.ends, &process.held.pidfd);
@@ -67,7 +67,7 @@ impl Server {
         }
     }
 
-    /// Ledgers came that processes handed over.
+    /// Receives handed-over ledgers.
     pub(super) fn handed_over(&mut self) {
         for (number, pidfd) in self.handed.receive() {
             self.counters.handed_over += 1;
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Looks whether ledgers can be received again.
+    /// Checks whether ledgers can be received again.
     pub(super) fn handover_on(&mut self, now: Instant) {
         if self.handed.is_stuck() {
             self.handover_again = Some(now + HANDOVER_PAUSE);
@@ -102,16 +102,16 @@ impl Server {
         }
     }
 
-    /// A process that had handed its ledger over has ended: what it had is kept for a while.
+    /// Handles the end of a process that handed over its ledger. The ledger is kept for a while.
     pub(super) fn handed_ended(&mut self, number: u64) {
         if let Some(region) = self.handed.ended(number) {
             self.workers.count(number, region);
-            // It may have begun and ended between two samples.
+            // The process may have started and ended between two samples.
             self.workers.follow();
         }
     }
 
-    /// What it had is counted.
+    /// Stores the number of live entries of an ended process.
     pub(super) fn handed_counted(&mut self, number: u64, (entries, bytes): (u64, u64)) {
         self.handed.counted(number, (entries, bytes));
     }

@@ -1,4 +1,4 @@
-//! What messages do: whose they are, and what becomes of them.
+//! Handles messages: finds the process of each event, and records the event.
 
 use std::time::Instant;
 
@@ -15,20 +15,20 @@ use crate::owner::{Change, NotRecorded, Reported, Tracked, View};
 use crate::peer;
 use crate::work::unix_ns;
 
-/// No chip has less of any memory than this: smaller sizes need no check against the device's memory.
+/// Smaller sizes are not compared with the memory of the device: every memory of every chip is larger.
 const SIZE_OF_NOTE: u64 = 64 << 20;
 
-/// Whom a message belongs to.
+/// The process that a message belongs to.
 enum Whose {
     Of(Speaker),
-    /// Its pid means no process.
+    /// The pid in the message belongs to no process.
     Nobody,
-    /// A process that the peer forked has this pid, or a stranger: that takes a while to find out.
+    /// The pid belongs to a process that the peer forked, or to an unrelated process. A worker thread finds out which.
     Asked(u32),
 }
 
 impl Server {
-    /// One message.
+    /// Handles one message.
     #[inline]
     pub(super) fn handle(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
         match request.kind {
@@ -63,13 +63,13 @@ impl Server {
         };
         let Some(number) = speaker.process else { return self.refuse_pid(connection, request) };
         let Some(process) = self.processes.get_mut(number) else {
-            // One without a connection of its own, which has ended: what it said last is not its parent's.
+            // A process without its own connection, which has ended. Its last events do not belong to its parent.
             self.counters.of_the_dead += 1;
             return;
         };
         if process.is_dead {
             self.counters.of_the_dead += 1;
-            // Its own last words are nothing to complain of: they end with it.
+            // The last events of a process itself need no warning: they end with the process.
             if speaker.is_label && self.may_complain(connection) {
                 let (pid, peer) = (request.process_id, connection.peer_pid);
                 self.warn(&format!("⚠️  [PID {pid}] not tracked: process {peer}, whose connection it uses, has ended"));
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Whether a device is known and has not that much.
+    /// Whether the device is known and its memory is smaller than the allocation.
     fn is_larger_than_its_memory(&mut self, number: u64, request: &Request) -> bool {
         let view = self.processes.get(number).and_then(|process| process.view.clone());
         let Some(view) = view.filter(|_| request.kind == Type::Alloc) else { return false };
@@ -118,7 +118,7 @@ impl Server {
         capacity.is_some_and(|capacity| request.size > capacity)
     }
 
-    /// Whom a message belongs to that does not come from the last speaker.
+    /// Returns the owner of a message that does not come from the last speaker.
     fn speaker(&self, connection: &mut Connection, request: &Request) -> Whose {
         let pid = request.process_id;
         if let Some(at) = connection.speakers.iter().position(|speaker| speaker.pid == pid) {
@@ -126,7 +126,7 @@ impl Server {
             return connection.speakers.first().map_or(Whose::Nobody, |speaker| Whose::Of(*speaker));
         }
         let Some(peer) = connection.peer.and_then(|peer| self.processes.get(peer)) else { return Whose::Nobody };
-        // The demonstration client's frees name nobody: they are its own.
+        // The demonstration client sends frees with pid 0. They belong to the client itself.
         let is_free = matches!(request.kind, Type::Free | Type::CbFree | Type::KernelUnload);
         let speaker = match u32::try_from(pid) {
             Ok(0) if is_free => Speaker { pid, process: connection.peer, is_label: false },
@@ -141,7 +141,7 @@ impl Server {
         Whose::Of(speaker)
     }
 
-    /// Has it found out whose pid a message names; the message waits for it, and what comes behind it.
+    /// Starts a search for the process of a pid. The message and all later ones of the connection wait for the result.
     #[cold]
     fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
@@ -154,7 +154,7 @@ impl Server {
         }
     }
 
-    /// An event under a pid of which nothing could be found out.
+    /// Handles an event with a pid for which no process was found.
     pub(super) fn event_of_a_stranger(&mut self, number: u64, connection: &mut Connection, request: &Request) {
         if !connection.speakers.iter().any(|speaker| speaker.pid == request.process_id) {
             connection.remember(stranger(connection, request.process_id));
@@ -162,7 +162,7 @@ impl Server {
         self.event(number, connection, request);
     }
 
-    /// What a pid means that a connection named. A process with a connection of its own speaks for itself.
+    /// Handles the result of a search for a pid. A process with its own connection is reported through that connection.
     pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::HeldProcess>) {
         let Some(connection) = self.connections.get(number) else { return };
         let Some(Pause::Kin(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
@@ -183,7 +183,7 @@ impl Server {
         self.resume(number);
     }
 
-    /// A process that a peer forked sees what its parent sees, as far as is known.
+    /// Adds a process that a peer forked. It gets the view of its parent, if known.
     fn add_child(&mut self, held: peer::HeldProcess, view: Option<View>) -> Option<u64> {
         let number = self.add_process(held)?;
         if let Some(process) = self.processes.get_mut(number) {
@@ -192,7 +192,7 @@ impl Server {
         Some(number)
     }
 
-    /// Makes the ledger of a process that has none yet. One that is refused is not tried with every event.
+    /// Creates the ledger of a process. After a refusal it is not attempted again with every event.
     #[cold]
     fn begin_to_track(&mut self, connection: &mut Connection, number: u64) -> bool {
         let refused = self.processes.get(number).and_then(|process| process.refused).filter(|(since, _)| since.elapsed() < FULL_PAUSE);
@@ -289,7 +289,7 @@ impl Server {
             Done::Freed => counters.frees += 1,
             Done::Unknown => counters.unknown_frees += 1,
             Done::Twice => counters.double_frees += 1,
-            // Only ledgers of programs have them.
+            // Only ledgers of programs have these events.
             Done::FreedAll | Done::Refused => {}
         }
         counters.ambiguous_frees += u64::from(change.is_ambiguous);
@@ -314,13 +314,13 @@ impl Server {
         lines::event(self.log.out(), format, &lines);
     }
 
-    /// Bytes of one kind on a device, of all who said so.
+    /// Bytes of one kind on a device, of all processes that report over the socket.
     fn bytes_on(&self, device: i32, kind: u8) -> u64 {
         self.tracked().map(|tracked| tracked.bytes_on(device, kind)).fold(0, u64::saturating_add)
     }
 }
 
-/// A pid that is only said, not believed.
+/// A speaker for the pid of an unrelated process, which is recorded only as a label.
 fn stranger(connection: &Connection, pid: i32) -> Speaker {
     Speaker { pid, process: connection.peer, is_label: true }
 }

@@ -14,11 +14,11 @@ use crate::lines::{self, Format, KINDS, kilobytes};
 use crate::owner::Tracked;
 use crate::work::unix_ns;
 
-/// How long the last lines may take.
+/// Maximum time to write the last lines at shutdown.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// A line for stdout.
+    /// Prints a message on stdout.
     pub fn say(&mut self, message: &str) {
         let format = self.log.format();
         for line in message.split('\n').filter(|line| format == Format::Text || !line.is_empty()) {
@@ -26,13 +26,13 @@ impl Server {
         }
     }
 
-    /// A line for stderr.
+    /// Prints a warning on stderr.
     pub fn warn(&mut self, message: &str) {
         let format = self.log.format();
         lines::note(self.log.errors(), format, unix_ns(), "warning", message);
     }
 
-    /// Counts a complaint about a connection and its user; whether it may be printed.
+    /// Counts a warning about a connection and its user. Returns whether it may be printed.
     pub(super) fn may_complain(&mut self, connection: &mut Connection) -> bool {
         connection.complaints = connection.complaints.saturating_add(1);
         let is_new = connection.complaints <= COMPLAINTS_PER_CONNECTION_MAX;
@@ -41,7 +41,7 @@ impl Server {
         may_print
     }
 
-    /// Says how many complaints were left out in minutes that are over.
+    /// Reports the number of suppressed warnings of the minutes that have ended.
     pub(super) fn end_complaints(&mut self, now: Instant) {
         for (uid, count) in self.complaints.end_minutes(now) {
             self.warn(&format!("⚠️  [user {uid}] {count} more complaints within a minute were not printed"));
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// What there is, and what happened so far.
+    /// Prints the current totals and the counters.
     pub fn statistics(&mut self) {
         match self.log.format() {
             Format::Text => self.statistics_text(),
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// What each process has.
+    /// The ledgers of all tracked processes.
     pub(super) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
         self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref())
     }
@@ -135,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Bytes and entries of each device, by the ledger's number of the kind, in one pass: there may be many of both.
+    /// Bytes and entries of each device, by the kind's number in the ledger. One pass, because there may be many processes and devices.
     fn figures(&self) -> BTreeMap<i32, [(u64, u64); KINDS.len()]> {
         let mut figures: BTreeMap<i32, [(u64, u64); KINDS.len()]> = BTreeMap::new();
         for tracked in self.tracked() {
@@ -149,7 +149,7 @@ impl Server {
         figures
     }
 
-    /// The last words. What was heard stays, for the next server.
+    /// Prints the last lines. The ledgers stay for the next server.
     pub(super) fn shutdown(&mut self) {
         if !self.is_quiet {
             self.statistics();
@@ -160,7 +160,7 @@ impl Server {
     }
 }
 
-/// Bytes and entries: of many processes together they may be more than a number holds.
+/// Adds bytes and entries. The sum of many processes may exceed `u64`, so it saturates.
 pub(super) fn add(sum: (u64, u64), more: (u64, u64)) -> (u64, u64) {
     (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1))
 }

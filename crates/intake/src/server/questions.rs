@@ -1,4 +1,4 @@
-//! Questions, and the dumps that are asked for.
+//! Queries and dump requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,7 +40,7 @@ impl Server {
             None => self.make_plan(),
         };
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
-        // One that may not be looked into asks as a monitor does: for the machine's devices.
+        // A process that cannot be inspected sees all devices of the machine, like a monitor.
         let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != View::UNKNOWN).unwrap_or(EVERYTHING);
         let asker = Asker { process: peer.map(|peer| peer.held.key), view };
         let device = request.device_id;
@@ -70,7 +70,7 @@ impl Server {
         reply.map_or(Flow::Close, |reply| connection.reply(reply.as_bytes()))
     }
 
-    /// The protocol has no word for what is not known: zeros are answered, and this says so once for each number and connection.
+    /// Warns once per connection and number that a device is unknown. The protocol cannot express that, so the reply has zeros.
     fn report_unknown(&mut self, connection: &mut Connection, device: i32) {
         let told = &mut connection.unknown_devices;
         let is_new = told.len() < COMPLAINTS_PER_CONNECTION_MAX as usize && !told.contains(&device);
@@ -111,7 +111,7 @@ impl Server {
             self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
         }
         self.has_failed_sampling = sources.is_err();
-        // What they said before may not be so any more.
+        // The earlier sample may be outdated.
         self.sources = sources.ok().map(|sources| Arc::new(*sources));
         self.plan = None;
         self.write_dumps();
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// A dump on the service's output. Those that ordinary users ask for are limited as complaints about them are.
+    /// Prints a dump on the service's output. Dumps of ordinary users are limited together with the warnings about them.
     pub(super) fn print_dump(&mut self, connection: &mut Connection, about: About) -> Flow {
         let is_whole = Viewer::of(connection.uid) == Viewer::Whole;
         if !is_whole && !self.may_complain(connection) {
@@ -160,7 +160,7 @@ impl Server {
         self.dump_due = Some(Instant::now() + SAMPLE_WAIT);
     }
 
-    /// Has the dumps written that waited for a sample.
+    /// Starts the dumps that waited for a sample.
     pub(super) fn write_dumps(&mut self) {
         self.dump_due = None;
         for about in About::ALL {
@@ -173,7 +173,7 @@ impl Server {
     fn write_dump(&mut self, about: About) {
         let mut viewers = Vec::new();
         match about {
-            // The service's own output is the operator's.
+            // The service's own output belongs to the operator.
             About::Buffers | About::Kernels => viewers.push(Viewer::Whole),
             About::Everything => {
                 for (_, viewer) in &self.dumps[about as usize].askers {
@@ -192,10 +192,10 @@ impl Server {
         self.workers.dump(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
     }
 
-    /// An empty line: a user at a terminal wants a dump.
+    /// Handles an empty line: a user at a terminal wants a dump.
     pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.rest.clear();
-        // The end may have come before the quiet that the line feed was waiting for.
+        // The connection may have ended before the line feed's quiet period.
         self.change_due(number, connection, None);
         let viewer = Viewer::of(connection.uid);
         let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
@@ -204,7 +204,7 @@ impl Server {
         let all: Vec<Viewer> = askers.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
         let own = all.iter().filter(|other| **other == viewer).count();
         let is_full = match viewer {
-            // Others leave it as many as it wants.
+            // Dumps of other users do not count against this limit.
             Viewer::Whole => own >= DUMPS_MAX,
             Viewer::User(_) => own >= DUMPS_OF_USER_MAX || all.len() >= DUMPS_MAX,
         };
@@ -255,7 +255,7 @@ impl Server {
     }
 }
 
-/// The first lines of a dump that an ordinary user had printed.
+/// The first lines of a dump that an ordinary user requested.
 fn beginning(text: &str) -> &str {
     let text = text.trim_end_matches('\n');
     let end = (0..=PRINTED_DUMP_BYTES_MAX.min(text.len())).rfind(|end| text.is_char_boundary(*end)).unwrap_or(0);

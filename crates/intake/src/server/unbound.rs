@@ -1,4 +1,4 @@
-//! Sockets whose path another process has: the service runs without them, and tries again.
+//! Socket paths that another process uses. The service runs without them and tries again.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::{LISTENER, Server};
 use crate::limits::LISTEN_PAUSE;
 use crate::listen::Listener;
 
-/// Path and mode of each, and when they are tried again.
+/// Path and mode of each socket, and the time of the next attempt.
 #[derive(Debug)]
 pub(super) struct Unbound {
     places: Vec<(PathBuf, u32)>,
@@ -32,7 +32,7 @@ impl Unbound {
 }
 
 impl Server {
-    /// Tries the paths that another process had, if it is time.
+    /// Tries again to bind the paths, if it is time.
     pub(super) fn listen_again(&mut self, now: Instant) {
         if self.unbound.again.is_none_or(|at| now < at) {
             return;
