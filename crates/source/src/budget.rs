@@ -1,8 +1,8 @@
-//! What one scan may spend on the processes of others.
+//! The limits of one scan on resources that other users control.
 //!
-//! A user can start thousands of processes, open a million files and write any ledger. Reading all that would delay the scan and
-//! fill our memory. So a scan has a limit for each resource, and each user has a share. What is over the limit is not read:
-//! it is cut, counted and shown.
+//! A user can start thousands of processes, open a million files and write any ledger. Reading all that would delay the scan and fill our
+//! memory. So a scan has a limit for each resource, and each user has a share. Items over the limit are not read. They are counted and
+//! reported.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use ttmon_model::sample::Problem;
 
 use crate::process;
 
-/// Something that other users can make large: a row of [`SCAN_LIMITS`].
+/// A resource that other users can make large. Each is a row of [`SCAN_LIMITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// Processes examined.
     Processes,
-    /// Open files listed while a ledger is searched.
+    /// Open files listed during the search for a ledger.
     Descriptors,
     /// Bytes of `/proc/PID/maps`.
     MapBytes,
     /// Files of TT-Metal's statistics.
     Regions,
-    /// Pids that TT-Metal's statistics name.
+    /// Pids named in TT-Metal's statistics.
     RegionPids,
     /// Ledgers held open.
     Ledgers,
-    /// Allocators of ledgers.
+    /// Allocators in ledgers.
     Allocators,
     /// Buffers listed.
     Buffers,
@@ -38,7 +38,7 @@ pub enum Resource {
     Chips,
 }
 
-/// What was granted, to give a part back.
+/// A granted amount. An unused part can be given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     resource: Resource,
@@ -46,19 +46,19 @@ pub(crate) struct Grant {
     uid: Option<u32>,
 }
 
-/// What one scan has spent.
+/// The resources that one scan has used.
 #[derive(Debug)]
 pub struct Budget {
     spent: [u64; SCAN_LIMITS.len()],
     users: BTreeMap<u32, [u64; SCAN_LIMITS.len()]>,
-    /// Root, and the user who runs ttmon: they are held to the totals alone.
+    /// Root and the user who runs ttmon. Only the totals limit them, not the shares.
     trusted: [u32; 2],
-    /// Into how many parts the share of each user is divided.
+    /// The number of parts into which the share of each user is divided.
     parts: u64,
     cut: BTreeMap<(u32, Resource), u64>,
 }
 
-/// Of a scan by the user who runs this program.
+/// The budget of a scan by the user who runs this program.
 impl Default for Budget {
     fn default() -> Self {
         Self::new(rustix::process::geteuid().as_raw())
@@ -66,12 +66,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The budget of a scan by this user.
+    /// Creates the budget of a scan by the user `own`.
     pub fn new(own: u32) -> Self {
         Self { spent: Default::default(), users: BTreeMap::new(), trusted: [0, own], parts: 1, cut: BTreeMap::new() }
     }
 
-    /// The budget of one answer of a service that makes and holds several at once: a user has a part of the share.
+    /// Creates the budget of one answer. A service may hold several answers at once, so each user gets only a part of the share.
     pub fn of_answer() -> Self {
         Self { parts: ANSWER_PARTS, ..Self::default() }
     }
@@ -80,8 +80,8 @@ impl Budget {
         total / (SCAN_SHARE * self.parts)
     }
 
-    /// Spends, if both the total and the user's share allow it. The first part of a total belongs to nobody: as long as little is
-    /// spent, nobody has to know whose it is.
+    /// Takes an amount if both the total and the user's share allow it. The first part of a total is charged to no user, so `uid` is called
+    /// only when more than that has been used.
     pub(crate) fn take(&mut self, resource: Resource, amount: u64, uid: impl FnOnce() -> u32) -> Option<Grant> {
         let index = resource as usize;
         let total = SCAN_LIMITS[index].total;
@@ -102,7 +102,7 @@ impl Budget {
         Some(Grant { resource, amount, uid: Some(uid) })
     }
 
-    /// Spends, or counts one thing of this user as not read.
+    /// Takes an amount. If the limit does not allow that, counts one item of this user as not read.
     pub(crate) fn take_or_cut(&mut self, resource: Resource, amount: u64, uid: u32) -> bool {
         let is_granted = self.take(resource, amount, || uid).is_some();
         if !is_granted {
@@ -111,7 +111,7 @@ impl Budget {
         is_granted
     }
 
-    /// Takes back what was not needed of the amount granted.
+    /// Returns the unused part of a grant to the budget.
     pub(crate) fn give_back(&mut self, grant: Grant, unused: impl FnOnce(u64) -> u64) {
         let index = grant.resource as usize;
         let unused = unused(grant.amount).min(grant.amount);
@@ -121,21 +121,21 @@ impl Budget {
         }
     }
 
-    /// Counts what was not read because of a limit.
+    /// Counts items that were not read because of a limit.
     pub(crate) fn cut(&mut self, uid: u32, resource: Resource, count: u64) {
-        // What has no process any more is nobody's.
+        // The process has ended, so the item belongs to no user.
         if uid == process::NOBODY {
             return;
         }
         *self.cut.entry((uid, resource)).or_default() += count;
     }
 
-    /// How much was cut.
+    /// Returns the number of items that were not read.
     pub(crate) fn cuts(&self) -> u64 {
         self.cut.values().sum()
     }
 
-    /// Who was cut, and of what.
+    /// Returns one problem for each user and resource with items that were not read.
     pub fn problems(&self, name_of: impl Fn(u32) -> Option<String>) -> Vec<Problem> {
         let problem = |((uid, resource), count): (&(u32, Resource), &u64)| {
             let (name, is_trusted) = (name_of(*uid), self.trusted.contains(uid));
@@ -145,7 +145,7 @@ impl Budget {
     }
 }
 
-/// A budget in which this user may use at most this much of each resource.
+/// A budget with this amount of each resource left for this user.
 #[cfg(test)]
 pub(crate) fn exhausted(uid: u32, left: u64) -> Budget {
     let mut budget = Budget::new(0);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(budget.cuts(), 143);
     }
 
-    /// The table in the documentation is this one.
+    /// The table in the documentation has the same limits.
     #[test]
     fn limits_are_documented() {
         let page = include_str!("../../../docs/security.md");

@@ -1,4 +1,4 @@
-//! Reads UMD's cluster descriptor, a YAML file the user names.
+//! Reads UMD's cluster descriptor, a YAML file named by the user.
 
 pub(crate) mod search;
 
@@ -14,18 +14,18 @@ use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::Marker;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Why a descriptor could not be used.
+/// Why a cluster descriptor could not be used.
 #[derive(Debug)]
 pub enum ClusterError {
     /// The file could not be read.
     Io(io::Error),
-    /// It is not YAML.
+    /// The file is not YAML.
     Syntax(String),
-    /// It is YAML and says nothing of chips.
+    /// The file is YAML, but lists no chips.
     NoChips,
-    /// It is nested far deeper than any descriptor.
+    /// The file is nested far deeper than any descriptor.
     TooDeep,
-    /// It repeats itself by reference, which descriptors never do and which can make a small file huge.
+    /// The file has a YAML alias. Descriptors never use aliases, and aliases can make a small file huge.
     Alias,
 }
 
@@ -43,13 +43,13 @@ impl fmt::Display for ClusterError {
 
 impl std::error::Error for ClusterError {}
 
-/// Reads the descriptor in a file.
+/// Reads a cluster descriptor from a file.
 pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
     let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX).map_err(ClusterError::Io)?;
     parse_cluster(&String::from_utf8_lossy(&bytes))
 }
 
-/// Reads the text of a descriptor.
+/// Parses the text of a cluster descriptor.
 pub fn parse_cluster(text: &str) -> Result<Cluster, ClusterError> {
     if is_too_deep(text) {
         return Err(ClusterError::TooDeep);
@@ -72,8 +72,8 @@ pub fn parse_cluster(text: &str) -> Result<Cluster, ClusterError> {
     Ok(Cluster { chips, links })
 }
 
-/// The parser calls itself for each level, and a descriptor has four: one that piles up indentation, list marks or
-/// explicit keys is refused before it overflows the stack.
+/// Returns whether the text could overflow the stack of the parser, which calls itself for each level. A descriptor has four levels. A text
+/// with too much indentation, too many list marks or too many explicit keys is refused.
 fn is_too_deep(text: &str) -> bool {
     const LEVEL_MARKS_MAX: usize = 64;
     let marks = |line: &str| line.chars().take_while(|character| matches!(character, ' ' | '-' | '?' | ':' | '\t')).count();
@@ -81,7 +81,7 @@ fn is_too_deep(text: &str) -> bool {
     text.lines().any(|line| marks(line) > LEVEL_MARKS_MAX) || flow > FLOW_MARKS_MAX
 }
 
-/// A descriptor has a few empty lists.
+/// A descriptor has only a few empty lists.
 const FLOW_MARKS_MAX: usize = 4096;
 
 fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
@@ -99,14 +99,14 @@ fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
     })
 }
 
-/// `[x, y, rack, shelf]`
+/// Parses `[x, y, rack, shelf]`.
 fn place_of(value: &Yaml) -> Option<ClusterPlace> {
     let numbers: Vec<u16> = value.as_vec()?.iter().map(|number| u16::try_from(u64_of(number)?).ok()).collect::<Option<_>>()?;
     let [x, y, rack, shelf] = numbers.as_slice() else { return None };
     Some(ClusterPlace { rack: *rack, shelf: *shelf, y: *y, x: *x })
 }
 
-/// Each of `ethernet_connections` is a list of two ends, `{chip, chan}`.
+/// Counts the links between two chips. Each entry of `ethernet_connections` is a list of two ends, `{chip, chan}`.
 fn links(root: &Yaml) -> Vec<(u32, u32, u32)> {
     let mut links: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for connection in root["ethernet_connections"].as_vec().into_iter().flatten() {
@@ -118,7 +118,7 @@ fn links(root: &Yaml) -> Vec<(u32, u32, u32)> {
     links.into_iter().map(|((one, other), count)| (one, other, count)).collect()
 }
 
-/// A board is a list of one-entry maps: `board_id`, `board_type`, `chips`.
+/// Returns the value of a key of a board. A board is a list of one-entry maps: `board_id`, `board_type`, `chips`.
 fn board_value<'a>(board: &'a Yaml, key: &str) -> Option<&'a Yaml> {
     board.as_vec()?.iter().map(|entry| &entry[key]).find(|value| !value.is_badvalue())
 }
@@ -139,7 +139,7 @@ fn u32_of(value: &Yaml) -> Option<u32> {
     u64_of(value).and_then(|number| u32::try_from(number).ok())
 }
 
-/// Numbers beyond 2^63 do not fit the parser's integers and come as real numbers, with their text kept.
+/// Numbers of 2^63 and above do not fit the parser's integers. The parser returns them as real numbers with their original text.
 fn u64_of(value: &Yaml) -> Option<u64> {
     match value {
         Yaml::Integer(number) => u64::try_from(*number).ok(),

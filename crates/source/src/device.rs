@@ -1,4 +1,4 @@
-//! One device's files: where they are, and what their texts say.
+//! The files of one device: their paths, and how their contents are parsed.
 
 use std::fs;
 use std::io;
@@ -16,20 +16,20 @@ use crate::root::Root;
 use crate::users;
 use ttmon_reads::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
 
-/// With more broken files of one device than this, they are reported in one line.
+/// If a device has more broken files than this, they are reported in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;
 
-/// Everything about a device is read again after so many samples, or up to twice as many.
+/// All files of a device are read again after this many samples, or up to twice as many.
 const STATIC_EVERY: u32 = 64;
 
-/// Files that hardly ever change are read every so many samples.
+/// Files that rarely change are read once in this many samples.
 const SLOW_EVERY: u32 = 8;
 
-/// Traffic counters are read at most this often, after the first two times. There are twelve of them, more than everything else that
-/// changes.
+/// Minimum time between two reads of the traffic counters, after the first two reads. The twelve counters are more files than all other
+/// changing files together.
 const COUNTERS_EVERY: Duration = Duration::from_millis(1900);
 
-/// A device that was found, and what does not change about it.
+/// A device that was found, with its constant properties.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownDevice {
     pub(crate) id: DeviceId,
@@ -37,34 +37,34 @@ pub(crate) struct KnownDevice {
     pub(crate) attributes: Attributes,
     directory: PathBuf,
     hwmon: Reading<PathBuf>,
-    /// What is read once must be read again: the device is new, was reset, or was not ready.
+    /// Whether the constant files must be read again, because the device is new, was reset, or was not ready.
     needs_static: bool,
-    /// Samples until then.
+    /// Samples until the constant files are read again.
     static_in: u32,
-    /// Files that change and were not there when everything was read.
+    /// Changing files that were missing when all files were read.
     absent: Vec<Attr>,
-    /// It was listed before and is not now.
+    /// Whether the device was listed before and is not listed now.
     has_left: bool,
-    /// Whether it was ever listed.
+    /// Whether the device was ever listed.
     pub(crate) was_listed: bool,
-    /// Of one that never was: whether its PCI device was there.
+    /// For a device that was never listed: whether its PCI device was on the bus.
     is_on_bus: bool,
-    /// The PCI address that its number had before, where that was another.
+    /// The PCI address that this device number had before, if it was a different one.
     pub(crate) former: Option<Bdf>,
-    /// The list of its files by [`Part`], while that stays the same.
+    /// The files to read, by [`Part`]. `None` if the list must be built again.
     plans: [Option<Arc<Plan>>; 3],
-    /// Samples until the files that hardly ever change are read again.
+    /// Samples until the files that rarely change are read again.
     slow_in: u32,
-    /// Which of its parts this sample reads, by [`Part`].
+    /// Whether this sample reads each part, by [`Part`].
     due: [bool; 3],
-    /// The list of its users.
+    /// The request for the driver's list of processes that use this device.
     users: Option<Arc<[Request]>>,
-    /// When its counters were read last, and the reading before that.
+    /// When the counters were read last, and how they changed since the read before.
     counters: Option<(Duration, Option<Counted>)>,
     heart: Option<Heart>,
 }
 
-/// A heartbeat as it went so far.
+/// The heartbeat counter and its history.
 #[derive(Clone, Copy, Debug)]
 struct Heart {
     count: u64,
@@ -73,13 +73,13 @@ struct Heart {
     beat: Option<Beat>,
 }
 
-/// Files that are read together. The counters are apart: a rate needs to know when they were read, and they have no
-/// lock that a reset could hold.
+/// Files that are read together. The counters are a separate part for two reasons: a rate needs the time at which they were read, and no
+/// lock that a reset could hold protects them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Telemetry,
     Counters,
-    /// What hardly ever changes.
+    /// Files that rarely change.
     Slow,
 }
 
@@ -95,14 +95,14 @@ impl Part {
     }
 }
 
-/// The files of a part, and what each of them is.
+/// The files of a part, with the attribute that each file contains.
 #[derive(Debug)]
 struct Plan {
     attributes: Vec<&'static Attribute>,
     requests: Arc<[Request]>,
 }
 
-/// Ids of the devices in the class directory: entries `tenstorrent!N`.
+/// Returns the ids of the devices in the class directory, which has entries `tenstorrent!N`.
 pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
     let mut ids: Vec<DeviceId> = root
         .list(&root.class())?
@@ -115,7 +115,7 @@ pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
 }
 
 impl KnownDevice {
-    /// A device just listed.
+    /// Creates a device that was just listed.
     pub(crate) fn new(root: &Root, id: DeviceId) -> Self {
         let directory = root.class().join(format!("tenstorrent!{id}"));
         let mut known = Self {
@@ -142,7 +142,7 @@ impl KnownDevice {
         known
     }
 
-    /// A device that is not listed, as its PCI device says what it is.
+    /// Creates a device that is not listed. Its properties are read from the PCI bus.
     pub(crate) fn absent(root: &Root, id: DeviceId, bdf: Bdf) -> Self {
         let is_on_bus = fs::symlink_metadata(root.pci().join(bdf.to_string())).is_ok();
         let mut known = Self { bdf: Ok(bdf), was_listed: false, is_on_bus, has_left: true, ..Self::new(root, id) };
@@ -150,21 +150,21 @@ impl KnownDevice {
         known
     }
 
-    /// The same of one whose board is known from before.
+    /// Creates a device that is not listed, with a board type that was recorded before.
     pub(crate) fn remembered(root: &Root, id: DeviceId, bdf: Bdf, board: &str) -> Self {
         let mut known = Self::absent(root, id, bdf);
         known.attributes.set(Attr::CardType, Attr::CardType.attribute().parse(board));
         known
     }
 
-    /// The device that has the number of another now.
+    /// Creates the device that now has the number of another device.
     pub(crate) fn in_place_of(root: &Root, other: &Self) -> Self {
         let new = Self::new(root, other.id);
         let former = other.former.or(other.bdf.ok()).filter(|former| new.bdf != Ok(*former));
         Self { former, ..new }
     }
 
-    /// Takes from the PCI bus what kind of board it is, where the driver's directory does not answer.
+    /// Reads the board type from the PCI bus if the driver's directory does not provide it.
     pub(crate) fn read_bus(&mut self, root: &Root) {
         let Ok(bdf) = self.bdf else { return };
         for attr in [Attr::PciDevice, Attr::SubsystemDevice] {
@@ -178,12 +178,12 @@ impl KnownDevice {
         }
     }
 
-    /// Whether nothing says what kind of board it is.
+    /// Returns whether the board type is unknown.
     pub(crate) fn lacks_board(&self) -> bool {
         self.attributes.get(Attr::CardType).is_err() && self.attributes.get(Attr::SubsystemDevice).is_err()
     }
 
-    /// What is to be said of its number: nobody listed it, or it was another's before.
+    /// Returns the problem with this device's number: the driver does not list the device, or the number belonged to another device.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let bdf = self.bdf.ok()?;
         let detail = match self.former {
@@ -195,13 +195,13 @@ impl KnownDevice {
         Some(Problem { part: format!("device {}", self.id), reason: Missing::Gone, detail })
     }
 
-    /// Whether the class entry still leads to the same device. One that answers through files that were opened before does.
+    /// Returns whether the class entry still leads to the same device. This is certain if files that were opened before still answer.
     pub(crate) fn is_same(&self, pace: Pace) -> bool {
         let is_open = pace == Pace::Repeated && !self.needs_static;
         is_open || bdf(&self.directory) == self.bdf
     }
 
-    /// Whether it is among the devices that are listed now.
+    /// Sets whether the device is listed now.
     pub(crate) fn set_listed(&mut self, is_listed: bool) {
         if self.has_left == is_listed {
             self.has_left = !is_listed;
@@ -211,12 +211,12 @@ impl KnownDevice {
         }
     }
 
-    /// Whether it was listed before and is not now.
+    /// Returns whether the device was listed before and is not listed now.
     pub(crate) fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Chooses the parts that are read in a sample at this time.
+    /// Selects the parts that are read in a sample at this time.
     pub(crate) fn begin_sample(&mut self, now: Duration) {
         // If a device is not settled, the counters show whether its firmware is starting.
         let is_spaced = !self.needs_static && matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
@@ -225,20 +225,20 @@ impl KnownDevice {
         self.due = [true, !is_spaced, is_slow_due];
     }
 
-    /// The parts that are read in this sample.
+    /// Returns the parts that are read in this sample.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let due = self.due;
         Part::ALL.into_iter().filter(move |part| due[*part as usize])
     }
 
-    /// What to read now.
+    /// Returns the files of a part to read now.
     pub(crate) fn requests(&mut self, part: Part, pace: Pace) -> Arc<[Request]> {
         if let Some(plan) = &self.plans[part as usize] {
             return Arc::clone(&plan.requests);
         }
         let (mut attributes, mut requests) = (Vec::new(), Vec::new());
         for (attribute, path) in self.planned(part, pace) {
-            // What is read once need not stay open, and the open files of a device that left may still answer.
+            // A file that is read once need not stay open. The open files of a device that left may still answer.
             let pace = if attribute.pace == attributes::ReadInterval::Static || self.has_left { Pace::Once } else { pace };
             requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace });
             attributes.push(attribute);
@@ -249,20 +249,20 @@ impl KnownDevice {
         requests
     }
 
-    /// The driver's list of its users.
+    /// Returns the request for the driver's list of processes that use this device.
     pub(crate) fn users_request(&mut self, root: &Root, pace: Pace) -> Arc<[Request]> {
         let pace = if self.has_left { Pace::Once } else { pace };
         Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, pace)].into()))
     }
 
-    /// Takes in the counters.
+    /// Stores the counters.
     pub(crate) fn take_counters(&mut self, lane: &LaneReply, problems: &mut Vec<Problem>) {
         let before = self.counters.take().map(|(at, _)| Counted { elapsed: lane.at.saturating_sub(at), before: self.counts() });
         self.take_slow(Part::Counters, lane, problems);
         self.counters = Some((lane.at, before));
     }
 
-    /// Takes in a part that says nothing of the device's state.
+    /// Stores a part that does not show the state of the device.
     pub(crate) fn take_slow(&mut self, part: Part, lane: &LaneReply, problems: &mut Vec<Problem>) {
         let found = self.take_readings(part, &lane.replies);
         report(&self.directory, found, problems);
@@ -274,12 +274,12 @@ impl KnownDevice {
         counters.filter_map(|attribute| Some((attribute.attr, self.attributes.number(attribute.attr).ok()?))).collect()
     }
 
-    /// The counters over time.
+    /// Returns how the counters changed between the last two reads.
     pub(crate) fn counted(&self) -> Option<Counted> {
         self.counters.as_ref()?.1.clone()
     }
 
-    /// Stores the telemetry. Returns whether the sensors must be searched again and read again.
+    /// Stores the telemetry. Returns whether the sensors must be searched and read again.
     pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
         self.drop_foreign_sensors();
@@ -299,7 +299,7 @@ impl KnownDevice {
                 attribute.pace == attributes::ReadInterval::Dynamic && attribute.place != AttributeFolder::Counters
             };
             self.absent = ATTRIBUTES.iter().filter(is_changing).filter(is_absent).map(|attribute| attribute.attr).collect();
-            // Not all devices in the same sample.
+            // Spread the full reads of the devices over different samples.
             self.static_in = STATIC_EVERY + self.id.0 % STATIC_EVERY;
         }
         self.static_in = self.static_in.saturating_sub(1);
@@ -324,12 +324,12 @@ impl KnownDevice {
             {
                 found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
-            // What a chip is does not change while it does not answer.
+            // The identity of a chip does not change while the chip does not answer.
             let is_known = attribute.pace == attributes::ReadInterval::Static && self.attributes.get(attribute.attr).is_ok();
             let is_silent = match judged {
                 Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError) => true,
                 Err(Missing::NotExposed) => is_starting,
-                // All ones. Limits are readings rather than identity, so they are not kept.
+                // All ones. Limits are readings, not identity, so their old values are dropped.
                 Err(Missing::NoSource | Missing::OutOfRange) => attribute.place == AttributeFolder::Class,
                 _ => false,
             };
@@ -340,7 +340,7 @@ impl KnownDevice {
         found
     }
 
-    /// Notes the heartbeat. True when it fell back: the chip was reset since the last look.
+    /// Updates the heartbeat. Returns true if it decreased: the chip was reset since the last sample.
     fn feel_pulse(&mut self, at: Duration) -> bool {
         let Ok(count) = self.attributes.number(Attr::Heartbeat) else {
             self.heart = None;
@@ -358,12 +358,12 @@ impl KnownDevice {
         count < before.count
     }
 
-    /// The heartbeat over time.
+    /// Returns how the heartbeat changed over time.
     pub(crate) fn beat(&self) -> Option<Beat> {
         self.heart.and_then(|heart| heart.beat)
     }
 
-    /// What is not there is not there because the whole device is not. One that is listed and answers is there.
+    /// If the whole device is gone, changes the reason of missing attributes to `Gone`. A device that is listed and answers is not gone.
     fn mark_gone(&mut self, lane: &LaneReply) {
         let answers = !self.has_left && lane.replies.iter().any(Result::is_ok);
         if answers || fs::metadata(&self.directory).is_ok() {
@@ -377,13 +377,13 @@ impl KnownDevice {
     }
 
     fn planned(&self, part: Part, pace: Pace) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
-        // A single sample has no rate: of the counters it only matters whether there are any.
+        // A single sample has no rate. One counter is enough to see whether the device has counters.
         let count = if part == Part::Counters && pace == Pace::Once { 1 } else { ATTRIBUTES.len() };
         ATTRIBUTES
             .iter()
             .filter(move |attribute| Part::of(attribute) == part)
             .filter(|attribute| match attribute.pace {
-                // What it was is all that can be known of one that left.
+                // Nothing new can be read from a device that left.
                 attributes::ReadInterval::Static => self.needs_static && !self.has_left,
                 attributes::ReadInterval::Dynamic | attributes::ReadInterval::Slow => {
                     self.needs_static || !self.absent.contains(&attribute.attr)
@@ -404,8 +404,8 @@ impl KnownDevice {
         Some(directory.join(attribute.file))
     }
 
-    /// The newest hwmon directory below the device, older than `below` if given. The number changes with every driver
-    /// load, and after a reset two have been seen.
+    /// Returns the hwmon directory with the highest number below the device, or the highest below `below` if given. The number changes with
+    /// every load of the driver, and two directories have been seen after a reset.
     fn find_hwmon(&self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
         let parent = self.directory.join("device/hwmon");
         let newest = match root.list(&parent) {
@@ -420,7 +420,7 @@ impl KnownDevice {
         newest.map(|number| parent.join(format!("hwmon{number}")))
     }
 
-    /// Sets where the sensors are. Where there are none, they all have the reason.
+    /// Sets the hwmon directory. If there is none, all sensors get the reason.
     fn set_hwmon(&mut self, hwmon: Reading<PathBuf>) {
         if let Err(reason) = hwmon {
             self.set_sensors_missing(reason);
@@ -441,7 +441,7 @@ impl KnownDevice {
         }
     }
 
-    /// Looks for another hwmon directory if the current one has no reading.
+    /// Searches for another hwmon directory if the current one has no reading.
     fn rediscover_hwmon(&mut self, root: &Root) -> Retry {
         let Ok(current) = self.hwmon.clone() else {
             self.set_hwmon(self.find_hwmon(root, None));
@@ -466,7 +466,7 @@ impl KnownDevice {
         }
     }
 
-    /// True when the device has something to say that it did not yet: after a reset, or while its firmware starts.
+    /// Returns whether the device may soon provide readings that are missing now: after a reset, or while its firmware starts.
     fn is_unsettled(&self) -> bool {
         let is_broken = |reason| !matches!(reason, Missing::NotExposed | Missing::NotOnThisArch | Missing::NoSource);
         let broken = ATTRIBUTES
@@ -484,8 +484,8 @@ pub(crate) enum Retry {
     No,
 }
 
-/// The PCI address is the last part of the target of the `device` link: `../../../0000:c1:00.0`. Of a device that just left, the class link
-/// still has it: `../../devices/pci0000:00/0000:00:01.0/0000:c1:00.0/tenstorrent/tenstorrent!0`.
+/// Returns the PCI address, which is the last part of the target of the `device` link: `../../../0000:c1:00.0`. For a device that just
+/// left, the class link still has the address: `../../devices/pci0000:00/0000:00:01.0/0000:c1:00.0/tenstorrent/tenstorrent!0`.
 fn bdf(directory: &Path) -> Reading<Bdf> {
     let link = directory.join("device");
     let name_in = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse().ok());
@@ -500,7 +500,7 @@ fn reading(attribute: &Attribute, reply: &Reply) -> Reading<Raw> {
     attribute.parse(&String::from_utf8_lossy(reply.as_ref().map_err(|failure| *failure)?))
 }
 
-/// What was answered, in words.
+/// Describes a reply for a message.
 fn detail(reply: &Reply) -> String {
     match reply {
         Ok(bytes) => format!("it says {}", excerpt(&String::from_utf8_lossy(bytes))),
@@ -514,7 +514,7 @@ fn judged(attribute: &Attribute, reading: &Reading<Raw>) -> Reading<()> {
     attribute.judge(reading.as_ref().map_err(|reason| *reason)?)
 }
 
-/// The beginning of a foreign text, fit for a message.
+/// Returns the start of an untrusted text, escaped for a message.
 fn excerpt(text: &str) -> String {
     const LENGTH_MAX: usize = 40;
     let text = text.trim_end();
@@ -549,7 +549,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `Permission denied` for `Permission denied (os error 13)`.
+/// Returns `Permission denied` for `Permission denied (os error 13)`.
 fn without_number(detail: &str) -> &str {
     detail.split_once(" (os error ").map_or(detail, |(words, _)| words)
 }
@@ -558,7 +558,7 @@ fn without_number(detail: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Counters are spaced, except for a device that is not settled: they show whether its firmware is starting.
+    /// Counters are read less often, unless the device is not settled: then they show whether its firmware is starting.
     #[test]
     fn counters_are_read_when_due_or_needed() {
         let mut known = KnownDevice::new(&Root::at(Path::new("/nonexistent")), DeviceId(0));

@@ -1,4 +1,4 @@
-//! The processes that one scan examines: each is charged once, and its open files are listed once.
+//! The processes that one scan examines. Each is charged once, and its open files are listed once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,9 +16,10 @@ use crate::users::{OpenFile, device_of};
 use ttmon_reads::Failure;
 use ttmon_reads::directory;
 
-/// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
+/// Maximum number of open files named like a ledger that are tried. A program may also have opened other ledgers to read them, or inherited
+/// one from its parent.
 const CANDIDATES_MAX: usize = 64;
-/// Threads of a process that are searched for its files.
+/// Maximum number of threads of a process that are searched for its files.
 const THREADS_MAX: usize = 64;
 
 /// The processes examined so far, by pid.
@@ -27,41 +28,41 @@ pub(crate) struct Examined(BTreeMap<u32, Process>);
 
 #[derive(Debug)]
 struct Process {
-    /// The user whose limit leaves it out.
+    /// The user with the exhausted limit, if the process may not be examined.
     refused: Option<u32>,
     files: Option<OpenFiles>,
 }
 
-/// The open files of a process that matter.
+/// The open files of a process that may be devices or ledgers.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// Those of devices.
+    /// Open device files.
     pub(crate) devices: Vec<OpenFile>,
-    /// Those that are named like a ledger.
+    /// Files that are named like a ledger.
     pub(crate) ledgers: Vec<PathBuf>,
-    /// How the list ends.
+    /// Whether the list is complete.
     pub(crate) end: End,
     count: usize,
 }
 
-/// How a list of open files ends.
+/// Whether a list of open files is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is whole.
+    /// The list is complete.
     Whole,
-    /// This user is at a limit.
+    /// The list stops because this user is at a limit.
     Cut(u32, Resource),
-    /// It cannot be read.
+    /// The list cannot be read.
     Unreadable(Missing),
 }
 
 impl Examined {
-    /// Whether a process may be examined. It is charged the first time.
+    /// Returns whether a process may be examined. The first call for a process charges its user.
     pub(crate) fn admit(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> bool {
         self.process(root, pid, budget).refused.is_none()
     }
 
-    /// The open files of a process. They are listed the first time.
+    /// Returns the open files of a process. The first call for a process lists them.
     pub(crate) fn open_files(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &OpenFiles {
         let Process { refused, files } = self.process(root, pid, budget);
         files.get_or_insert_with(|| match refused {
@@ -78,7 +79,7 @@ impl Examined {
         })
     }
 
-    /// The processes that are not examined, or not to the end: pid, user and limit.
+    /// Returns the processes that were not examined completely: pid, user and limit.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (u32, (u32, Resource))> {
         self.0.iter().filter_map(|(pid, process)| match (process.refused, &process.files) {
             (Some(uid), _) => Some((*pid, (uid, Resource::Processes))),
@@ -125,7 +126,7 @@ impl OpenFiles {
         })
     }
 
-    /// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
+    /// Adds the files of a process whose first thread has ended. The kernel shows them only under the other threads.
     fn add_threads(&mut self, directory: &Path, pid: u32, purse: &mut Purse<'_>) {
         for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
             let _ = self.add(&thread.path().join("fd"), pid, purse);
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use crate::budget::exhausted;
 
-    /// A process with three files and a budget with as much left for its user.
+    /// A process with three files, and a budget that has `left` of each resource for its user.
     fn process(left: u64) -> (tempfile::TempDir, Root, Budget) {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::at(directory.path());
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A list that was cut proves nothing about the files that were not listed.
+    /// An incomplete list does not prove that a device is closed.
     #[test]
     fn process_over_a_limit_may_hold_a_device() {
         let (_directory, root, mut budget) = process(0);

@@ -1,7 +1,7 @@
-//! Finds the ledgers of processes, checks whose they are, and reads them.
+//! Finds the ledgers of processes, checks their owners, and reads them.
 //!
-//! A ledger is a memfd that its process has mapped and, unless it closed all its files, open. Root and the same user
-//! may read it; other users get `no_permission`: there may be a ledger.
+//! A ledger is a memfd that its process has mapped. The process also has it open, unless it closed all its files. Root and the same user
+//! may read it. Other users get `no_permission`, which means that there may be a ledger.
 
 mod free_blocks;
 mod lead;
@@ -38,27 +38,27 @@ use crate::budget::{Budget, Resource};
 pub(crate) use free_blocks::FreeBlocks;
 pub(crate) use lead::{Lead, maps_request, names_ledger};
 
-/// How much of a ledger is wanted.
+/// How much of a ledger is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Allocators and their figures.
+    /// Allocators and their totals.
     Totals,
-    /// Every live buffer too.
+    /// Totals and every live buffer.
     Buffers,
-    /// Every live buffer, and tables of blocks.
+    /// Totals, every live buffer, and the tables of blocks.
     Blocks,
-    /// The first buffers of each allocator in this order, at most so many.
+    /// Totals and the first buffers of each allocator in this order, at most this many.
     First(BufferOrder, usize),
 }
 
-/// A ledger that was found, and where.
+/// An open ledger and its path.
 #[derive(Debug)]
 pub struct OpenLedger {
-    /// The process it belongs to.
+    /// The process that owns the ledger.
     pub owner: ProcessKey,
-    /// The user of that process.
+    /// The user who runs the owner.
     pub uid: u32,
-    /// Who writes it: the process, or the service for it.
+    /// What writes the ledger: the owner itself, or the service on its behalf.
     pub source: Source,
     /// The ledger.
     pub region: Arc<Region>,
@@ -72,7 +72,7 @@ impl OpenLedger {
         Self { owner, uid, source, region: Arc::new(region), path, identity: (metadata.dev(), metadata.ino()) }
     }
 
-    /// A ledger that its process handed over. It has no path that could be checked again.
+    /// Creates a ledger that its process sent over a socket. It has no path that could be checked again.
     pub fn handed(owner: ProcessKey, uid: u32, region: Arc<Region>, identity: (u64, u64)) -> Self {
         Self { owner, uid, source: Source::Ledger, region, path: PathBuf::new(), identity }
     }
@@ -81,13 +81,13 @@ impl OpenLedger {
         self.path == path
     }
 
-    /// Device and inode of the ledger: after `exec` a process has another one.
+    /// Returns device and inode of the ledger. They differ after `exec`.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// Whether the process still has it: `exec` keeps pid and start time, but drops the ledger. Its descriptor number may be that
-    /// of any other file since, so only the kernel is asked: another user's file system may never answer.
+    /// Returns whether the process still has the ledger. `exec` keeps pid and start time, but drops the ledger. The descriptor number may
+    /// then belong to any other file, so only the kernel's cached metadata is read: the file system of another user may never answer.
     pub(crate) fn is_still_there(&self) -> bool {
         let seen = rustix::fs::statx(rustix::fs::CWD, &self.path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         seen.is_ok_and(|seen| (rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor), seen.stx_ino) == self.identity)
@@ -104,7 +104,7 @@ fn is_own(process: &ProcessSample) -> bool {
     process.facts.as_ref().is_ok_and(|facts| facts.uid == geteuid().as_raw())
 }
 
-/// For the same user when the program closed all its files: what the kernel shows of its memory.
+/// Opens a ledger through `/proc/PID/mem`. This works for the same user, if the program closed all its files.
 fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
     let path = directory.join("mem");
     let region = Region::open_at(open_file(&path).ok()?, start, end - start).ok()?;
@@ -112,8 +112,8 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     belongs(&region, process, machine).then(|| OpenLedger::new(process, Source::Ledger, region, path, &metadata))
 }
 
-/// A memfd. It is recognized by its file system number, which the kernel knows itself: another user's file system may never
-/// answer.
+/// Opens a memfd. It is recognized by its device number, which is cached in the kernel. Another user's file system is not accessed, because
+/// it may never answer.
 fn open_memfd(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_memfd = what_is(&place).is_some_and(|(device, kind)| kind.is_file() && Some(device) == memfd_device());
@@ -123,13 +123,13 @@ fn open_memfd(path: &Path) -> io::Result<File> {
     open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd())))
 }
 
-/// Number of the file system, and the kind of file, as far as they are known already.
+/// Returns the device number and the type of a file from the kernel's cached metadata.
 fn what_is(file: impl AsFd) -> Option<((u32, u32), FileType)> {
     let seen = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
     Some(((seen.stx_dev_major, seen.stx_dev_minor), FileType::from_raw_mode(seen.stx_mode.into())))
 }
 
-/// The file system on which all memfds lie, of which there is one. A restricted thread must find it before.
+/// Returns the device number of the single file system that contains all memfds. The first call must precede the restriction of a thread.
 pub(crate) fn memfd_device() -> Option<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *DEVICE.get_or_init(|| Some(what_is(rustix::fs::memfd_create("ttmon", MemfdFlags::CLOEXEC).ok()?)?.0))
@@ -140,21 +140,22 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)
 }
 
-/// A forked child has its parent's ledger too; only the one that made it owns it. A simulated machine's ledgers are its own.
+/// Returns whether the process created this ledger. A forked child also has its parent's ledger. The ledgers of a simulated machine carry
+/// its mark.
 fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
     let identity = region.identity();
     identity.pid == process.namespace_pid && identity.start_ticks == process.key.start_ticks && identity.machine == machine
 }
 
-/// Buffers that are listed to be compared with each other although nobody asked for them.
+/// Maximum number of buffers that are listed for a comparison when the caller wants only totals.
 const COMPARED_MAX: u64 = 100_000;
 
-/// What a ledger says now, as far as its user may have lists. One whose lists are cut keeps its totals.
+/// Reads a ledger within the limits of its user. If a list is over a limit, only the totals are returned.
 pub fn read(found: &OpenLedger, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
     read_granted(&found.region, detail, &mut |resource, amount| budget.take_or_cut(resource, amount, found.uid))
 }
 
-/// Whether a list of this length may be read.
+/// Returns whether a list of this length may be read.
 type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
 
 fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
@@ -164,7 +165,7 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
     if !granted(Resource::Allocators, totals.allocators.len() as u64) || !granted(Resource::Chips, chips as u64) {
         return Err(Missing::NotTracked);
     }
-    // Buffers on shared chips are compared, so all of them are needed.
+    // All buffers are needed to compare those on shared chips.
     let wanted = match detail {
         Detail::Totals if totals.live_entries <= COMPARED_MAX && shares_chips(&totals) => Some(Detail::Blocks),
         Detail::Totals => None,
@@ -177,7 +178,7 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
     let Live { totals, entries, tags } = match region.live(listed_most(totals.live_entries)) {
         Ok(live) => live,
         Err(ReadError::TooMany) => {
-            // A ledger that lists more than it counts is over any limit.
+            // A ledger that lists more than it counts exceeds any limit.
             granted(Resource::Buffers, u64::MAX);
             return ledger(region, &totals, granted);
         }
@@ -191,21 +192,21 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
         }
     }
     if let Some(detail) = wanted {
-        // Lines that cannot be read are lines that are not there.
+        // Lines that cannot be read are treated as missing.
         let lines = if totals.stacks.0 > 0 { Lines::read(region).unwrap_or_default() } else { Lines::default() };
         add_buffers(&mut ledger, &totals, detail, (entries, tags), &lines);
     }
     Ok(ledger)
 }
 
-/// A buffer fits where its entry was: a million of them are collected in the memory of the entries.
+/// A buffer fits into the memory of its entry, so a million buffers are collected in place.
 const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>());
 
-/// Adds the buffers that are wanted, and what the list says of each row.
+/// Adds the wanted buffers, and the figures of each row that need the list.
 fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (Vec<Entry>, Vec<String>), lines: &Lines) {
     let places = Places::of(totals);
     let tags: Vec<Arc<String>> = tags.into_iter().map(Arc::new).collect();
-    // By allocator and kind: whether a buffer is per core, whether the bytes per bank of another are unknown.
+    // By allocator and kind: whether any buffer is per core, and whether the bytes per bank of any other buffer are unknown.
     let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
     let buffers = entries.into_iter().filter_map(|entry| {
         let buffer = buffer(&entry, &places, &tags, lines)?;
@@ -239,18 +240,18 @@ fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, t
     }
 }
 
-/// Entries that a ledger may list which counted so many: it may have grown meanwhile.
+/// Returns the maximum number of entries that are listed if the ledger counted `counted`. The ledger may have grown meanwhile.
 fn listed_most(counted: u64) -> u64 {
     counted.saturating_add(counted / 8).saturating_add(4096)
 }
 
-/// Whether it has kernels, whose types stand in its list alone.
+/// Returns whether the ledger has kernels. Only the list shows their types.
 fn has_kernels(totals: &Totals) -> bool {
     let has_some = |allocator: &Allocator| allocator.rows.iter().any(|row| row.kind == kind::KERNEL && row.count > 0);
     totals.live_entries <= COMPARED_MAX && totals.allocators.iter().any(|allocator| allocator.is_open && has_some(allocator))
 }
 
-/// The live kernels of each allocator by type, unless some are not in the list.
+/// Returns the number of live kernels of each allocator by type. Returns nothing if some kernels are not in the list.
 fn kernel_types(totals: &Totals, entries: &[Entry]) -> HashMap<u16, Box<KernelTypes>> {
     let mut types: HashMap<u16, Box<KernelTypes>> = HashMap::new();
     let is_unlisted = |row: &Row| row.kind == kind::KERNEL && row.unlisted_count > 0;
@@ -266,18 +267,18 @@ fn kernel_types(totals: &Totals, entries: &[Entry]) -> HashMap<u16, Box<KernelTy
     types
 }
 
-/// The type of a kernel; `None` for everything else.
+/// Returns the type of a kernel, or `None` for an entry of another kind.
 pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
     let number = ttmon_ledger::report::kernel_type(entry.flags);
     (entry.kind == kind::KERNEL).then(|| KernelType::from_number(number))
 }
 
-/// The same without its buffers, of totals that were read before.
+/// Returns a ledger without its buffers, from totals that were already read.
 pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
     ledger(region, totals, &mut |_, _| true)
 }
 
-/// All but the buffers.
+/// Returns a ledger without its buffers.
 fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Ledger> {
     let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
     let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };
@@ -310,17 +311,17 @@ fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Led
     })
 }
 
-/// Whether two of its allocators have buffers on one chip, so that these may lie on the same bytes.
+/// Returns whether two allocators have buffers on the same chip. Such buffers may overlap.
 fn shares_chips(totals: &Totals) -> bool {
     let holds = |allocator: &&Allocator| allocator.is_open && allocator.rows.iter().any(|row| row.count > 0 && row.geometry.is_some());
     let holders: Vec<&Allocator> = totals.allocators.iter().filter(holds).collect();
-    // The allocator that each chip was seen in.
+    // The first allocator with each chip.
     let mut seen: HashMap<(Option<u32>, Option<u64>), u16> = HashMap::new();
     let mut is_shared = |slot: u16, chip: &Chip| *seen.entry((chip.metal_id, chip.unique_id)).or_insert(slot) != slot;
     holders.len() > 1 && holders.iter().any(|allocator| allocator.chips.iter().any(|chip| is_shared(allocator.slot, chip)))
 }
 
-/// Index of each slot among the allocators.
+/// The index of each slot among the allocators.
 struct Places([Option<usize>; 256]);
 
 impl Places {
@@ -448,12 +449,12 @@ fn buffer(entry: &Entry, places: &Places, tags: &[Arc<String>], lines: &Lines) -
     })
 }
 
-/// The text of a tag, by its number in the ledger; 0 is none.
+/// Returns the text of a tag by its number in the ledger. Number 0 means no tag.
 pub fn tag<T>(tags: &[T], number: u32) -> Option<&T> {
     usize::try_from(number).ok().filter(|number| *number > 0).and_then(|number| tags.get(number))
 }
 
-/// The kind of a number in the ledger.
+/// Returns the kind for a number in the ledger.
 pub fn buffer_kind(number: u8) -> BufferKind {
     match number {
         kind::DRAM => BufferKind::Of(Kind::Dram),
@@ -484,7 +485,7 @@ mod tests {
     use crate::examined::Examined;
     use crate::root::Root;
 
-    /// A process has one ledger.
+    /// The ledger of the test process. A process has only one.
     static WRITER: Writer =
         Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
 
@@ -498,8 +499,8 @@ mod tests {
         }
     }
 
-    /// A ledger of this process, under the name of another that has closed its files: found by its mapping, unless that is
-    /// said to be something else, or the process is another user's and nothing is said.
+    /// The ledger of this process, listed under another process that has closed its files. The ledger is found by its mapping. It is not
+    /// found if `map_files` leads to another file, or if the process belongs to another user and the link cannot be followed.
     #[test]
     fn memory_is_not_read_of_what_may_be_no_memfd() {
         drop(WRITER.session().unwrap());
@@ -532,7 +533,7 @@ mod tests {
         let own = geteuid().as_raw();
         assert!(is_found(own));
         let without_the_link = || {
-            // Of this thread alone.
+            // This changes only this thread.
             let mut held = capabilities(None).unwrap();
             held.effective -= CapabilitySet::SYS_ADMIN | CapabilitySet::CHECKPOINT_RESTORE;
             set_capabilities(None, held).unwrap();
@@ -544,7 +545,7 @@ mod tests {
         assert!(!is_found(own));
     }
 
-    /// Its owner can leave the number of its events odd for ever.
+    /// The owner of a ledger can leave the event counter odd forever.
     #[test]
     fn ledger_in_the_middle_of_an_event_is_counted_within_the_limits() {
         drop(WRITER.session().unwrap());

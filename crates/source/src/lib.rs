@@ -1,6 +1,6 @@
 //! Reads a machine into a [`Sample`](ttmon_model::Sample): the driver's files, processes, TT-Metal's statistics.
 //!
-//! Nothing below `/dev/tenstorrent` is opened, unless `Options::deep` asks for it: opening a device blocks other tools.
+//! Files below `/dev/tenstorrent` are opened only if `Options::deep` is set, because an open device blocks other tools.
 //!
 //! ```no_run
 //! use ttmon_source::{Machine, Options, Root};
@@ -9,9 +9,9 @@
 //! # Ok::<(), ttmon_source::Error>(())
 //! ```
 //!
-//! A read of one of the driver's files may block for seconds, in a way that not even a signal ends, while another
-//! tool resets the chip. So all reads go in [batches](ttmon_reads) to worker threads with a deadline, and where the program can
-//! still fork those threads live in a [process of their own](ttmon_reads::isolate) that can be left behind.
+//! While another tool resets the chip, a read of a driver file may block for seconds, and no signal can interrupt it. So all reads are sent
+//! in [batches](ttmon_reads) to worker threads with a deadline. If the program can still fork, those threads run in a [separate
+//! process](ttmon_reads::isolate) that can be abandoned.
 
 pub mod budget;
 mod cluster;

@@ -1,4 +1,4 @@
-//! The lines behind the numbers of a ledger's stacks.
+//! The source lines of a ledger's stacks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -7,18 +7,18 @@ use ttmon_ledger::reader::{Code, ReadError, Region, Stacks};
 use ttmon_model::Snapshot;
 use ttmon_model::stack::{SourceLine, Stack};
 
-/// Turns frames of machine code into lines, one list for each frame.
+/// Resolves frames of machine code to lines, one list for each frame.
 pub type Resolver = fn(&[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>>;
 
 static RESOLVER: OnceLock<Resolver> = OnceLock::new();
 
-/// Sets what resolves frames of machine code from now on. The service sets none: it does not open files that programs name.
+/// Sets the function that resolves frames of machine code. The service sets none, because it must not open files that programs name.
 pub fn set_resolver(resolver: Resolver) {
-    // The first one stays.
+    // A second call has no effect.
     let _ = RESOLVER.set(resolver);
 }
 
-/// Resolves the frames of machine code in a snapshot that came from a service.
+/// Resolves the frames of machine code in a snapshot from a service.
 pub fn resolve_snapshot(snapshot: &mut Snapshot) {
     let Some(resolve) = RESOLVER.get() else { return };
     let mut known: HashMap<*const Stack, Arc<Stack>> = HashMap::new();
@@ -46,7 +46,7 @@ fn resolved(stacks: &[Vec<Arc<SourceLine>>], resolve: Resolver) -> Vec<Vec<Arc<S
     stacks.iter().map(frames).collect()
 }
 
-/// The stacks of one ledger, with each line made once.
+/// The stacks of one ledger. Equal lines share one allocation.
 #[derive(Debug, Default)]
 pub struct Lines {
     frames: Vec<Vec<Arc<SourceLine>>>,
@@ -54,7 +54,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads the stacks of a ledger. Of one without stacks that is a read of its header.
+    /// Reads the stacks of a ledger. If it has no stacks, only its header is read.
     pub fn read(region: &Region) -> Result<Self, ReadError> {
         Ok(Self::of(&region.stacks()?))
     }
@@ -86,27 +86,27 @@ impl Lines {
         found
     }
 
-    /// The frames of a stack, innermost first; none of a number that is not a stack's.
+    /// Returns the frames of a stack, innermost first. Returns none if the number is not a stack.
     pub fn frames(&self, number: u32) -> &[Arc<SourceLine>] {
         index(number).and_then(|at| self.frames.get(at)).map_or(&[], Vec::as_slice)
     }
 
-    /// The line of a stack that a user looks for.
+    /// Returns the line of a stack that is shown to users.
     pub fn line(&self, number: u32) -> Option<&Arc<SourceLine>> {
         self.stack(number).map(|stack| &stack.line)
     }
 
-    /// A stack with a line that a user looks for.
+    /// Returns a stack, if it has a line that is shown to users.
     pub fn stack(&self, number: u32) -> Option<&Arc<Stack>> {
         self.stacks.get(index(number)?)?.as_ref()
     }
 
-    /// How many stacks there are.
+    /// Returns the number of stacks.
     pub fn len(&self) -> u32 {
         u32::try_from(self.frames.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no stacks.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The whole machine: what is read in which order.
+//! The whole machine: what is read, and in which order.
 
 mod deep;
 mod devices;
@@ -37,46 +37,46 @@ use ttmon_reads::{LaneReply, Pace, boot_time};
 /// How a machine is read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Longest wait for one file.
+    /// Maximum time to wait for one file.
     pub read_timeout: Duration,
-    /// Whether there will be many samples.
+    /// Whether the machine is sampled once or repeatedly.
     pub pace: Pace,
-    /// Where reads that may hang happen.
+    /// Where reads that may hang are done.
     pub isolation: Isolation,
-    /// Real or simulated.
+    /// Whether the machine is real or simulated.
     pub origin: Origin,
-    /// The user's cluster descriptor.
+    /// The cluster descriptor that the user named.
     pub cluster: Option<Cluster>,
-    /// Whether processes and memory are read.
+    /// Whether to read processes and memory.
     pub processes: bool,
-    /// Whose ledgers are looked for, and how much of them is read.
+    /// Which ledgers to search for, and how much of them to read.
     pub ledgers: Ledgers,
-    /// The file that the numbers of devices are kept in, for those who start while one is missing; the service has one.
+    /// The file that stores the device numbers. Programs that start while a device is missing read it. Only the service sets it.
     pub slots: Option<PathBuf>,
-    /// The program whose processes read the chips themselves (`--deep`); its `main` calls [`ttmon_deep::run_as_reader`]. `None`
-    /// leaves the devices closed.
+    /// The program that is started to read the chips directly (`--deep`). Its `main` must call [`ttmon_deep::run_as_reader`]. With `None`,
+    /// the devices are not opened.
     pub deep: Option<PathBuf>,
 }
 
-/// Whose ledgers are looked for, and how much of them is read.
+/// Which ledgers to search for, and how much of them to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledgers {
-    /// How much.
+    /// How much of each ledger to read.
     pub detail: Detail,
-    /// Whose.
+    /// The processes whose ledgers are searched.
     pub reach: Reach,
-    /// The machine they belong to: 0, or the mark of a simulated one.
+    /// The machine of the ledgers: 0, or the mark of a simulated machine.
     pub machine: u64,
 }
 
-/// Whose ledgers are looked for.
+/// The processes whose ledgers are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of processes that hold a device.
+    /// Processes that hold a device.
     Holders,
-    /// Those of every process, with a device or without; then a machine needs no device either.
+    /// Every process, with or without a device. A machine without devices is then no error.
     Everybody,
-    /// Those of holders and of this process.
+    /// Processes that hold a device, and the process with this pid.
     Process(u32),
 }
 
@@ -96,25 +96,25 @@ impl Default for Options {
     }
 }
 
-/// Where reads that may hang happen.
+/// Where reads that may hang are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// In a forked process, so that this one can always exit. Needs a program with a single thread.
+    /// In a forked process, so that this process can always exit. The calling program must have a single thread.
     Process,
     /// In threads of this process.
     Threads,
 }
 
-/// Why there is no sample at all. One bad device never is a reason.
+/// Why no sample could be taken. A single bad device never causes this.
 #[derive(Debug)]
 pub enum Error {
     /// No Tenstorrent device on the PCI bus.
     NoDevice,
-    /// Devices on the bus, and no driver that made them known.
+    /// There are devices on the bus, but the driver does not list them.
     DriverNotLoaded {
-        /// How many.
+        /// How many devices there are.
         devices: usize,
-        /// Whether the driver is loaded and has none of them.
+        /// Whether the driver is loaded and lists none of the devices.
         is_loaded: bool,
     },
     /// The driver's directory cannot be read.
@@ -151,7 +151,7 @@ pub struct Machine {
     files: Files,
 }
 
-/// Keys of lanes: devices by their id, processes by their pid, and the rest.
+/// Base keys of lanes. Devices are added by id, processes by pid.
 const LANE_OF_DRIVER: u64 = 1 << 40;
 const LANE_OF_REGIONS: u64 = 2 << 40;
 const LANE_OF_PROCESS: u64 = 3 << 40;
@@ -193,42 +193,43 @@ impl Machine {
         })
     }
 
-    /// The same in two parts, each with its own reading process, for two threads: the devices are read even if the scan is
-    /// blocked. Forks.
+    /// Splits the machine into two parts for two threads, each with its own reading process. The devices are then read even if the scan is
+    /// blocked. This function forks.
     pub fn split(self) -> Result<(DeviceReader, Scanner), Error> {
         let Self { devices, scan, files } = self;
         let other = Files::new(&scan.root, &scan.options)?;
         Ok((DeviceReader { devices, files }, Scanner { scan, files: other }))
     }
 
-    /// Restricts the calling thread for good to reading files: no writing, no connection, no program, and no capability but those to
-    /// read other users' processes. The other threads keep their rights.
+    /// Permanently restricts the calling thread to reading files. It can no longer write, connect or start programs. It keeps only the
+    /// capabilities to read other users' processes. Other threads keep their rights.
     pub fn restrict_thread(&mut self) {
         self.scan.restrict_thread();
     }
 
-    /// From the next sample on, the ledgers of holders and of this process are searched ([`Reach::Process`]).
+    /// From the next sample on, searches the ledgers of holders and of this process ([`Reach::Process`]).
     pub fn look_at(&mut self, pid: u32) {
         self.devices.is_device_needed = false;
         self.scan.look_at(pid);
     }
 
-    /// From the next sample on, this much of ledgers is read.
+    /// Sets how much of ledgers is read from the next sample on.
     pub fn set_detail(&mut self, detail: Detail) {
         self.scan.options.ledgers.detail = detail;
     }
 
-    /// From the next sample on, processes of this program read the chips themselves; with `None` no longer. See [`Options::deep`].
+    /// From the next sample on, starts this program to read the chips directly, or stops doing so if `None`. See [`Options::deep`].
     pub fn set_deep(&mut self, program: Option<&Path>) {
         self.devices.set_deep(program);
     }
 
-    /// The ledgers of the last sample, for callers that read more of them, also on another thread.
+    /// Returns the ledgers of the last sample, for callers that read more of them. They can be sent to another thread.
     pub fn ledgers(&self) -> &[Arc<OpenLedger>] {
         &self.scan.ledgers
     }
 
-    /// Ledgers of processes that ended, or became other programs, since the sample before: still readable, once.
+    /// Returns the ledgers of processes that ended, or became other programs, since the previous sample. They are listed for one sample and
+    /// still readable.
     pub fn departed(&self) -> &[Arc<Departed>] {
         &self.scan.departed
     }
@@ -242,14 +243,14 @@ pub struct DeviceReader {
 }
 
 impl DeviceReader {
-    /// Lists the devices. The result is what a scan needs.
+    /// Lists the devices. Returns the information that a scan needs.
     pub fn list(&mut self) -> Result<Scope, Error> {
         let Self { devices, files } = self;
         devices.find()?;
         again_without_reader(|| devices.scope(files))
     }
 
-    /// Reads the listed devices. A [`Scanned`] completes the sample.
+    /// Reads the listed devices. [`Scanned::complete`] completes the sample.
     pub fn sample(&mut self) -> Result<Sample, Error> {
         let Self { devices, files } = self;
         again_without_reader(|| {
@@ -262,13 +263,13 @@ impl DeviceReader {
         })
     }
 
-    /// Adds to a complete sample what is known of TT-Metal's numbers of chips.
+    /// Adds the known TT-Metal chip numbers to a complete sample.
     pub fn number_chips(&mut self, sample: &mut Sample) {
         self.devices.number_chips(sample);
     }
 }
 
-/// Scans a machine for those who use its devices.
+/// Scans a machine for the processes that use its devices.
 #[derive(Debug)]
 pub struct Scanner {
     scan: Scan,
@@ -276,7 +277,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Restricts the calling thread, as [`Machine::restrict_thread`].
+    /// Restricts the calling thread like [`Machine::restrict_thread`].
     pub fn restrict_thread(&mut self) {
         self.scan.restrict_thread();
     }
@@ -291,19 +292,19 @@ impl Scanner {
         })
     }
 
-    /// The ledgers of the last scan.
+    /// Returns the ledgers of the last scan.
     pub fn ledgers(&self) -> &[Arc<OpenLedger>] {
         &self.scan.ledgers
     }
 
-    /// Ledgers of processes that ended, or became other programs, since the scan before.
+    /// Returns the ledgers of processes that ended, or became other programs, since the previous scan.
     pub fn departed(&self) -> &[Arc<Departed>] {
         &self.scan.departed
     }
 }
 
-/// A reading process that died or is too slow, as on a machine under heavy load, costs no sample: threads of this process read
-/// instead.
+/// Repeats `work` if the reading process died or is too slow, for example under heavy load. Threads of this process then read instead, so
+/// no sample is lost.
 fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     match work() {
         Err(Error::Reader(_)) => work(),
@@ -311,19 +312,19 @@ fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-/// A program that samples repeatedly needs the same memory each time, and glibc would return it to the kernel after every sample
-/// and fetch it for the next. Blocks that were freed once set glibc's threshold.
+/// Keeps freed memory in the process. Otherwise glibc would return the memory to the kernel after every sample and fetch it again for the
+/// next. Freeing a large block raises glibc's threshold.
 fn keep_memory() {
     const SAMPLE_BYTES: usize = 4 * 1024 * 1024;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SAMPLE_BYTES)));
 }
 
-/// When something is read.
+/// The time of a sample.
 #[derive(Clone, Copy, Debug)]
 struct Now {
-    /// On a clock that does not jump.
+    /// Monotonic time.
     at: Duration,
-    /// For people.
+    /// Wall clock time.
     time: UnixTime,
     /// When the machine started.
     boot: UnixTime,

@@ -1,5 +1,5 @@
-//! Names that the kernel does not know: of users in a directory service, of pods and of containers. None of them delays a sample of
-//! the devices.
+//! Resolves names that the kernel does not have: of users in a directory service, of pods and of containers. None of them delays a sample
+//! of the devices.
 
 mod accounts;
 mod text;
@@ -15,27 +15,27 @@ use accounts::{Accounts, AccountsThread};
 use ttmon_reads::Pace;
 use workloads::Workloads;
 
-/// The longest wait of a program that samples once for the directory service, in all.
+/// The total time that a program that samples once waits for the directory service.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// What was found out so far.
+/// The names found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     accounts: Accounts,
-    /// Asks instead, if there is one.
+    /// The thread that sends the requests, if one was started.
     thread: Option<AccountsThread>,
     workloads: Workloads,
 }
 
 impl Names {
-    /// Starts a thread that asks the directory service. The calling thread then needs neither connections nor programs.
+    /// Starts a thread that sends requests to the directory service. The calling thread then needs no connections and starts no programs.
     pub(crate) fn ask_in_a_thread(&mut self, root: &Root) -> io::Result<()> {
         self.thread = Some(AccountsThread::spawn(root.clone())?);
         Ok(())
     }
 
-    /// Adds the names of users, pods and containers. A name that the directory service has not returned yet is added to a later
-    /// sample; a program that samples once waits a little.
+    /// Adds the names of users, pods and containers. A name that the directory service has not returned yet is added to a later sample. A
+    /// program that samples once waits up to [`WAIT_MAX`].
     pub(crate) fn complete(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
         for process in &mut *processes {
             self.workloads.complete(root, &mut process.workload, now);
@@ -56,7 +56,7 @@ impl Names {
         }
     }
 
-    /// Returns whether an answer is awaited.
+    /// Adds the names of users. Returns whether an answer is still pending.
     fn add_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration) -> bool {
         for facts in nameless(processes) {
             facts.user = self.accounts.name(root, facts.uid, now);
@@ -65,7 +65,7 @@ impl Names {
     }
 }
 
-/// Processes whose user has no name yet.
+/// Returns the processes whose user has no name yet.
 fn nameless(processes: &mut [ProcessSample]) -> impl Iterator<Item = &mut ProcessFacts> {
     processes.iter_mut().filter_map(|process| process.facts.as_mut().ok()).filter(|facts| facts.user.is_none())
 }
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// A directory service that takes its time: samples go on without the name, and a later one has it.
+    /// The directory service is slow: samples continue without the name, and a later sample has it.
     #[test]
     fn slow_directory_service_delays_no_sample() {
         let directory = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(sample(86_400_000).as_deref(), Some("ana"), "a name is asked for once");
     }
 
-    /// As in the service, whose scanning thread can neither connect nor start a program.
+    /// The scanning thread of the service can neither connect nor start a program.
     #[test]
     fn names_come_from_a_thread_of_their_own() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One process: the files of `/proc/PID`.
+//! Reads one process from the files of `/proc/PID`.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use ttmon_model::{Missing, Reading};
 use crate::users::OpenFile;
 use ttmon_reads::{Pace, Reply, Request, Want, read_small};
 
-/// Clocks and units a process's figures are in.
+/// The units and the clock of a process's figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     /// The boot time of the machine.
@@ -23,13 +23,13 @@ pub(crate) struct Scale {
     pub(crate) page_bytes: u64,
 }
 
-/// Files read of every process, in the order [`take`] expects; its `fdinfo` files follow.
+/// Returns the requests for the files of a process, in the order that [`take`] expects. The `fdinfo` files come last.
 pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Request> {
     let directory = proc.join(pid.to_string());
     let request = |name: &str, bytes_max| Request { path: directory.join(name), want: Want::Beginning, bytes_max, pace: Pace::Once };
     let mut requests = vec![
         request("stat", ATTRIBUTE_BYTES_MAX),
-        // A user with many groups has a long one, and its NSpid comes after them.
+        // The file is long for a user with many groups, and the `NSpid` line comes after the groups.
         request("status", STATUS_BYTES_MAX),
         request("cgroup", STATUS_BYTES_MAX),
         request("cmdline", COMMAND_BYTES_MAX),
@@ -39,12 +39,12 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
     requests
 }
 
-/// The part of `stat` that shows whether a process is still the same program with the same mappings: the size of its memory, and
-/// the start of its code and stack, which `exec` moves.
+/// The part of `stat` that shows whether a process still runs the same program with the same mappings: the size of its memory, and the
+/// start addresses of its code and stack, which `exec` changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape([u64; 3]);
 
-/// A process with the mappings it had.
+/// The start time and the shape of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     start_ticks: u64,
@@ -52,20 +52,20 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// By its `stat`.
+    /// Parses a `stat`.
     pub(crate) fn of(stat: &[u8]) -> Option<Self> {
         let Stat { start_ticks, shape, .. } = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
         Some(Self { start_ticks, shape })
     }
 }
 
-/// The file that shows whether a process is unchanged.
+/// Returns the request for the `stat` of a process, which shows whether the process is unchanged.
 pub(crate) fn stat_request(proc: &Path, pid: u32, pace: Pace) -> Request {
     let path = proc.join(pid.to_string()).join("stat");
     Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
 }
 
-/// What the replies say. `users` finds a user's name.
+/// Parses the replies. `users` returns the name of a user.
 pub(crate) fn take(
     pid: u32,
     open_files: &[OpenFile],
@@ -82,7 +82,7 @@ pub(crate) fn take(
         }),
     };
     let stat = text(0).and_then(|text| parse_stat(&text));
-    // Of one that only waits for its parent nothing is left but its number.
+    // A zombie has only its pid left.
     let stat = stat.and_then(|stat| if stat.has_ended { Err(Missing::Gone) } else { Ok(stat) });
     let status = text(1).and_then(|text| parse_status(&text));
     let (start_ticks, shape) = stat.as_ref().map_or_else(|_| Default::default(), |stat| (stat.start_ticks, stat.shape));
@@ -117,8 +117,8 @@ pub(crate) fn take(
     (process, shape)
 }
 
-/// A process known in full, with what its `stat` says now; nothing if that is of another process or program, or of one that has
-/// ended.
+/// Returns a known process with the new values of its `stat`. Returns `None` if the `stat` belongs to another process or program, or if the
+/// process has ended.
 pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
     let stat = parse_stat(&String::from_utf8_lossy(stat)).ok().filter(|stat| !stat.has_ended)?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
@@ -127,7 +127,7 @@ pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Optio
         uid: facts.uid,
         user: facts.user.clone(),
         parent: u32::try_from(stat.parent).unwrap_or(0),
-        // By today's clock, as if it were read anew.
+        // The boot time is the current one, as in a full read.
         start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
         cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
         rss: stat.rss_pages.saturating_mul(scale.page_bytes),
@@ -150,7 +150,8 @@ fn nanos(ticks: u64, scale: Scale) -> u64 {
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
-    /// It only waits to be asked how it ended: its memory is gone. Not so while other threads go on after its first.
+    /// Whether the process is a zombie, which has no memory any more. A process whose first thread ended is not one while other threads
+    /// run.
     has_ended: bool,
     parent: u64,
     cpu_ticks: u64,
@@ -159,42 +160,42 @@ struct Stat {
     shape: Shape,
 }
 
-/// `4242 (python3 serve) S 1 4242 ...`: the name may hold anything, so the last `)` ends it.
+/// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
 fn parse_stat(text: &str) -> Reading<Stat> {
     let (front, rest) = text.rsplit_once(')').ok_or(Missing::Unparsable)?;
     let name = front.split_once('(').ok_or(Missing::Unparsable)?.1;
     let mut fields = [""; FIELDS];
     rest.split_ascii_whitespace().zip(&mut fields).for_each(|(text, field)| *field = text);
-    // Numbered as in proc(5), whose field 3 is the first one after the name.
+    // Field numbers are those of proc(5). Field 3 is the first one after the name.
     let field = |number: usize| -> Reading<u64> {
         let text = fields[number - 3];
         text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
     };
     let cpu_ticks = field(14)?.saturating_add(field(15)?);
-    // A user who may not read the process sees a constant for the last two.
+    // For a user who may not read the process, the last two are constant.
     let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
     let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
     Ok(Stat { name: name.to_owned(), has_ended, parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
 }
 
-/// Those of `stat` from the third on, as far as they are of use.
+/// The number of fields that are parsed, from field 3 on.
 const FIELDS: usize = 26;
 
-/// Who a process is, and whether it still is.
+/// Identity of a process, and whether it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// The pid of its parent.
+    /// The pid of the parent.
     pub parent: u32,
-    /// Its start time, which distinguishes processes with the same pid.
+    /// The start time, which distinguishes processes with the same pid.
     pub start_ticks: u64,
-    /// It only waits to be asked how it ended: its memory is gone.
+    /// Whether the process is a zombie, which has no memory any more.
     pub has_ended: bool,
 }
 
 impl Life {
-    /// Of a process, by its `stat`; `None` where there is no such process.
+    /// Reads the `stat` of a process. Returns `None` if the process does not exist.
     pub fn of(proc: &Path, pid: u32) -> Option<Self> {
-        // A name is any bytes.
+        // A name may contain any bytes.
         Self::parse(&String::from_utf8_lossy(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?))
     }
 
@@ -204,16 +205,16 @@ impl Life {
     }
 }
 
-/// Whether a `stat` is that of a process with this start time that has not ended.
+/// Returns whether a `stat` belongs to a running process with this start time.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
     Life::parse(stat).is_some_and(|life| !life.has_ended && life.start_ticks == start_ticks)
 }
 
-/// The user of a process that is gone: the kernel gives this number to none.
+/// The uid for a process that is gone. The kernel never assigns this number.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// The real user of a process, by its `status`: to others a process that cannot be traced looks like root's. A process that is gone
-/// belongs to nobody.
+/// Returns the real user of a process from its `status`. The owner of the files is not used, because files of a process that cannot be
+/// traced belong to root. Returns [`NOBODY`] if the process is gone.
 pub(crate) fn uid_of(proc: &Path, pid: u32) -> u32 {
     let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX).unwrap_or_default();
     parse_status(&String::from_utf8_lossy(&text)).map_or(NOBODY, |status| status.uid)
@@ -225,7 +226,7 @@ struct Status {
     namespace_pid: Option<u32>,
 }
 
-/// The lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`, whose last number is the innermost.
+/// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`. The last number of `NSpid` is that of the innermost namespace.
 fn parse_status(text: &str) -> Reading<Status> {
     let values = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
     let uid = values("Uid:").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
@@ -233,7 +234,7 @@ fn parse_status(text: &str) -> Reading<Status> {
     Ok(Status { uid: uid.ok_or(Missing::Unparsable)?, namespace_pid })
 }
 
-/// Arguments end with a NUL each; a kernel thread and a zombie have none.
+/// Joins the arguments, each of which ends with a NUL. A kernel thread and a zombie have no arguments.
 fn parse_command(text: &str) -> Reading<String> {
     let words: Vec<&str> = text.trim_end_matches('\0').split('\0').collect();
     let mut command = words.join(" ");
@@ -244,9 +245,8 @@ fn parse_command(text: &str) -> Reading<String> {
     if command.is_empty() { Err(Missing::NoSource) } else { Ok(command) }
 }
 
-/// Container, pod and job from paths such as
-/// `0::/kubepods.slice/kubepods-pod1234_5678.slice/cri-containerd-<64 hex digits>.scope` and
-/// `/system.slice/slurmstepd.scope/job_4711/step_0`.
+/// Extracts container, pod and job from cgroup paths, for example `0::/kubepods.slice/kubepods-pod1234_5678.slice/cri-containerd-<64 hex
+/// digits>.scope` and `/system.slice/slurmstepd.scope/job_4711/step_0`.
 fn parse_cgroup(text: &str) -> Workload {
     let mut workload = Workload::default();
     for line in text.lines() {
@@ -265,8 +265,8 @@ fn parse_cgroup(text: &str) -> Workload {
     workload
 }
 
-/// Adds the name and the step of a Slurm job from `NAME=VALUE` variables, each with a NUL behind it. A process may have any variables:
-/// they count only for the job that its cgroup has.
+/// Adds the name and the step of a Slurm job from `NAME=VALUE` variables that end with a NUL each. A process may set any variables, so they
+/// are used only if they name the job of its cgroup.
 fn add_job(workload: &mut Workload, environment: &str) {
     let value = |name: &str| environment.split('\0').find_map(|variable| variable.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
     if workload.job.is_some() && workload.job == value("SLURM_JOB_ID") {
@@ -275,14 +275,14 @@ fn add_job(workload: &mut Workload, environment: &str) {
     }
 }
 
-/// 64 hexadecimal digits, alone (`docker/<id>`) or behind a runtime's name (`libpod-<id>`).
+/// Parses a container id: 64 hexadecimal digits, alone (`docker/<id>`) or after the name of a runtime (`libpod-<id>`).
 fn container_of(part: &str) -> Option<String> {
     let id = part.rsplit(['-', ':']).next()?;
     let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| id[..12].to_owned())
 }
 
-/// `kubepods-burstable-pod1234_...` or `pod1234-...`; systemd writes `_` for `-`.
+/// Parses `kubepods-burstable-pod1234_...` or `pod1234-...`. systemd writes `_` for `-`.
 fn pod_of(part: &str) -> Option<String> {
     let uid = match part.strip_prefix("pod") {
         Some(uid) => uid,
@@ -299,7 +299,7 @@ fn job_of(part: &str) -> Option<String> {
     is_id.then(|| id.to_owned())
 }
 
-/// `drm-memory-dram: 512 KiB` and `drm-memory-l1: 96 KiB`: no driver prints them yet.
+/// Parses `drm-memory-dram: 512 KiB` and `drm-memory-l1: 96 KiB`. No driver prints these lines yet.
 fn parse_fdinfo(text: &str, device: DeviceId) -> Option<FdMemory> {
     let mut used = PerKind::default();
     let mut has_any = false;
@@ -313,7 +313,7 @@ fn parse_fdinfo(text: &str, device: DeviceId) -> Option<FdMemory> {
     has_any.then_some(FdMemory { device, used })
 }
 
-/// `512 KiB`, `1 MiB`, or bytes without a unit, as the kernel's drm-usage-stats page has it.
+/// Parses `512 KiB`, `1 MiB`, or bytes without a unit, as described in the kernel's drm-usage-stats page.
 fn parse_size(text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -327,7 +327,7 @@ fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// A user's name in the text of `/etc/passwd`.
+/// Returns a user's name from the text of `/etc/passwd`.
 pub(crate) fn user_name(passwd: &str, uid: u32) -> Option<String> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

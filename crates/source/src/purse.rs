@@ -1,11 +1,11 @@
-//! The budget of a scan, as one process may spend it.
+//! The budget of a scan, charged to one process.
 
 use std::path::Path;
 
 use crate::budget::{Budget, Grant, Resource};
 use crate::process;
 
-/// Spends for a process. Its user is looked up when it matters, and once.
+/// Charges the user of a process. The user is determined once, and only if needed.
 pub(crate) struct Purse<'b> {
     budget: &'b mut Budget,
     proc: &'b Path,
@@ -18,7 +18,7 @@ impl<'b> Purse<'b> {
         Self { budget, proc, pid, uid: None }
     }
 
-    /// The user of the process.
+    /// Returns the user of the process.
     pub(crate) fn uid(&mut self) -> u32 {
         *self.uid.get_or_insert_with(|| process::uid_of(self.proc, self.pid))
     }
@@ -28,7 +28,7 @@ impl<'b> Purse<'b> {
         self.budget.take(resource, amount, || *uid.get_or_insert_with(|| process::uid_of(proc, pid)))
     }
 
-    /// Spends, or counts something of the process as not read.
+    /// Takes an amount. If the limit does not allow that, counts one item of the process as not read.
     pub(crate) fn take_or_cut(&mut self, resource: Resource, amount: u64) -> bool {
         let is_granted = self.take(resource, amount).is_some();
         if !is_granted {

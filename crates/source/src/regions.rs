@@ -1,4 +1,4 @@
-//! TT-Metal's statistics: found in `/dev/shm`, and in the `/dev/shm` of containers.
+//! TT-Metal's statistics, found in `/dev/shm` and in the `/dev/shm` of containers.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -25,12 +25,13 @@ pub(crate) struct RegionFile {
 }
 
 impl RegionFile {
-    /// A region, and any plain additions of a newer version after it: the directory also has other users' files.
+    /// Returns the request for the file. The directory also has files of other users, so only a regular file of limited size is read. A
+    /// newer version may have appended fields to the region.
     pub(crate) fn request(&self, pace: Pace) -> Request {
         Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
     }
 
-    /// What the file says, and its owner.
+    /// Parses the file. Returns the region and the owner of the file.
     pub(crate) fn take(&self, reply: &Reply, problems: &mut Problems) -> (RegionSample, u32) {
         let (owner, writer, content) = match reply {
             Ok(bytes) => {
@@ -41,7 +42,7 @@ impl RegionFile {
                 0,
                 None,
                 Err(match Missing::from(*failure) {
-                    // It existed just before.
+                    // The file existed when the directory was listed.
                     Missing::NotExposed => Missing::Gone,
                     reason => reason,
                 }),
@@ -64,21 +65,21 @@ impl RegionFile {
 }
 
 impl RegionFile {
-    /// The owner of a file that could not be read. A container's file system may never answer.
+    /// Returns the owner of a file that could not be read. Returns `None` for a file in a container, whose file system may never answer.
     fn owner(&self) -> Option<u32> {
         let of_host = self.through.is_none().then(|| fs::symlink_metadata(&self.path).ok()).flatten();
         of_host.map(|metadata| metadata.uid())
     }
 }
 
-/// A little more than a region, so that a file which has grown is still read and one that is something else is not.
+/// Larger than a region: a file that has grown is still read, and a file of another kind is not.
 const REGION_FILE_BYTES_MAX: usize = 4 * region::BYTES;
 
-/// Longest list of names in `/dev/shm` that is read, in bytes.
+/// Maximum length of the list of names in `/dev/shm`, in bytes.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
-/// Regions of this machine, as far as the owners of their files may have them. Its `/dev/shm` is the kernel's own and does not hang; a
-/// container's may be anything.
+/// Lists the regions of this machine, within the limits of the users who own the files. The host's `/dev/shm` is a kernel file system that
+/// does not hang. In a container it may be any file system.
 pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
     let mut regions: Vec<RegionFile> = Vec::new();
     let listed = directory::names(&root.dev_shm, |name| {
@@ -100,7 +101,7 @@ pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
     regions
 }
 
-/// `DEVICE:INODE` of this machine's, to know a container that shares it.
+/// Returns `DEVICE:INODE` of this machine's `/dev/shm`, to recognize a container that shares it.
 pub(crate) fn identity(root: &Root) -> Option<String> {
     fs::metadata(&root.dev_shm).ok().map(|metadata| format!("{}:{}", metadata.dev(), metadata.ino()))
 }
@@ -112,25 +113,25 @@ pub(crate) struct SharedMemoryDirectory {
     directory: PathBuf,
 }
 
-/// The number of the mount namespace of a process, or of ourselves: `self`. Root may read it; other users see that of their own
-/// processes alone.
+/// Returns the number of the mount namespace of a process, or of this process for `self`. Root may read all of them, other users only those
+/// of their own processes.
 pub(crate) fn mounts(root: &Root, process: &str) -> Option<u64> {
     let link = fs::read_link(root.proc.join(process).join("ns/mnt")).ok()?;
     link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Where a process in another mount namespace has its regions.
+/// Returns the directory with the regions of a process in another mount namespace.
 pub(crate) fn of_container(root: &Root, process: ProcessKey) -> SharedMemoryDirectory {
     SharedMemoryDirectory { through: process, directory: root.proc.join(process.pid.to_string()).join("root/dev/shm") }
 }
 
 impl SharedMemoryDirectory {
-    /// Lists it.
+    /// Returns the request to list the directory.
     pub(crate) fn request(&self) -> Request {
         Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, pace: Pace::Once }
     }
 
-    /// The regions there, and which directory it really is.
+    /// Returns the identity of the directory (see [`identity`]) and its regions.
     pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<RegionFile>) {
         let text = reply.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let mut lines = text.lines();
@@ -144,7 +145,7 @@ impl SharedMemoryDirectory {
         (identity.to_owned(), regions)
     }
 
-    /// The process it was found through.
+    /// Returns the pid of the process through which the directory was found.
     pub(crate) fn pid(&self) -> u32 {
         self.through.pid
     }

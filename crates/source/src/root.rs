@@ -1,4 +1,4 @@
-//! Where the files are: the only place that knows paths outside a device's own directory.
+//! The paths of all files outside a device's own directory. No other module defines them.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,66 +20,66 @@ pub struct Root {
     pub proc: PathBuf,
     /// `/dev/shm`
     pub dev_shm: PathBuf,
-    /// `/dev/tenstorrent`. Nothing below it is opened without `--deep`.
+    /// `/dev/tenstorrent`. Files below it are opened only with `--deep`.
     pub devices: PathBuf,
     /// `/etc/passwd`
     pub passwd: PathBuf,
     /// The socket of systemd's user database: `/run/systemd/userdb/io.systemd.Multiplexer`
     pub userdb: PathBuf,
-    /// `/usr/bin/getent`, of this machine alone: a program below another directory is not run.
+    /// `/usr/bin/getent`. It is set only for the real machine: a program below another directory is never run.
     pub getent: Option<PathBuf>,
-    /// Where a node of Kubernetes keeps the logs of pods: `/var/log/pods`
+    /// The directory with the logs of pods on a Kubernetes node: `/var/log/pods`
     pub pod_logs: PathBuf,
     /// `/var/log/containers`
     pub container_logs: PathBuf,
-    /// Where Docker keeps its containers: `/var/lib/docker/containers`
+    /// The directory with Docker's containers: `/var/lib/docker/containers`
     pub docker: PathBuf,
     /// Podman's lists of containers.
     pub podman: Vec<PathBuf>,
-    /// Where services keep what they heard on their allocation sockets: `/run/ttmon/state`, and others.
+    /// The state directories of services, with the ledgers from their allocation sockets: `/run/ttmon/state`, and others.
     pub served: Vec<PathBuf>,
-    /// Where a cluster descriptor may have been saved: `/etc/ttmon/cluster_descriptor.yaml`, and others.
+    /// Files in which a cluster descriptor may have been saved: `/etc/ttmon/cluster_descriptor.yaml`, and others.
     pub saved_clusters: Vec<PathBuf>,
-    /// Where UMD leaves cluster descriptors behind: `/tmp`.
+    /// The directory in which UMD leaves cluster descriptors: `/tmp`.
     pub temporary: PathBuf,
-    /// The directory that stands for `/`, where it is not `/` itself: errors may be injected below it.
+    /// The directory that is used as `/`, if it is not `/` itself. Errors may be injected below it.
     pub(crate) base: Option<PathBuf>,
 }
 
 impl Root {
-    /// This machine.
+    /// Returns the paths of this machine.
     pub fn real() -> Self {
         Self { getent: Some(PathBuf::from("/usr/bin/getent")), ..Self::below(Path::new("/"), None) }
     }
 
-    /// The same with other directories where services keep what they heard.
+    /// Replaces the state directories of services.
     pub fn with_served(self, served: Vec<PathBuf>) -> Self {
         Self { served, ..self }
     }
 
-    /// The same with a user's own directory in which a cluster descriptor may have been saved.
+    /// Adds a user's directory in which a cluster descriptor may have been saved.
     pub fn with_saved_cluster(mut self, directory: Option<PathBuf>) -> Self {
         self.saved_clusters.extend(directory.map(|directory| directory.join("cluster_descriptor.yaml")));
         self
     }
 
-    /// A whole machine below a directory; nothing outside is read.
+    /// Returns the paths of a whole machine below a directory. No file outside is read.
     pub fn at(directory: &Path) -> Self {
         Self::below(directory, Some(directory.to_owned()))
     }
 
-    /// Simulated devices below a directory, with the real machine's processes and users.
+    /// Returns the paths of simulated devices below a directory, with the processes and users of the real machine.
     pub fn simulated(directory: &Path) -> Self {
         let Self { proc, passwd, userdb, getent, pod_logs, container_logs, docker, podman, .. } = Self::real();
         Self { proc, passwd, userdb, getent, pod_logs, container_logs, docker, podman, ..Self::at(directory) }
     }
 
-    /// Whether the devices are simulated and the processes are real.
+    /// Returns whether the devices are simulated and the processes are real.
     pub(crate) fn is_simulated(&self) -> bool {
         self.base.as_ref().is_some_and(|base| !self.proc.starts_with(base))
     }
 
-    /// Where the chips themselves are: device nodes, or images of simulated chips. The second is whether they are simulated.
+    /// Returns the directory of the device nodes or of the images of simulated chips, and whether the chips are simulated.
     pub(crate) fn chips(&self) -> (PathBuf, bool) {
         match &self.base {
             Some(base) if self.is_simulated() => (base.join(".ttmon-chips"), true),
@@ -114,22 +114,22 @@ impl Root {
         }
     }
 
-    /// The devices that the driver lists now; none where it lists nothing.
+    /// Returns the devices that the driver lists now.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         crate::device::list(self).unwrap_or_default()
     }
 
-    /// The driver's class directory.
+    /// Returns the driver's class directory.
     pub(crate) fn class(&self) -> PathBuf {
         self.sys.join("class/tenstorrent")
     }
 
-    /// The devices on the PCI bus.
+    /// Returns the directory of the devices on the PCI bus.
     pub(crate) fn pci(&self) -> PathBuf {
         self.sys.join("bus/pci/devices")
     }
 
-    /// Names in a directory, sorted; an injected error counts as the directory's own.
+    /// Returns the names in a directory, sorted. Returns an error if one is injected for the directory.
     pub(crate) fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
         if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
             return Err(io::Error::from_raw_os_error(errno));
@@ -143,7 +143,7 @@ impl Root {
         Ok(names)
     }
 
-    /// The numbers of all processes, in order, read without a piece of memory for each name.
+    /// Returns the pids of all processes, in order, without an allocation for each name.
     pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
         if let Some(Fault::Errno(errno)) = self.faults().find(&self.proc) {
             return Err(io::Error::from_raw_os_error(errno));
@@ -157,7 +157,7 @@ impl Root {
         Ok(pids)
     }
 
-    /// The injected errors as they are now.
+    /// Loads the errors that are injected now.
     pub(crate) fn faults(&self) -> Faults {
         self.base.as_deref().map(Faults::load).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! Ledgers that the service writes for the peers of its allocation socket: files in its state directory, one a process.
+//! Ledgers that the service writes for the peers of its allocation socket: files in its state directory, one for each process.
 //!
-//! A file is called `PID-START.ledger`, by the process's pid and start time. Who may be believed: root's service and this user's
-//! own about everybody, another user's about the processes of that user alone.
+//! A file is called `PID-START.ledger`, after the process's pid and start time. The services of root and of this user are trusted for all
+//! processes. The service of another user is trusted only for processes of that user.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,31 +22,31 @@ use ttmon_model::{Missing, Reading, Source};
 use crate::ledgers::{OpenLedger, open_file};
 use ttmon_reads::directory;
 
-/// Files of one directory that are read: more than a service has peers.
+/// Maximum number of files that are read in one directory. A service has fewer peers.
 const FILES_MAX: usize = 4096;
 const SUFFIX: &str = ".ledger";
 
-/// The name of a process's file.
+/// Returns the name of a process's file.
 pub fn file_name(owner: ProcessKey) -> String {
     format!("{}-{}{SUFFIX}", owner.pid, owner.start_ticks)
 }
 
-/// The process that a file's name says.
+/// Parses the process from the name of a file.
 pub fn owner_of(name: &str) -> Option<ProcessKey> {
     let (pid, start_ticks) = name.strip_suffix(SUFFIX)?.split_once('-')?;
     Some(ProcessKey { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
 }
 
-/// A file that may be a process's ledger.
+/// A file that may be the ledger of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServedLedger {
     pub(crate) owner: ProcessKey,
     pub(crate) path: PathBuf,
-    /// The only user whose processes its writer may speak of.
+    /// The only user whose processes are accepted from this file, if its writer is not trusted for all.
     only: Option<u32>,
 }
 
-/// All of them. A directory that is not there, or is none, has none.
+/// Lists the files in these directories. Missing directories and other files are skipped.
 pub(crate) fn list(directories: &[PathBuf]) -> Vec<ServedLedger> {
     let with_user = |directory: &PathBuf| fs::symlink_metadata(directory).ok().filter(fs::Metadata::is_dir).map(|metadata| metadata.uid());
     let mut trusted: Vec<(Option<u32>, &PathBuf)> = directories
@@ -54,7 +54,7 @@ pub(crate) fn list(directories: &[PathBuf]) -> Vec<ServedLedger> {
         .filter_map(|directory| Some((with_user(directory)?, directory)))
         .map(|(uid, directory)| (Some(uid).filter(|uid| *uid != 0 && *uid != geteuid().as_raw()), directory))
         .collect();
-    // Those who may speak of everybody first: nobody hides what they say by a file of the same name.
+    // Services that are trusted for all users come first, so no other user can hide their files by a file of the same name.
     trusted.sort_by_key(|(only, _)| *only);
     let mut found: Vec<ServedLedger> = Vec::new();
     for (only, directory) in trusted {
@@ -68,7 +68,7 @@ pub(crate) fn list(directories: &[PathBuf]) -> Vec<ServedLedger> {
 
 fn list_one(directory: &Path, only: Option<u32>) -> Vec<ServedLedger> {
     let (mut found, mut seen) = (Vec::new(), 0);
-    // One that cannot be read to its end has what was read.
+    // If the directory cannot be read to the end, the names read so far are used.
     let _ = directory::names(directory, |name| {
         let owner = name.to_str().and_then(owner_of);
         found.extend(owner.map(|owner| ServedLedger { owner, path: directory.join(name), only }));
@@ -79,7 +79,7 @@ fn list_one(directory: &Path, only: Option<u32>) -> Vec<ServedLedger> {
 }
 
 impl ServedLedger {
-    /// Opens it, if it is that process's.
+    /// Opens the ledger if it belongs to the process.
     pub(crate) fn open(&self, process: &ProcessSample, machine: u64) -> Reading<OpenLedger> {
         let uid = process.facts.as_ref().map_err(|reason| *reason)?.uid;
         if self.only.is_some_and(|only| only != uid) {
@@ -100,23 +100,23 @@ impl ServedLedger {
     }
 }
 
-/// Where files lie.
+/// The kind of file system of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// On tmpfs: the usual place of the service's files.
+    /// tmpfs, where the service usually stores its files.
     Memory,
-    /// On a disk of this host.
+    /// A disk of this host.
     Disk,
-    /// On a file system that may never answer: another host's, or one that a user's program makes.
+    /// A file system that may never answer: of another host, or implemented by a user's program.
     Foreign,
 }
 
-/// Returns where a file or directory lies.
+/// Returns the kind of file system of a file or directory.
 pub fn storage(place: impl AsFd) -> io::Result<Storage> {
     const TMPFS: u64 = 0x0102_1994;
     // ext2 to ext4, XFS, Btrfs, overlayfs, ZFS, F2FS, ramfs: statfs(2).
     const DISKS: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010, 0x8584_58F6];
-    // The number has 32 bits, for any width and sign of the field.
+    // The number has 32 bits. The width and sign of the field depend on the target.
     let magic = rustix::fs::fstatfs(place)?.f_type.cast_unsigned() & 0xFFFF_FFFF;
     Ok(match magic {
         TMPFS => Storage::Memory,
@@ -125,7 +125,7 @@ pub fn storage(place: impl AsFd) -> io::Result<Storage> {
     })
 }
 
-/// Opens a regular file of this host. It is checked before it is opened: a foreign file system may not answer.
+/// Opens a regular file of this host. The file system is checked first, because a foreign one may not answer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if storage(&place)? == Storage::Foreign || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(found, [ServedLedger { owner: ProcessKey { pid: 7, start_ticks: 8 }, path: real.join("7-8.ledger"), only: None }]);
     }
 
-    /// Only root can make another user's directory.
+    /// Only root can give a directory to another user.
     #[test]
     fn nobody_hides_what_the_trusted_say() {
         if !geteuid().is_root() {

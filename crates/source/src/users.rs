@@ -1,7 +1,7 @@
-//! Who has a device open.
+//! The processes that have a device open.
 //!
-//! Drivers from 2.5 on say so: `/proc/driver/tenstorrent/N/pids` has a line for each open file, newest first, `0` for
-//! a process of another pid namespace. For older drivers the links of `/proc/*/fd` are read, as far as this user may.
+//! Drivers from 2.5 on list them: `/proc/driver/tenstorrent/N/pids` has a line for each open file, newest first, and `0` for a process of
+//! another pid namespace. For older drivers, the links in `/proc/*/fd` are read, as far as this user may.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::examined::{End, Examined};
 use crate::root::Root;
 use ttmon_reads::{Pace, Reply, Request, Want};
 
-/// The driver's list of a device.
+/// Returns the request for the driver's list of a device.
 pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {
     Request { path: path(root, id), want: Want::Beginning, bytes_max: PIDS_BYTES_MAX, pace }
 }
@@ -25,7 +25,7 @@ fn path(root: &Root, id: DeviceId) -> PathBuf {
     root.driver.join(id.to_string()).join("pids")
 }
 
-/// What the driver's list says; `NotExposed` where there is none.
+/// Parses the driver's list. Returns `NotExposed` if the driver has no list.
 pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<Problem>) -> Reading<Users> {
     let users = reply.as_ref().map_err(|failure| Missing::from(*failure)).and_then(|bytes| parse_pids(bytes));
     if let Err(reason) = users
@@ -37,7 +37,10 @@ pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<
     users
 }
 
-/// `4242\n4242\n977\n`: one line an open file. Of a list that is too long, the lines that are whole.
+/// Parses `4242
+/// 4242
+/// 977
+/// `, with one line for each open file. If the list is too long, only complete lines are used.
 fn parse_pids(bytes: &[u8]) -> Reading<Users> {
     let is_complete = bytes.len() < PIDS_BYTES_MAX;
     let text = String::from_utf8_lossy(bytes);
@@ -54,9 +57,9 @@ fn parse_pids(bytes: &[u8]) -> Reading<Users> {
     Ok(users)
 }
 
-/// Leaves those that hold the device for certain. Drivers 2.5 and 2.6 print the number a process has in its own
-/// namespace, which may be another process here: one that does not have the device open is counted as hidden. One that its user's
-/// limits leave out may hold it.
+/// Keeps only the pids that certainly hold the device. Drivers 2.5 and 2.6 print the pid in the process's own namespace, which may be
+/// another process here. A process that does not have the device open is counted as hidden. A process that was not examined because of a
+/// limit may hold the device.
 pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, examined: &mut Examined, budget: &mut Budget) {
     let all = users.pids.len();
     let mut is_cut = false;
@@ -79,7 +82,8 @@ pub(crate) struct OpenFile {
     pub(crate) device: DeviceId,
 }
 
-/// The device files that all processes have open, and whether these are all: slow, for drivers that do not list their users.
+/// Returns the device files that all processes have open, and whether the list is complete. This is slow. It is needed for drivers that do
+/// not list their users.
 pub(crate) fn scan(root: &Root, examined: &mut Examined, budget: &mut Budget) -> (Vec<OpenFile>, bool) {
     let Ok(pids) = root.pids() else { return (Vec::new(), false) };
     let mut files = Vec::new();
@@ -92,12 +96,12 @@ pub(crate) fn scan(root: &Root, examined: &mut Examined, budget: &mut Budget) ->
     (files, is_complete)
 }
 
-/// `/dev/tenstorrent/3`; links in `by-id` lead there too, and the kernel shows where they led.
+/// Parses `/dev/tenstorrent/3`. The kernel also shows this path for a file that was opened through a link in `by-id`.
 pub(crate) fn device_of(target: &Path) -> Option<DeviceId> {
     target.to_str()?.strip_prefix("/dev/tenstorrent/")?.parse().ok().map(DeviceId)
 }
 
-/// The scan's findings by device.
+/// Groups the results of the scan by device.
 pub(crate) fn by_device(files: &[OpenFile], is_complete: bool) -> BTreeMap<DeviceId, Users> {
     let mut users: BTreeMap<DeviceId, Users> = BTreeMap::new();
     for file in files {

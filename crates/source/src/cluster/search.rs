@@ -1,7 +1,7 @@
-//! Looks for a cluster descriptor of this machine: one that was saved, or one that UMD left behind.
+//! Searches for a cluster descriptor of this machine: a saved file, or a file that UMD left behind.
 //!
-//! A file is read if it is a plain file of root or of this user that no other user may write. It is used if it names exactly the
-//! chips of this machine.
+//! A file is read if it is a regular file, belongs to root or to this user, and no other user may write to it. The file is used if it names
+//! exactly the chips of this machine.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use crate::cluster::parse_cluster;
 use crate::root::Root;
 use ttmon_reads::directory;
 
-/// The name that UMD gives it.
+/// The file name that UMD uses.
 const NAME: &str = "cluster_descriptor.yaml";
-/// UMD writes it into a new directory of this prefix, below the one for temporary files.
+/// UMD writes the file into a new directory with this prefix, below the directory for temporary files.
 const PREFIX: &[u8] = b"umd_";
-/// Directories of this prefix that are inspected; any user may make any number.
+/// Maximum number of directories with this prefix that are inspected. Any user may create any number.
 const MATCHES_MAX: usize = 65_536;
-/// Files that are tried, the newest first.
+/// Maximum number of files that are tried, newest first.
 const FILES_MAX: usize = 16;
 
-/// Returns the first one that describes the machine of a sample.
+/// Returns the first descriptor that matches the devices in a sample.
 pub(crate) fn search(root: &Root, sample: &Sample) -> Option<Cluster> {
     let files = root.saved_clusters.iter().cloned().chain(left_behind(&root.temporary));
     files.filter_map(|path| read(&path)).find(|cluster| ttmon_model::describes(cluster, sample))
@@ -37,8 +37,8 @@ fn read(path: &Path) -> Option<Cluster> {
     parse_cluster(&String::from_utf8_lossy(&bytes)).ok()
 }
 
-/// What UMD left behind in directories of root and of this user, the newest first. A directory with a file system of its own is
-/// passed over: it may never answer.
+/// Returns the files that UMD left behind in directories of root and of this user, newest first. Skips a directory on another file system,
+/// because that file system may never answer.
 fn left_behind(temporary: &Path) -> Vec<PathBuf> {
     let Some(place) = inspect(temporary) else { return Vec::new() };
     let file_system = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
@@ -47,7 +47,7 @@ fn left_behind(temporary: &Path) -> Vec<PathBuf> {
         is_directory && (stat.stx_uid == 0 || stat.stx_uid == geteuid().as_raw()) && file_system(stat) == file_system(&place)
     };
     let (mut found, mut matches): (Vec<(i64, PathBuf)>, usize) = (Vec::new(), 0);
-    // One that cannot be read to its end has what was read.
+    // If the directory cannot be read to the end, the names read so far are used.
     let _ = directory::names(temporary, |name| {
         if name.as_encoded_bytes().starts_with(PREFIX) {
             let path = temporary.join(name);
@@ -61,7 +61,7 @@ fn left_behind(temporary: &Path) -> Vec<PathBuf> {
     found.into_iter().take(FILES_MAX).map(|(_, path)| path).collect()
 }
 
-/// What the kernel knows of a file without asking its file system.
+/// Returns the metadata that the kernel has cached, without a request to the file system.
 fn inspect(path: &Path) -> Option<Statx> {
     statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS).ok()
 }
@@ -83,12 +83,12 @@ mod tests {
         symlink(at("other"), at("umd_link")).expect("link");
         fs::write(at("umd_file"), "").expect("file");
         assert_eq!(left_behind(directory.path()), [at("umd_a").join(NAME)]);
-        // Other names do not count.
+        // Entries with other names are not counted.
         for number in 0..5000 {
             fs::hard_link(at("umd_file"), at(&format!("other_{number}"))).expect("link");
         }
         assert_eq!(left_behind(directory.path()), [at("umd_a").join(NAME)]);
-        // Only root can make another user's directory.
+        // Only root can give a directory to another user.
         if geteuid().is_root() {
             chown(at("umd_a"), Some(65_534), None).expect("root");
             assert!(left_behind(directory.path()).is_empty());

@@ -1,7 +1,7 @@
 //! The largest free block of each allocator, for scans that read only totals.
 //!
-//! A block table needs every live buffer of a ledger. Scans read that list for this figure alone: at most every [`AGAIN_AFTER`] for
-//! each ledger that has changed, at most [`ENTRIES_MAX`] buffers in one scan, and within the limits of the ledger's user.
+//! A block table needs every live buffer of a ledger. Scans read that list only for this figure. A ledger that has changed is listed at
+//! most once in [`AGAIN_AFTER`]. One scan lists at most [`ENTRIES_MAX`] buffers, within the limits of the ledger's user.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use ttmon_model::ledger::{BufferKind, Ledger, LedgerSample};
 use super::{Detail, Lines, OpenLedger, add_buffers, ledger};
 use crate::budget::{Budget, Resource};
 
-/// A ledger that changes all the time is listed this often.
+/// Minimum time between two lists of a ledger that keeps changing.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// Buffers that one scan lists for this: some 10 ms.
+/// Maximum number of buffers that one scan lists for this figure. It takes about 10 ms.
 const ENTRIES_MAX: u64 = 131_072;
 
-/// What is known of each ledger, by its identity.
+/// The known blocks of each ledger, by its identity.
 #[derive(Debug, Default)]
 pub(crate) struct FreeBlocks(HashMap<(u64, u64), KnownBlocks>);
 
 #[derive(Debug)]
 struct KnownBlocks {
-    /// When it was listed.
+    /// When the ledger was listed.
     at: Duration,
-    /// Its events by then.
+    /// The event counter of the ledger at that time.
     events: u64,
     largest: Vec<Largest>,
 }
 
-/// Of one kind of one allocator.
+/// The largest free block of one kind of one allocator.
 #[derive(Debug)]
 struct Largest {
     slot: u16,
@@ -42,7 +42,7 @@ struct Largest {
 }
 
 impl FreeBlocks {
-    /// Adds the largest free blocks to the samples of these ledgers, which stand in the same order.
+    /// Adds the largest free blocks to the samples. `samples` and `ledgers` have the same order.
     pub(crate) fn complete(&mut self, now: Duration, ledgers: &[Arc<OpenLedger>], samples: &mut [LedgerSample], budget: &mut Budget) {
         self.0.retain(|identity, _| ledgers.iter().any(|found| found.identity() == *identity));
         let mut due: Vec<(Option<Duration>, usize, u64)> = Vec::new();
@@ -55,7 +55,7 @@ impl FreeBlocks {
                 due.push((known.map(|known| known.at), index, entries));
             }
         }
-        // The longest unread first: those that were never read.
+        // Ledgers that were never read come first, then those with the oldest read.
         due.sort_unstable();
         let mut left = ENTRIES_MAX;
         for (_, index, entries) in due {
@@ -73,7 +73,7 @@ impl FreeBlocks {
     }
 }
 
-/// Live buffers of the ledger that are worth listing: of allocators with known banks, unless the ledger is listed anyway.
+/// Returns the number of live buffers to list. Returns 0 if no allocator has known banks, or if the ledger is listed for another reason.
 fn entries(ledger: &Ledger) -> u64 {
     let has_banks = |row: &&ttmon_model::ledger::LedgerRow| row.capacity.is_some() && row.count > 0;
     let is_wanted = !ledger.is_listed && ledger.allocators.iter().flat_map(|allocator| &allocator.rows).any(|row| has_banks(&row));
@@ -83,7 +83,7 @@ fn entries(ledger: &Ledger) -> u64 {
 
 impl KnownBlocks {
     fn read(found: &OpenLedger, at: Duration, entries: u64) -> Self {
-        // A ledger that lists more than it counted has changed meanwhile, or is broken: its blocks are unknown until the next turn.
+        // A ledger that lists more than it counted has changed meanwhile, or is broken. Its blocks stay unknown until it is due again.
         let listed = found.region.live(entries.saturating_add(entries / 8).saturating_add(64)).ok();
         let content = listed.and_then(|Live { totals, entries, .. }| {
             let mut content = ledger(&found.region, &totals, &mut |resource, _| resource != Resource::Circulars).ok()?;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     impl Program {
-        /// One allocator with 12 banks of 64 MiB of DRAM.
+        /// One allocator with 12 DRAM banks of 64 MiB.
         fn start() -> Self {
             let file: File = tempfile::tempfile().expect("a file");
             let config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
@@ -163,7 +163,7 @@ mod tests {
             self.hosted.session().insert(key, &buffer).expect("a buffer");
         }
 
-        /// What a scan at this second finds, in MiB.
+        /// Returns the largest free block that a scan at this second finds, in MiB.
         fn scan(&self, blocks: &mut FreeBlocks, second: u64, budget: &mut Budget) -> Option<u64> {
             let content = read(&self.found[0], Detail::Totals, &mut Budget::new(0));
             assert!(content.as_ref().is_ok_and(|ledger| ledger.buffers.is_empty()), "only totals");
@@ -181,7 +181,7 @@ mod tests {
         let (mut program, mut blocks) = (Program::start(), FreeBlocks::default());
         let mut scan = |program: &Program, second| program.scan(&mut blocks, second, &mut Budget::new(0));
         assert_eq!(scan(&program, 0), None, "an empty allocator needs none");
-        // In the middle of a bank.
+        // The buffer is in the middle of a bank.
         program.allocate(BANK / 2);
         assert_eq!(scan(&program, 1), Some(32));
         program.allocate(BANK / 4);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(scan(&program, 100), Some(16), "nothing changed");
     }
 
-    /// A user at the limit has no figure, and is not reported as cut: nobody asked for the list.
+    /// A user at the limit has no figure. That is not reported as a cut, because no caller requested the list.
     #[test]
     fn lists_are_within_the_limits_of_their_user() {
         let (mut program, mut blocks) = (Program::start(), FreeBlocks::default());

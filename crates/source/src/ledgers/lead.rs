@@ -1,4 +1,4 @@
-//! Where the ledger of a process may be: among its open files, or its mappings.
+//! Where the ledger of a process may be: among its open files, or among its mappings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,36 +13,36 @@ use crate::examined::{End, OpenFiles};
 use crate::root::Root;
 use ttmon_reads::{Pace, Reply, Request, Want};
 
-/// Longest list of mappings read; TT-Metal under Python has some 1,500 lines of 100 bytes.
+/// Maximum length of a list of mappings. TT-Metal under Python has about 1,500 lines of 100 bytes.
 pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;
 
-/// Where a process's ledger may be.
+/// Where the ledger of a process may be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lead {
-    /// Open files with the right name; one of them may be its own.
+    /// Open files with the right name. One of them may be the process's own ledger.
     Files(Vec<PathBuf>),
-    /// A mapping with the right name, from one address to another: the program closed its files.
+    /// A mapping with the right name: start and end address. The program closed its files.
     Mapping(u64, u64),
-    /// None among its open files; its mappings have not been read.
+    /// No open file has the right name. The mappings have not been read.
     NoFile,
-    /// Nowhere.
+    /// The process has no ledger.
     Nothing,
-    /// It is open already.
+    /// The ledger is already open.
     Known,
-    /// This user may not look.
+    /// This user may not read the process.
     Denied,
-    /// Not searched: its user is at a limit.
+    /// The process was not searched, because its user is at a limit.
     Cut(u32, Resource),
 }
 
-/// The mappings of a process: reading them may wait for it, so they go with its other files.
+/// Returns the request for the mappings of a process. The read may block on that process, so it is done together with its other files.
 pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
     let path = root.proc.join(pid.to_string()).join("maps");
     Request { path, want: Want::LedgerMapping, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
 }
 
 impl Lead {
-    /// What the open files of a process say.
+    /// Searches the open files of a process.
     pub(crate) fn among(files: &OpenFiles) -> Self {
         match files.end {
             _ if !files.ledgers.is_empty() => Self::Files(files.ledgers.clone()),
@@ -53,18 +53,18 @@ impl Lead {
         }
     }
 
-    /// What the mappings of a process say.
+    /// Searches the mappings of a process.
     pub(crate) fn in_mappings(reply: Option<&Reply>) -> Self {
         let text = reply.and_then(|reply| reply.as_deref().ok()).map(String::from_utf8_lossy).unwrap_or_default();
         text.lines().nth(1).and_then(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
     }
 
-    /// Whether there is something to open.
+    /// Returns whether there is a file or mapping to open.
     pub(crate) fn is_promising(&self) -> bool {
         matches!(self, Self::Files(_) | Self::Mapping(..))
     }
 
-    /// Opens the ledger, if it is this process's own.
+    /// Opens the ledger if this process created it.
     pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
         match self {
             Self::Files(paths) => paths.iter().find_map(|path| found(open_memfd(path).ok()?, path, process, machine)),
@@ -72,8 +72,8 @@ impl Lead {
                 let directory = root.proc.join(process.key.pid.to_string());
                 let path = directory.join(format!("map_files/{start:x}-{end:x}"));
                 match open_memfd(&path) {
-                    // Memory may have to come from a file system that never answers: it is read of this user's own processes
-                    // alone. A user who may follow the link sees what is mapped.
+                    // Reading memory may block on a file system that never answers. So only memory of this user's own processes is read. A
+                    // user who may follow the link opens the mapped file instead.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_own(process) => {
                         open_memory(&directory, *start, *end, process, machine)
                     }
@@ -85,12 +85,13 @@ impl Lead {
     }
 }
 
-/// A memfd has no name in any directory, which the kernel shows as deleted; a file that is really called so has one.
+/// Returns whether a link target is a ledger. The kernel shows a memfd as deleted because no directory contains it. A regular file of that
+/// name is shown with its path.
 pub(crate) fn names_ledger(target: &Path) -> bool {
     target.to_str().and_then(|text| text.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")) == Some(NAME)
 }
 
-/// `7f00-7f40 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)`
+/// Parses a line of `/proc/PID/maps`: `7f00-7f40 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)`.
 pub(super) fn parse_mapping(line: &str) -> Option<(u64, u64)> {
     let (range, rest) = line.split_once(' ')?;
     names_ledger(Path::new(&rest[rest.find('/')?..])).then_some(())?;

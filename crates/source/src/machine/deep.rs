@@ -1,4 +1,4 @@
-//! The chips themselves, read by processes of their own.
+//! Direct reads of the chips, in separate processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Deep {
         Self { readers: Readers::new(program.to_owned(), read_timeout), samples: BTreeMap::new() }
     }
 
-    /// Samples the chips that are there. What their files say comes first: one that is being reset is not opened.
+    /// Samples the present chips. Their files must have been read before: a chip that is being reset is not opened.
     pub(super) fn sample(&mut self, root: &Root, known: &[KnownDevice]) {
         let places: Vec<(DeviceId, Reading<ChipFiles>)> = known.iter().map(|known| (known.id, place(root, known))).collect();
         let asked: Vec<ChipFiles> = places.iter().filter_map(|(_, place)| place.clone().ok()).collect();
@@ -33,7 +33,7 @@ impl Deep {
         self.samples = places.into_iter().map(sample).collect();
     }
 
-    /// What was read of a device.
+    /// Returns the direct sample of a device.
     pub(super) fn of(&self, id: DeviceId) -> Reading<DeepSample> {
         self.samples.get(&id).cloned().unwrap_or(Err(Missing::IoError))
     }

@@ -1,4 +1,4 @@
-//! The devices: what the driver's own files say. No user has a part in them, so nobody can make them slow to read.
+//! The devices, read from the driver's files. Other users cannot change these files, so they cannot make them slow to read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,35 +32,35 @@ pub(super) struct Devices {
     /// Whether a machine without devices is an error.
     pub(super) is_device_needed: bool,
     known: Vec<KnownDevice>,
-    /// Their numbers, as they were.
+    /// The device numbers recorded earlier.
     slots: Slots,
-    /// The file that these are kept in.
+    /// The file that stores the slots.
     slots_file: Option<PathBuf>,
     /// The mark of a simulated machine.
     machine: u64,
-    /// What is known of TT-Metal's numbers.
+    /// The known TT-Metal chip numbers.
     numbers: Numbers,
-    /// What is read of the driver itself.
+    /// The requests for the files of the driver itself.
     driver: Arc<[Request]>,
-    /// Its version, when it was read last.
+    /// The version of the driver as last read.
     version: Option<Reading<String>>,
-    /// What reads the chips themselves, if that is asked for.
+    /// The readers of the chips themselves, if enabled.
     deep: Option<Deep>,
 }
 
-/// What a scan has to know of the devices.
+/// What a scan needs to know about the devices.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub(super) devices: Vec<Listed>,
     pub(super) driver: Reading<String>,
 }
 
-/// A device whose users are asked for.
+/// A device whose users a scan reads.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) id: DeviceId,
     pub(super) has_left: bool,
-    /// The driver's list of its users.
+    /// The request for the driver's list of its users.
     pub(super) users: Arc<[Request]>,
 }
 
@@ -84,12 +84,12 @@ impl Devices {
         }
     }
 
-    /// Starts or ends reading the chips themselves.
+    /// Starts or stops direct reads of the chips.
     pub(super) fn set_deep(&mut self, program: Option<&Path>) {
         self.deep = program.map(|program| Deep::new(program, self.read_timeout));
     }
 
-    /// Keeps the list of devices up to date. One that left stays on it, as gone, until it comes back somewhere.
+    /// Updates the list of devices. A device that left stays on the list as gone until its PCI address is listed again.
     pub(super) fn find(&mut self) -> Result<(), Error> {
         let ids = match device::list(&self.root) {
             Ok(ids) => ids,
@@ -122,7 +122,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Telemetry and counters of each device, and the driver's version: each may block for reasons of its own.
+    /// Returns the lanes for telemetry and counters of each device and for the driver's version. Each may block independently.
     pub(super) fn lanes(&mut self, now: Duration) -> Vec<Lane> {
         let mut lanes = Vec::with_capacity(self.known.len() * 3 + 3);
         for known in &mut self.known {
@@ -138,7 +138,7 @@ impl Devices {
         Lane { key: LANE_OF_DRIVER, requests: Arc::clone(&self.driver) }
     }
 
-    /// Takes in the replies to [`Self::lanes`].
+    /// Stores the replies to [`Self::lanes`].
     pub(super) fn take(
         &mut self,
         files: &mut Files,
@@ -184,7 +184,7 @@ impl Devices {
         self.version = Some(lane.and_then(|lane| lane.replies.first().map(driver_version)).unwrap_or(Err(Missing::NoSource)));
     }
 
-    /// What a scan has to know; the version of the driver is read if it was not yet.
+    /// Returns what a scan needs to know. Reads the version of the driver if it is not known yet.
     pub(super) fn scope(&mut self, files: &mut Files) -> Result<Scope, Error> {
         if self.version.is_none() {
             let lane = files.read(vec![self.driver_lane()])?.into_iter().next();
@@ -193,7 +193,7 @@ impl Devices {
         Ok(Scope { devices: self.listed(), driver: self.version() })
     }
 
-    /// The devices whose users a scan asks for.
+    /// Returns the devices whose users a scan reads.
     pub(super) fn listed(&mut self) -> Vec<Listed> {
         let listed = |known: &mut KnownDevice| {
             let users = known.users_request(&self.root, self.pace);
@@ -206,12 +206,12 @@ impl Devices {
         self.version.clone().unwrap_or(Err(Missing::NoSource))
     }
 
-    /// Adds to a complete sample what is known of TT-Metal's numbers of chips.
+    /// Adds the known TT-Metal chip numbers to a complete sample.
     pub(super) fn number_chips(&mut self, sample: &mut Sample) {
         self.numbers.complete(sample, &self.root, self.pace, self.read_timeout);
     }
 
-    /// A sample of the devices, without anything that a scan finds.
+    /// Returns a sample of the devices, without the results of a scan.
     pub(super) fn sample(&self, now: Now, problems: Vec<Problem>) -> Sample {
         let devices = self.known.iter().map(|known| DeviceSample {
             id: known.id,
@@ -251,7 +251,7 @@ impl Devices {
     }
 }
 
-/// Where the lanes of a part begin.
+/// Returns the base key of the lanes of a part.
 fn lane_of(part: Part) -> u64 {
     match part {
         Part::Telemetry => 0,

@@ -1,4 +1,4 @@
-//! The kernel driver's own version.
+//! The version of the kernel driver.
 
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::units::Version;
@@ -7,12 +7,12 @@ use ttmon_model::{Missing, Reading};
 use crate::root::Root;
 use ttmon_reads::{Pace, Reply, Request, Want};
 
-/// The file with the driver's version.
+/// Returns the request for the file with the driver's version.
 pub(super) fn driver_request(root: &Root, pace: Pace) -> Request {
     Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
 }
 
-/// What that file says.
+/// Parses the contents of that file.
 pub(super) fn driver_version(reply: &Reply) -> Reading<String> {
     match reply {
         Ok(bytes) => {

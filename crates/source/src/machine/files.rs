@@ -1,4 +1,4 @@
-//! Where files are read: in a process that can be left behind, or in threads of this one.
+//! Reads files, in a process that can be abandoned or in threads of this process.
 
 use std::io;
 use std::mem;
@@ -24,7 +24,7 @@ enum ReadBy {
 }
 
 impl Files {
-    /// Forks, unless threads are asked for.
+    /// Forks, unless the options select threads.
     pub(super) fn new(root: &Root, options: &Options) -> Result<Self, Error> {
         let (read_timeout, base) = (options.read_timeout, root.base.clone());
         let place = match options.isolation {
@@ -34,8 +34,8 @@ impl Files {
         Ok(Self { place, read_timeout, base })
     }
 
-    /// Reads, and after the first failure of the reading process without it: it may have died, or it answers when the next
-    /// question is asked. This program may have threads, so no other process can be forked.
+    /// Reads files. After the first failure of the reading process, threads read instead: the process may have died, or may send its late
+    /// answer to the next request. This program may have threads, so it cannot fork another process.
     pub(super) fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<LaneReply>, Error> {
         if lanes.is_empty() {
             return Ok(Vec::new());
@@ -59,7 +59,7 @@ fn read_in_frames(reader: &mut Reader, lanes: Vec<Lane>) -> io::Result<Vec<LaneR
     Ok(replies)
 }
 
-/// Lanes whose replies fit into one frame, as often as needed. Other users decide how long their files are.
+/// Splits lanes into groups whose replies fit into one frame each. Other users decide how long their files are.
 fn frames(lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
     let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::with_capacity(lanes.len()), 0);
     for lane in lanes {

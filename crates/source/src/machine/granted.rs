@@ -1,4 +1,4 @@
-//! Files whose length other users decide: they are read as far as the limits of their users allow.
+//! Reads files whose length other users control, as far as the limits of those users allow.
 
 use super::Error;
 use super::files::Files;
@@ -7,24 +7,25 @@ use crate::purse::Purse;
 use crate::root::Root;
 use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 
-/// What is read of a process.
+/// The files to read of a process.
 pub(super) struct ProcessReads {
     pub(super) pid: u32,
     pub(super) key: u64,
     pub(super) requests: Vec<Request>,
-    /// Read after them, within the limits. The first line of its reply ends with its length.
+    /// A long file, read after the others and within the limits. The first line of its reply ends with its length.
     pub(super) long: Option<Request>,
 }
 
-/// What was read of a process.
+/// The replies for a process.
 pub(super) struct Granted {
-    /// The replies; the last one is that of the long file, if there was one and its user may have it.
+    /// The replies. The last reply is that of the long file, if it was requested and granted.
     pub(super) lane: LaneReply,
-    /// The user whose limit left the long file out.
+    /// The user whose limit prevented the read of the long file.
     pub(super) refused: Option<u32>,
 }
 
-/// Reads in batches: as many long files at once as their users may have at worst. What they did not need is for the next ones.
+/// Reads in batches. Each batch has as many long files as their users may read in the worst case. Unused amounts are available to the next
+/// batch.
 pub(super) fn read(
     files: &mut Files,
     root: &Root,
@@ -60,7 +61,7 @@ pub(super) fn read(
     Ok(read)
 }
 
-/// How much was read. A file that took too long cost all that it may.
+/// Returns how many bytes were read. A file that timed out is charged with the maximum.
 fn length(reply: Option<&Reply>, most: u64) -> u64 {
     let first = |bytes: &Vec<u8>| std::str::from_utf8(bytes.split(|byte| *byte == b'\n').next()?).ok()?.rsplit(' ').next()?.parse().ok();
     match reply {
@@ -79,7 +80,7 @@ mod tests {
     use crate::budget::exhausted;
     use crate::ledgers::maps_request;
 
-    /// Lists of 600 bytes each, and 1 MiB for a list whose length is not known: five are read one after the other.
+    /// The lists have 600 bytes each. A list of unknown length is charged with 1 MiB, so the five lists are read one after the other.
     #[test]
     fn what_is_not_needed_is_for_the_next_ones() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! TT-Metal's numbers of chips from one sample to the next: what ledgers proved, and a cluster descriptor that was found.
+//! Carries TT-Metal's chip numbers from one sample to the next: numbers proven by ledgers, and a cluster descriptor that was found.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -12,29 +12,30 @@ use crate::cluster::search::search;
 use crate::root::Root;
 use ttmon_reads::Pace;
 
-/// A cluster descriptor that was not found is looked for again after this long.
+/// If no cluster descriptor was found, the next search starts after this time.
 const SEARCH_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     cluster: Option<Cluster>,
-    /// A search that goes on.
+    /// The search in progress.
     search: Option<Receiver<Option<Cluster>>>,
-    /// When the last search was.
+    /// When the last search started.
     searched: Option<Duration>,
-    /// What ledgers proved so far.
+    /// The numbers that ledgers have proven.
     proven: Vec<Proven>,
 }
 
 impl Numbers {
-    /// Adds to a sample what is known, and searches a descriptor while some number is not. One that the user named wins. A search
-    /// that takes longer than `patience` goes on, and a later sample has its result: a home directory may never answer.
+    /// Adds the known numbers to a sample. Searches for a descriptor while some number is missing. A descriptor that the user named takes
+    /// precedence. A search that takes longer than `patience` continues, and a later sample has its result, because the file system of a
+    /// home directory may never answer.
     pub(super) fn complete(&mut self, sample: &mut Sample, root: &Root, pace: Pace, patience: Duration) {
         if sample.cluster.is_some() {
             return;
         }
         let is_due = self.searched.is_none_or(|at| sample.at.saturating_sub(at) >= SEARCH_PAUSE);
-        // Another card may have taken the place of one that it describes.
+        // Another card may have replaced one of the described cards.
         self.cluster.take_if(|cluster| is_due && !ttmon_model::describes(cluster, sample));
         sample.proven.clone_from(&self.proven);
         sample.cluster.clone_from(&self.cluster);
@@ -61,7 +62,7 @@ impl Numbers {
     }
 }
 
-/// Searches in a thread of its own.
+/// Starts a search in a new thread.
 fn start(root: &Root, sample: &Sample) -> Option<Receiver<Option<Cluster>>> {
     let (sender, receiver) = channel();
     let (root, devices) = (root.clone(), sample.of_devices());

@@ -1,9 +1,9 @@
-//! Processes from one sample to the next: most are read in full now and then, and every time only as far as they change.
+//! Remembers processes from one sample to the next. Most are read in full only occasionally, and only their `stat` in every sample.
 //!
-//! A process's `stat` shows whether it is still the same one, its state, and whether its mappings may have changed, which
-//! is how tracking begins. Its owner, command and cgroup hardly ever change once it runs: they are read with the first look,
-//! with the second, the fourth and so on, and at last in every 32nd sample; at once when `stat` shows another name, start or
-//! shape. When hundreds change at the same time, those whose turn is longest ago come first.
+//! The `stat` of a process shows whether the process is the same one, its state, and whether its mappings may have changed. New mappings
+//! show that tracking may have begun. The owner, command and cgroup of a running process rarely change. They are read in the first sample
+//! and then 1, 2, 4, ... samples later, and finally in every 32nd sample. They are read immediately when `stat` shows another name, start
+//! time or shape. If hundreds of processes change at once, those with the oldest full read come first.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,20 +14,20 @@ use ttmon_model::sample::ProcessSample;
 use crate::process::{self, Scale, Shape};
 use ttmon_reads::{Pace, Reply, Request};
 
-/// Known processes read in full in one sample.
+/// Maximum number of known processes that are read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;
 /// Samples between two full reads of a process that does not seem to change.
 const IN_FULL_EVERY: u64 = 32;
 
-/// What is remembered.
+/// The remembered processes.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    /// Samples so far.
+    /// The number of samples so far.
     turn: u64,
     processes: BTreeMap<u32, Process>,
-    /// The `stat` files of all of them, in order, while they stay the same.
+    /// The requests for the `stat` files of all processes, in order. `None` if the list must be built again.
     stats: Option<Arc<[Request]>>,
-    /// Those read in full in this sample whose ledger need not be looked for, in order.
+    /// Pids, in order, of processes that are read in full in this sample but need no search for a ledger.
     without_ledger: Vec<u32>,
 }
 
@@ -36,21 +36,21 @@ struct Process {
     sample: ProcessSample,
     shape: Shape,
     standing: Standing,
-    /// What its `stat` showed before its ledger was looked for.
+    /// The shape in `stat` before the search for its ledger.
     seen: Option<Shape>,
-    /// How often it was read in full, and when last.
+    /// How often the process was read in full, and the turn of the last full read.
     looks: u32,
     read_at: u64,
 }
 
-/// What was found out about a process besides its facts.
+/// Results about a process besides its facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Whether this user may not look for its ledger.
+    /// Whether this user may not search for its ledger.
     pub(super) is_denied: bool,
-    /// Whether none was found with the mappings that it has.
+    /// Whether no ledger was found with its current mappings.
     pub(super) has_no_ledger: bool,
-    /// Its mount namespace, if that is not ours.
+    /// Its mount namespace, if that differs from ours.
     pub(super) mounts: Option<u64>,
 }
 
@@ -59,24 +59,24 @@ pub(super) struct Standing {
 pub(super) struct Refreshed {
     pub(super) sample: ProcessSample,
     pub(super) standing: Standing,
-    /// Whether it is the same program with the same mappings as when it was.
+    /// Whether the program and its mappings are the same as at the last full read.
     pub(super) is_same: bool,
 }
 
 impl Remembered {
-    /// Whether the `stat` of a process is read with every sample.
+    /// Returns whether the `stat` of a process is read in every sample.
     pub(super) fn contains(&self, pid: u32) -> bool {
         self.processes.contains_key(&pid)
     }
 
-    /// The `stat` of each, to be read with every sample.
+    /// Returns the requests for the `stat` of each process, to be read in every sample.
     pub(super) fn stats(&mut self, proc: &Path) -> Arc<[Request]> {
         let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid, Pace::Repeated)).collect();
         Arc::clone(self.stats.get_or_insert_with(pids))
     }
 
-    /// Begins a sample of these processes, in order, and says which of them need not be read in full. `stats` are the
-    /// replies to what was asked before.
+    /// Begins a sample of the processes `pids`, in order. Returns those that need not be read in full. `stats` are the replies to the
+    /// requests of [`Self::stats`].
     pub(super) fn begin(&mut self, pids: &[u32], stats: &[Reply], scale: Scale) -> Vec<Refreshed> {
         self.turn += 1;
         let mut known = Vec::with_capacity(self.processes.len());
@@ -104,19 +104,19 @@ impl Remembered {
         known
     }
 
-    /// Whether a process that is read in full now is known to have no ledger.
+    /// Returns whether a process that is read in full now is known to have no ledger.
     pub(super) fn is_without_ledger(&self, pid: u32) -> bool {
         self.without_ledger.binary_search(&pid).is_ok()
     }
 
-    /// Keeps one that was read in full.
+    /// Stores a process that was read in full.
     pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, mut standing: Standing) {
         if sample.facts.is_err() {
             return;
         }
         let earlier = self.processes.get(&sample.key.pid).filter(|earlier| earlier.sample.key == sample.key);
         let looks = earlier.map_or(0, |earlier| earlier.looks);
-        // What was mapped between the two reads of its `stat` may be a ledger.
+        // Memory that was mapped between the two reads of `stat` may be a ledger.
         standing.has_no_ledger &= earlier.is_some_and(|earlier| earlier.seen == Some(shape));
         let process = Process { sample: sample.clone(), shape, standing, seen: None, looks: looks.saturating_add(1), read_at: self.turn };
         if self.processes.insert(sample.key.pid, process).is_none() {
@@ -126,7 +126,7 @@ impl Remembered {
 }
 
 impl Process {
-    /// The turn of its next full read. A young process is read more often.
+    /// Returns the turn of the next full read. A young process is read more often.
     fn due(&self) -> u64 {
         let distance = 1_u64.checked_shl(self.looks.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
         self.read_at + distance.min(IN_FULL_EVERY)
@@ -145,7 +145,7 @@ mod tests {
         format!("{pid} ({name}) S 1 1 1 0 -1 0 1 0 0 0 3 4 0 0 20 0 1 0 {start} {size} 2 3 10 11 12").into_bytes()
     }
 
-    /// A sample of these processes as they are now; says which were read in full.
+    /// Takes a sample of these processes. Returns those that were read in full.
     fn look(remembered: &mut Remembered, pids: &[u32], now: impl Fn(u32) -> Vec<u8>) -> Vec<u32> {
         let stats = remembered.stats(Path::new("/proc"));
         let asked = |request: &Request| request.path.parent().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
@@ -184,7 +184,7 @@ mod tests {
     fn a_ledger_is_looked_for_until_none_was_found_with_the_same_mappings() {
         let none = Standing { has_no_ledger: true, ..Standing::default() };
         let mut remembered = Remembered::default();
-        // Sizes that `stat` shows before the look and after it, whenever it is read in full.
+        // The sizes in `stat` before and after the search for a ledger, at each full read.
         let mut is_looked_for = |before: u32, after: u32| {
             remembered.turn += 64;
             remembered.stats(Path::new("/proc"));

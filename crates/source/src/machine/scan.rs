@@ -1,4 +1,4 @@
-//! The scan: who uses the devices, and for what. Other users decide how much there is to read.
+//! The scan: which processes use the devices, and for what. Other users decide how much there is to read.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,14 +31,14 @@ use crate::served;
 use crate::users::{self, OpenFile};
 use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, read_small};
 
-/// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
+/// Drivers before this version print no memory in `fdinfo`, so it is not read.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
-/// Since this driver the list of users has the numbers that this namespace knows.
+/// Since this version, the driver's list of users has the pids of this namespace.
 const PIDS_OF_THIS_NAMESPACE: Version = Version::new(2, 7, 0);
-/// Longest user database read.
+/// Maximum length of the user database.
 const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Everything that other users have a part in, from one scan to the next.
+/// All state that other users can influence, from one scan to the next.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) root: Root,
@@ -47,45 +47,45 @@ pub(super) struct Scan {
     names: Names,
     /// Ledgers found so far.
     pub(super) ledgers: Vec<Arc<OpenLedger>>,
-    /// Their largest free blocks.
+    /// The largest free blocks of the ledgers.
     pub(super) free_blocks: FreeBlocks,
-    /// Those whose processes ended or became other programs since the last sample.
+    /// Ledgers of processes that ended or became other programs since the last sample.
     pub(super) departed: Vec<Arc<Departed>>,
-    /// Where to look for those of the processes at hand.
+    /// Where to search for the ledgers of the processes of this sample.
     pub(super) leads: Vec<(ProcessKey, Lead)>,
-    /// Processes that were checked, so that a later sample checks only new ones; with the program of those without a ledger.
+    /// Processes that were checked, so that a later sample checks only new ones. Processes without a ledger have their program.
     pub(super) swept: BTreeMap<u32, Option<Program>>,
-    /// Where the second check continues.
+    /// The pid at which the next repeated check continues.
     pub(super) next_again: u32,
     /// The processes that this user may not read.
     pub(super) denied: BTreeSet<u32>,
     /// Processes of earlier samples.
     pub(super) remembered: Remembered,
-    /// Those of the last sample that go on with the same mappings, in order.
+    /// Pids of the last sample that still have the same mappings, in order.
     pub(super) unchanged: Vec<u32>,
     /// Files of services that may be ledgers of processes.
     pub(super) served: Vec<served::ServedLedger>,
-    /// What this scan has spent.
+    /// The resources that this scan has used.
     pub(super) budget: Budget,
-    /// The processes that it examined.
+    /// The processes that this scan examined.
     pub(super) examined: Examined,
     /// Processes that were not examined because their user is at a limit.
     pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
-    /// Regions of this machine, and what is read of them.
+    /// The regions of this machine, and the requests for them.
     regions: (Vec<regions::RegionFile>, Arc<[Request]>),
 }
 
-/// What was read before the processes are.
+/// The results that are read before the processes.
 struct First<'a> {
     users: &'a [Reading<Users>],
     open_files: &'a [OpenFile],
-    /// The `stat` of processes that are known.
+    /// The replies with the `stat` of known processes.
     stats: &'a [Reply],
-    /// Pids that regions name.
+    /// Pids named in regions.
     named: &'a BTreeSet<u32>,
 }
 
-/// Pids that regions name, as far as the owners of their files may.
+/// Pids named in regions, within the limits of the users who own the files.
 #[derive(Default)]
 struct NamedPids(BTreeSet<u32>);
 
@@ -102,7 +102,7 @@ impl NamedPids {
     }
 }
 
-/// Notes whether a process was not examined.
+/// Records whether a process was not examined.
 pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, lead: &Lead) {
     if let Lead::Cut(uid, resource) = lead {
         unexamined.insert(pid, (*uid, *resource));
@@ -115,7 +115,7 @@ fn is_listed(processes: &[ProcessSample], pid: u32) -> bool {
     processes.binary_search_by_key(&pid, |process| process.key.pid).is_ok()
 }
 
-/// Leaves out the processes that read chips for a ttmon (`--deep`): they use no device, and come and go all the time.
+/// Removes the processes that read chips for a ttmon (`--deep`). They do not use the device, and they start and end all the time.
 fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut Vec<ProcessSample>) {
     processes.retain(|process| {
         let pid = process.key.pid;
@@ -128,7 +128,7 @@ fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut 
     });
 }
 
-/// What one scan found.
+/// The results of one scan.
 #[derive(Debug)]
 pub struct Scanned {
     at: Duration,
@@ -142,7 +142,7 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    /// The scan of an earlier sample again, with the parts that it could not read.
+    /// Returns the scan of an earlier sample again, with problems for the parts that could not be read.
     pub fn again(sample: &Sample, problems: Vec<Problem>) -> Self {
         Self {
             at: sample.scanned_at(),
@@ -156,20 +156,20 @@ impl Scanned {
         }
     }
 
-    /// How many processes, ledgers and lists were not read because a user is at a limit.
+    /// Returns how many processes, ledgers and lists were not read because a user is at a limit.
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
 
-    /// What could not be read as it should.
+    /// Returns the problems of this scan.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Completes a sample of the devices.
+    /// Adds the results to a sample of the devices.
     pub fn complete(self, sample: &mut Sample) {
         for device in &mut sample.devices {
-            // One that was not there when the scan began has no users yet.
+            // A device that appeared after the start of the scan has no users yet.
             let users = self.users.iter().find(|(id, _)| *id == device.id);
             device.users = users.map_or(Err(Missing::Timeout), |(_, users)| users.clone());
         }
@@ -206,16 +206,16 @@ impl Scan {
         }
     }
 
-    /// Restricts the calling thread, which is to scan from now on, to reading. Other threads keep their rights.
+    /// Restricts the calling thread, which must be the scanning thread, to reading. Other threads keep their rights.
     pub(super) fn restrict_thread(&mut self) {
-        // Without it, names need connections.
+        // Without that thread, this thread needs connections to resolve names.
         if self.names.ask_in_a_thread(&self.root).is_ok() {
             ledgers::memfd_device();
             ttmon_reads::restrict_scan();
         }
     }
 
-    /// What is read first: the driver's lists of users, the regions, the processes that are known.
+    /// Returns the lanes that are read first: the driver's lists of users, the regions, and the known processes.
     pub(super) fn lanes(&mut self, devices: &[Listed]) -> Vec<Lane> {
         self.budget = Budget::default();
         if !self.options.processes {
@@ -233,7 +233,7 @@ impl Scan {
         lanes
     }
 
-    /// Takes in the replies to [`Self::lanes`], and reads the rest.
+    /// Processes the replies to [`Self::lanes`], and reads the rest.
     pub(super) fn take(
         &mut self,
         files: &mut Files,
@@ -293,7 +293,7 @@ impl Scan {
 
     fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
         let taken = scope.devices.iter().zip(lanes).map(|(device, lane)| match lane.replies.into_iter().next() {
-            // Its list is gone with it: the driver's lists of other devices still count.
+            // The list is gone with the device. The driver's lists of other devices are still valid.
             Some(_) if device.has_left => Err(Missing::Gone),
             Some(reply) => users::take(&self.root, device.id, &reply, problems),
             None => Err(Missing::NotTracked),
@@ -301,7 +301,7 @@ impl Scan {
         taken.collect()
     }
 
-    /// Regions of containers, each directory once: several mount namespaces may share one, and one may be the host's own.
+    /// Reads the regions of containers. Each directory is read once: several mount namespaces may share one, and one may be the host's.
     fn read_container_regions(
         &mut self,
         files: &mut Files,
@@ -340,7 +340,7 @@ impl Scan {
         Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems).0).collect())
     }
 
-    /// Reads the processes themselves if the driver does not list the users of a device, or may not list all.
+    /// Searches the open files of processes if the driver does not list the users of a device, or may not list all of them.
     fn complete_users(&mut self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
         let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
         let Self { root, examined, budget, .. } = self;
@@ -362,7 +362,7 @@ impl Scan {
             }
         }
         if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
-            // Each once, however many devices it holds.
+            // Each process is examined once, even if it holds several devices.
             let pids: BTreeSet<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
             return pids.into_iter().flat_map(|pid| examined.open_files(root, pid, budget).devices.clone()).collect();
         }
@@ -378,7 +378,7 @@ impl Scan {
         problems: &mut Problems,
     ) -> Result<Vec<ProcessSample>, Error> {
         let First { users, open_files: files, stats, named } = first;
-        // A sample that failed may have left some.
+        // A failed sample may have left some leads.
         self.leads.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         self.served = served::list(&self.root.served);
@@ -395,7 +395,7 @@ impl Scan {
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
         let mut refreshed = self.remembered.begin(&pids, stats, scale);
-        // A process whose open files are read is read in full anyway.
+        // A process whose open files are needed is read in full anyway.
         refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
         let mut leads = self.find_leads(&pids);
@@ -425,20 +425,20 @@ impl Scan {
             if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known | Lead::Cut(..)) {
                 self.leads.push((process.key, lead));
             }
-            // A dead process matters only while a file it opened lives on.
+            // A dead process is shown only while a file that it opened is still open.
             if process.facts != Err(Missing::Gone) || holders.contains(pid) {
                 processes.push(process);
             }
         }
         self.unchanged = refreshed.iter().filter(|process| process.is_same).map(|process| process.sample.key.pid).collect();
         for Refreshed { sample, standing, .. } in refreshed {
-            // A user who may not read it does not forget it in between.
+            // A process stays denied in samples that do not read it in full.
             self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
             containers.extend(standing.mounts.map(|mounts| (mounts, sample.key)));
             processes.push(sample);
         }
         processes.sort_by_key(|process| process.key.pid);
-        // Of each mount namespace the first process.
+        // Keep the first process of each mount namespace.
         containers.sort_unstable();
         containers.dedup_by_key(|(mounts, _)| *mounts);
         let mut places: Vec<regions::SharedMemoryDirectory> =
@@ -448,7 +448,7 @@ impl Scan {
         Ok(processes)
     }
 
-    /// Where the ledgers of these processes may be, by their open files.
+    /// Searches the open files of these processes for ledgers.
     fn find_leads(&mut self, pids: &[u32]) -> Vec<Lead> {
         let Self { root, budget, examined, remembered, ledgers: open, .. } = self;
         let is_own = |found: &OpenLedger| found.source == Source::Ledger;
@@ -461,14 +461,14 @@ impl Scan {
         leads.collect()
     }
 
-    /// Those of the pids in statistics that a process has: a file may name any number of others.
+    /// Returns the pids in statistics that belong to a process. A file may also name any number of other pids.
     fn alive(&self, named: &BTreeSet<u32>) -> Vec<u32> {
         let hides_processes = LazyCell::new(|| self.hides_processes());
         let is_there = |pid: u32| self.remembered.contains(pid) || self.root.proc.join(pid.to_string()).exists() || *hides_processes;
         named.iter().copied().filter(|pid| is_there(*pid)).collect()
     }
 
-    /// With `hidepid` other users' processes look as if they did not exist, the first one among them.
+    /// Returns whether `/proc` hides processes. With `hidepid`, processes of other users seem not to exist, including pid 1.
     fn hides_processes(&self) -> bool {
         self.root.proc == Root::real().proc && !self.root.proc.join("1").exists()
     }

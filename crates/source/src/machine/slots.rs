@@ -1,8 +1,8 @@
-//! Devices that the driver does not list when the first sample is taken, and that belong here: an id is that of a slot, and the
-//! ids of remote chips follow from all of them.
+//! Finds devices that belong to this machine but that the driver does not list at the first sample. A device id is the number of a slot,
+//! and the ids of remote chips depend on all of them.
 //!
-//! They are on the PCI bus, or in the list that a service keeps in its state directory while the machine runs. Its first line
-//! is `ttmon-devices 1 BOOT MACHINE`, the others are `ID BDF BOARD`.
+//! These devices are on the PCI bus, or in a list that a service stores in its state directory while the machine runs. The first line of
+//! the list is `ttmon-devices 1 BOOT MACHINE`, the others are `ID BDF BOARD`.
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,27 +19,27 @@ use crate::root::Root;
 use crate::served;
 use ttmon_reads::read_small;
 
-/// Longest list of PCI devices read.
+/// Maximum length of the list of PCI devices.
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The list that is kept, in the state directory of a service.
+/// The file name of the list in the state directory of a service.
 const FILE: &str = "devices";
-/// Longest line of the file, by far.
+/// Maximum length of a line of the file. Real lines are far shorter.
 const LINE_BYTES_MAX: usize = 128;
 const BOARD_UNKNOWN: &str = "-";
 
 /// Number, PCI address and board of a device.
 type Slot = (DeviceId, Bdf, String);
 
-/// The devices as they were.
+/// The devices recorded earlier.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// The first line; empty where nothing can be kept.
+    /// The first line of the file. It is empty if nothing can be stored.
     head: String,
     devices: Vec<Slot>,
 }
 
 impl Slots {
-    /// What was kept of this machine since it started, by the service that keeps `own`, else by one that may speak of the machine.
+    /// Reads the list that was stored since the machine started: from the file `own`, or else from the file of a trusted service.
     pub(super) fn read(root: &Root, own: Option<&Path>, machine: u64) -> Self {
         let boot = read_small(&root.proc.join("sys/kernel/random/boot_id"), 64).unwrap_or_default();
         let boot = String::from_utf8_lossy(boot.trim_ascii()).into_owned();
@@ -56,7 +56,7 @@ impl Slots {
         Self { head, devices }
     }
 
-    /// Adds the devices that are missing, and notes the numbers that are another device's now.
+    /// Adds the missing devices, and sets `former` if a number now belongs to another device.
     pub(super) fn complete(&self, root: &Root, known: &mut Vec<KnownDevice>) {
         for (id, bdf, board) in &self.devices {
             if let Some(listed) = known.iter_mut().find(|known| known.id == *id) {
@@ -68,7 +68,7 @@ impl Slots {
         known.extend(absent(root, known));
     }
 
-    /// Writes them to the file if they changed. Failures are ignored.
+    /// Writes the devices to the file if they changed. Failures are ignored.
     pub(super) fn keep(&mut self, file: &Path, known: &[KnownDevice]) {
         let board = |known: &KnownDevice| known.attributes.text(Attr::CardType).unwrap_or(BOARD_UNKNOWN).to_owned();
         let devices: Vec<Slot> = known.iter().filter_map(|known| Some((known.id, known.bdf.ok()?, board(known)))).collect();
@@ -97,7 +97,7 @@ fn parse(lines: &str) -> Vec<Slot> {
     lines.lines().take(DEVICES_MAX).filter_map(slot).collect()
 }
 
-/// PCI addresses of our devices, in order.
+/// Returns the PCI addresses of Tenstorrent devices, in order.
 pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
     let directory = root.pci();
     let mut bdfs: Vec<Bdf> = root
@@ -111,8 +111,8 @@ pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
     bdfs.into_iter()
 }
 
-/// Devices on the bus that the driver supports and does not list. It gives them the lowest free numbers, in the order of their
-/// addresses. One that another driver has, for a virtual machine say, is none of them.
+/// Returns devices on the bus that the driver supports but does not list. They get the lowest free numbers, in the order of their
+/// addresses. A device with another driver, for example for a virtual machine, is not included.
 fn absent(root: &Root, listed: &[KnownDevice]) -> Vec<KnownDevice> {
     if !may_be_unbound(root) {
         return Vec::new();
@@ -130,8 +130,8 @@ fn is_supported(root: &Root, bdf: Bdf) -> bool {
     matches!(number.and_then(Arch::from_pci_device), Some(Arch::Wormhole | Arch::Blackhole))
 }
 
-/// Whether one of our devices may have no driver. The kernel has a list of all devices with their drivers, which is far less to read
-/// than the bus: lines `BUSDEVFN VENDORDEVICE ... DRIVER`, between tabs.
+/// Returns whether a Tenstorrent device may have no driver. The kernel's list of all devices and their drivers is far smaller than the bus
+/// directory. Its lines are `BUSDEVFN VENDORDEVICE ... DRIVER`, separated by tabs.
 fn may_be_unbound(root: &Root) -> bool {
     let list = read_small(&root.proc.join("bus/pci/devices"), LIST_BYTES_MAX).ok().filter(|_| root.base.is_none());
     list.is_none_or(|list| {

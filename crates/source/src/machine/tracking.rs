@@ -1,4 +1,4 @@
-//! Ledgers over time: which processes are checked for one, which were found, which are gone.
+//! Ledgers over time: which processes are checked, which ledgers were found, and which are gone.
 
 use std::mem;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::process::{self, Program};
 use crate::root::Root;
 use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
 
-/// Every process has its turn again within so many samples.
+/// Every process is checked again within this many samples.
 const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Scan {
-    /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often those of
-    /// the rest that have changed, a few at a time.
+    /// Returns the processes that seem to have a ledger. The first call checks all processes. Later calls check the known and the new ones,
+    /// and in turn a few of the others that have changed.
     pub(super) fn sweep(&mut self, files: &mut Files) -> Result<Vec<u32>, Error> {
         let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
-                // Checked each time: it may begin to track at any time.
+                // This process is checked every time, because it may begin to track at any time.
                 self.swept.clear();
                 vec![pid]
             }
@@ -55,7 +55,7 @@ impl Scan {
                 self.denied.remove(pid);
             }
             note_cut(&mut self.unexamined, *pid, lead);
-            // One too many for this scan is new to the next one.
+            // A process over the limit of this scan counts as new in the next scan.
             if !matches!(lead, Lead::Cut(_, Resource::Processes)) {
                 self.swept.insert(*pid, program.filter(|_| *lead == Lead::Nothing));
             }
@@ -65,7 +65,7 @@ impl Scan {
         Ok(promising.chain(known).collect())
     }
 
-    /// Reads files of processes and, of those without a ledger among their open files, the mappings.
+    /// Reads files of processes. Also reads the mappings of those without a ledger among their open files.
     pub(super) fn read_with_mappings(
         &mut self,
         files: &mut Files,
@@ -92,20 +92,20 @@ impl Scan {
         Ok(replies.collect())
     }
 
-    /// A part of the checked processes in turn: those whose mappings may have changed since no ledger was found. A program may
-    /// begin to track long after it was first seen.
+    /// Returns the next few checked processes whose mappings may have changed since no ledger was found. A program may begin to track long
+    /// after it was first seen.
     fn changed(&mut self, files: &mut Files) -> Result<Vec<(u32, Option<Program>)>, Error> {
         let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
         let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();
         self.next_again = if turn.len() < count { 0 } else { turn.last().map_or(0, |pid| pid + 1) };
-        // The others are noticed by their `stat`, which is read every time.
+        // Changes of remembered processes are detected by their `stat`, which is read every time.
         let turn: Vec<u32> = turn.into_iter().filter(|pid| !self.remembered.contains(*pid)).collect();
         if turn.is_empty() {
             return Ok(Vec::new());
         }
         let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Pace::Once)).collect();
         let replies = files.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
-        // Read before its files are checked: a mapping in between counts as a change.
+        // `stat` is read before the files are checked, so a mapping created in between counts as a change.
         let programs = replies.iter().flat_map(|lane| &lane.replies).map(|stat| Program::of(stat.as_deref().ok()?));
         let is_changed = |(pid, now): &(u32, Option<Program>)| now.is_none() || self.swept.get(pid).is_none_or(|before| before != now);
         Ok(turn.into_iter().zip(programs).filter(is_changed).collect())
@@ -113,9 +113,9 @@ impl Scan {
 
     pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample], now: Now) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
-        // In the order of their pids.
+        // The processes are sorted by pid.
         let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
-        // One whose mappings are the same has the same ledger; its file need not be asked for.
+        // A process with the same mappings still has the same ledger, so its file need not be checked.
         let has_it = |found: &OpenLedger| {
             let is_mapped = found.source == Source::Ledger && self.unchanged.binary_search(&found.owner.pid).is_ok();
             is_mapped || found.is_still_there()
@@ -126,7 +126,7 @@ impl Scan {
         let Self { root, budget, .. } = self;
         let left = departed.into_iter().map(|found| Arc::new(Departed::new(root, found, detail, now.time, budget)));
         self.departed = left.collect();
-        // They were held within the limits, and are no more than before.
+        // These ledgers were within the limits before, and their number has not grown.
         self.ledgers.iter().for_each(|found| _ = budget.take(Resource::Ledgers, 1, || found.uid));
         let mut samples = Vec::new();
         for (owner, lead) in mem::take(&mut self.leads) {
@@ -141,27 +141,27 @@ impl Scan {
         let Self { ledgers: open, budget, free_blocks, .. } = self;
         let denied = samples.len();
         samples.extend(open.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(found, detail, budget) }));
-        // Last: what is needed has been read by then.
+        // This comes last, when everything that is needed has been read.
         free_blocks.complete(now.at, open, &mut samples[denied..], budget);
         samples
     }
 
-    /// Holds a ledger open, if its user may have one more.
+    /// Holds a ledger open if the limits of its user allow it.
     fn hold(&mut self, found: OpenLedger) {
         if self.budget.take_or_cut(Resource::Ledgers, 1, found.uid) {
             self.ledgers.push(Arc::new(found));
         }
     }
 
-    /// From the next scan on, the ledgers of holders and of this process are searched ([`Reach::Process`]).
+    /// From the next scan on, searches the ledgers of holders and of this process ([`Reach::Process`]).
     pub(super) fn look_at(&mut self, pid: u32) {
         self.options.ledgers.reach = Reach::Process(pid);
-        // Those of others are no longer read, and not held open either.
+        // The ledgers of other processes are no longer read, so they are closed.
         self.ledgers.clear();
         self.denied.clear();
     }
 
-    /// Opens new ledgers of services; returns those that this user may not read.
+    /// Opens new ledgers of services. Returns those that this user may not read.
     fn open_served(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
         let mut denied = Vec::new();
         for named in mem::take(&mut self.served) {
@@ -179,30 +179,30 @@ impl Scan {
     }
 }
 
-/// A ledger whose program is no longer there.
+/// A ledger of a program that no longer runs.
 #[derive(Debug)]
 pub struct Departed {
     /// The ledger.
     pub found: Arc<OpenLedger>,
-    /// What it says for the last time.
+    /// The last contents of the ledger.
     pub last: LedgerSample,
-    /// How its program went.
+    /// How the program ended.
     pub end: End,
-    /// When that was noticed.
+    /// When the end was detected.
     pub time: UnixTime,
 }
 
-/// How a program went.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its process ended.
+    /// The process ended.
     Exited,
-    /// Its process goes on as another program, by `exec`.
+    /// The process became another program by `exec`.
     Replaced,
 }
 
 impl Departed {
-    /// One whose process ended a while ago.
+    /// Creates the value for a process that ended a while ago.
     pub fn exited(found: Arc<OpenLedger>, time: UnixTime) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, Detail::Totals, &mut Budget::default()) };
         Self { found, last, end: End::Exited, time }
@@ -215,7 +215,7 @@ impl Departed {
     }
 }
 
-/// Whether the process is there, and not just waiting for its parent to take notice of its end.
+/// Returns whether the process exists and is not a zombie.
 fn lives_on(root: &Root, owner: ProcessKey) -> bool {
     let stat = read_small(&root.proc.join(owner.pid.to_string()).join("stat"), ATTRIBUTE_BYTES_MAX);
     stat.is_ok_and(|stat| process::is_running(&String::from_utf8_lossy(&stat), owner.start_ticks))

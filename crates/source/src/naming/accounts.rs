@@ -1,5 +1,5 @@
-//! Names of users that only a directory service knows: systemd's user database is asked, or else `getent`. Both answer when they
-//! like; nothing here waits for them but [`Accounts::wait`].
+//! Names of users that only a directory service has. They are requested from systemd's user database, or else from `getent`. Both may
+//! answer late. Only [`Accounts::wait`] waits for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -21,21 +21,21 @@ use crate::process::user_name;
 use crate::root::Root;
 use ttmon_reads::boot_time;
 
-/// A directory service that has not answered by then is given up.
+/// Maximum time to wait for an answer of a directory service.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// A number without a name is asked for again after this long.
+/// A uid without a name is requested again after this time.
 const AGAIN_AFTER: Duration = Duration::from_secs(300);
 
-/// Names that were found so far, and questions under way.
+/// The names found so far, and the pending requests.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: BTreeMap<u32, (Duration, Option<String>)>,
     pending: Vec<Question>,
-    /// Programs that have answered and not ended yet.
+    /// Programs that have answered but not ended yet.
     ending: Vec<Child>,
 }
 
-/// One question under way.
+/// A pending request.
 #[derive(Debug)]
 struct Question {
     uid: u32,
@@ -48,12 +48,12 @@ struct Question {
 enum Way {
     /// systemd's user database.
     Userdb(UnixStream),
-    /// `getent`, and its output.
+    /// `getent` and its output.
     Getent(Child, OwnedFd),
 }
 
 impl Accounts {
-    /// A user's name, if known; else it is requested for a later call.
+    /// Returns a user's name, if known. Otherwise requests it for a later call.
     pub(super) fn name(&mut self, root: &Root, uid: u32, now: Duration) -> Option<String> {
         match self.known.get(&uid) {
             Some((_, Some(name))) => return Some(name.clone()),
@@ -70,12 +70,12 @@ impl Accounts {
         None
     }
 
-    /// Whether an answer is awaited.
+    /// Returns whether an answer is pending.
     pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Takes the answers that have arrived, and gives up those that are late.
+    /// Processes the answers that have arrived, and abandons late requests.
     pub(super) fn collect(&mut self, now: Duration) {
         for mut question in std::mem::take(&mut self.pending) {
             match question.read() {
@@ -93,7 +93,7 @@ impl Accounts {
         self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// Waits for the answers under way, for this long at most.
+    /// Waits for the pending answers, at most for `longest`.
     pub(super) fn wait(&mut self, now: Duration, longest: Duration) {
         let begun = Instant::now();
         while self.is_waiting() {
@@ -123,7 +123,7 @@ impl Drop for Accounts {
     }
 }
 
-/// A thread that asks the directory service for a thread that may not.
+/// A thread that sends requests to the directory service on behalf of a restricted thread.
 #[derive(Debug)]
 pub(super) struct AccountsThread {
     questions: SyncSender<Vec<u32>>,
@@ -133,7 +133,7 @@ pub(super) struct AccountsThread {
 }
 
 impl AccountsThread {
-    /// Starts the thread. It ends when the value is dropped, after the question under way.
+    /// Starts the thread. After the value is dropped, the thread finishes the current request and ends.
     pub(super) fn spawn(root: Root) -> io::Result<Self> {
         let (questions, asked) = mpsc::sync_channel::<Vec<u32>>(1);
         let (answer, answers) = mpsc::channel();
@@ -154,7 +154,7 @@ impl AccountsThread {
         Ok(Self { questions, answers, is_asking: false, known: BTreeMap::new() })
     }
 
-    /// Returns the names that are known, in the order of the uids, and asks for the others.
+    /// Returns the known names, in the order of the uids, and requests the others.
     pub(super) fn names(&mut self, uids: &[u32], now: Duration) -> Vec<Option<String>> {
         if let Ok(answer) = self.answers.try_recv() {
             self.is_asking = false;
@@ -176,7 +176,7 @@ impl AccountsThread {
 }
 
 impl Way {
-    /// Asks the user database where it listens, else `getent`; `None` where there is neither.
+    /// Sends a request to the user database if it listens, else to `getent`. Returns `None` if neither exists.
     fn ask(root: &Root, uid: u32) -> Option<Self> {
         userdb(&root.userdb, uid).map(Self::Userdb).or_else(|_| getent(root.getent.as_deref(), uid)).ok()
     }
@@ -195,7 +195,7 @@ impl Way {
         }
     }
 
-    /// Ends a program that is late.
+    /// Kills a program that is late.
     fn stop(self) -> Option<Child> {
         let mut child = self.into_child()?;
         let _ = child.kill();
@@ -203,7 +203,7 @@ impl Way {
     }
 }
 
-/// Connects without waiting, and sends the question, which is shorter than any socket's buffer.
+/// Connects without blocking and sends the request, which is shorter than any socket buffer.
 fn userdb(path: &Path, uid: u32) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -229,7 +229,7 @@ fn getent(program: Option<&Path>, uid: u32) -> io::Result<Way> {
 }
 
 impl Question {
-    /// The answer, once it is whole: a name or none.
+    /// Returns the answer once it is complete: a name, or `None`.
     fn read(&mut self) -> Option<Option<String>> {
         let mut piece = [0; 1024];
         loop {
@@ -276,7 +276,7 @@ mod tests {
         Root::at(directory)
     }
 
-    /// With a program of this directory that stands for `getent`.
+    /// Returns a root with a script of this directory in place of `getent`.
     fn with_getent(directory: &Path, script: &str) -> Root {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/naming").join(script);
         Root { getent: Some(path), ..root(directory) }

@@ -1,6 +1,7 @@
-//! One text out of a JSON document of another program, without reading the rest.
+//! Extracts one string from a JSON document of another program, without parsing the rest.
 
-/// The text of the first key of this name, if it is a text. Quotes inside texts are escaped, so a key is not found inside one.
+/// Returns the value of the first key with this name, if it is a string. Quotes inside strings are escaped, so a key is never found inside
+/// a string.
 pub(super) fn of_key(json: &str, key: &str) -> Option<String> {
     let quoted = format!("\"{key}\"");
     let mut rest = json;
@@ -13,14 +14,14 @@ pub(super) fn of_key(json: &str, key: &str) -> Option<String> {
     None
 }
 
-/// The text that a piece of JSON begins with, or a list whose first item is one.
+/// Returns the string at the start of a piece of JSON, or the first item of a list of strings.
 fn first(value: &str) -> Option<String> {
     let mut characters = value.strip_prefix('[').map_or(value, str::trim_start).strip_prefix('"')?.chars();
     let mut text = String::new();
     loop {
         match characters.next()? {
             '"' => return Some(text),
-            // Names have neither; a document that escapes a letter is not what we expect.
+            // Names contain no character that JSON escapes. A document with an escape is not in the expected format.
             '\\' => return None,
             character => text.push(character),
         }

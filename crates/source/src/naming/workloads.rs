@@ -1,5 +1,5 @@
-//! Names of pods and containers, by the uid and the id in a process's cgroup: from the names of the node's log directories, and from what
-//! Docker and Podman keep of their containers. No socket is asked, and no token is needed.
+//! Names of pods and containers, found by the pod uid and the container id in a process's cgroup. The sources are the names of the node's
+//! log directories and the files of Docker and Podman. This needs no socket and no token.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,15 +14,15 @@ use super::text;
 
 use crate::root::Root;
 
-/// A name that was not found is looked for again after this long: logs are created after the container.
+/// A name that was not found is searched again after this time, because logs are created after the container.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// What was found so far.
+/// The names found so far.
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
-    /// By the pod's uid and the container's id.
+    /// By pod uid and container id.
     known: BTreeMap<(Option<String>, Option<String>), (Duration, WorkloadNames)>,
-    /// The directories, as they were listed for this sample.
+    /// The directory listings, and the time of the sample that they were made for.
     listed: Option<(Duration, Listing)>,
 }
 
@@ -33,7 +33,7 @@ struct WorkloadNames {
     container: Option<String>,
 }
 
-/// Names in the directories.
+/// The names in the log directories and in Docker's directory.
 #[derive(Debug, Default)]
 struct Listing {
     pods: Vec<String>,
@@ -79,7 +79,7 @@ impl Workloads {
 }
 
 impl WorkloadNames {
-    /// Whether nothing of what can be known is missing.
+    /// Returns whether all names were found.
     fn is_whole(&self, (pod, container): &(Option<String>, Option<String>)) -> bool {
         (pod.is_none() || self.pod.is_some()) && (container.is_none() || self.container.is_some())
     }
@@ -91,7 +91,7 @@ impl Listing {
     }
 }
 
-/// The names in a directory; none where there is none, or where this user may not look.
+/// Returns the names in a directory. Returns none if it does not exist or this user may not read it.
 fn names(path: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let _ = directory::names(path, |name| {
@@ -101,13 +101,13 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// `NAMESPACE_POD_UID`: none of the three has a `_`.
+/// Parses `NAMESPACE_POD_UID`. None of the three parts contains a `_`.
 fn parse_pod(name: &str, uid: &str) -> Option<WorkloadNames> {
     let [namespace, pod, its] = parts(name)?;
     (its == uid).then(|| WorkloadNames { pod: Some(pod.to_owned()), namespace: Some(namespace.to_owned()), container: None })
 }
 
-/// `POD_NAMESPACE_CONTAINER-ID.log`.
+/// Parses `POD_NAMESPACE_CONTAINER-ID.log`.
 fn parse_log(name: &str, id: &str) -> Option<WorkloadNames> {
     let (front, its) = name.strip_suffix(".log")?.rsplit_once('-')?;
     let [pod, namespace, container] = parts(front)?;
@@ -121,19 +121,19 @@ fn parts(name: &str) -> Option<[&str; 3]> {
     (parts.next().is_none() && three.iter().all(|part| !part.is_empty())).then_some(three)
 }
 
-/// Whether 64 digits begin with the 12 that we know.
+/// Returns whether an id of 64 digits begins with the known 12 digits.
 fn is_id(whole: &str, id: &str) -> bool {
     whole.len() == 64 && whole.starts_with(id)
 }
 
-/// `{"ID":"...","Name":"/vllm",...}` in `containers/ID/config.v2.json`.
+/// Returns the name of a Docker container: `{"ID":"...","Name":"/vllm",...}` in `containers/ID/config.v2.json`.
 fn docker(root: &Root, listing: &Listing, id: &str) -> Option<String> {
     let directory = listing.docker.iter().find(|name| is_id(name, id))?;
     let name = text::of_key(&read(&root.docker.join(directory).join("config.v2.json"))?, "Name")?;
     name.strip_prefix('/').filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// `[{"id":"...","names":["vllm"],...},...]`, in one of several files.
+/// Returns the name of a Podman container: `[{"id":"...","names":["vllm"],...},...]`, in one of several files.
 fn podman(root: &Root, id: &str) -> Option<String> {
     root.podman.iter().find_map(|path| {
         let json = read(path)?;

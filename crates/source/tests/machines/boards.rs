@@ -11,7 +11,7 @@ use ttmon_source::{Options, read_cluster};
 
 use crate::tree::{GALAXY_CHIP, N300, Tree, device, galaxy_chip, n300};
 
-/// What each field of a device should say: `field value` lines, a missing one as `field !reason`.
+/// Checks fields of a device. `expected` has lines `field value`, or `field !reason` for a missing value.
 pub(crate) fn check(snapshot: &Snapshot, id: u32, expected: &str) {
     let device = device(snapshot, id);
     for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -176,7 +176,7 @@ fn a_blackhole_galaxy_chip_with_driver_2_10() {
 
 type GalaxyRow = (&'static str, &'static str, u64, u64, u64, u64, u64, u64, u64, u64);
 
-/// A whole Galaxy, as measured.
+/// A whole Galaxy with measured values.
 #[rustfmt::skip]
 const GALAXY: &[GalaxyRow] = &[
     // Address, asic id, temperature (16.16 degrees), mV, W, A, AI clock, heartbeat, PCIe generation and width.
@@ -251,7 +251,7 @@ fn a_whole_blackhole_galaxy() {
     }
 }
 
-/// Four n300 in another order on the bus than in /dev: ids follow /dev, metal ids the bus.
+/// Four n300 whose order on the bus differs from that in /dev. The ids follow /dev, the metal ids follow the bus.
 #[test]
 fn a_quietbox_of_four_n300() {
     let tree = Tree::new("2.9.0");
@@ -293,7 +293,7 @@ boards:\n  -\n    - board_id: 72058990194901188\n    - board_type: n300\n    - c
     check(&snapshot, 2, "metal_id 1\nunique_id 14251245764\nchip R\nvia 1\nboard n300");
 }
 
-/// Early drivers print no card type for Blackhole; PCI's subsystem does. Drivers before 2.9 publish no limits.
+/// Early drivers print no card type for Blackhole, so the PCI subsystem id is used. Drivers before 2.9 publish no limits.
 #[test]
 fn an_old_driver() {
     let tree = Tree::new("2.0.0");
@@ -315,7 +315,7 @@ fn an_old_driver() {
     );
 }
 
-/// Two hwmon directories below one device were seen after a reset: the newest one that reads.
+/// Two hwmon directories below one device were seen after a reset. The newest readable one is used.
 #[test]
 fn two_hwmon_directories() {
     let tree = n300();
@@ -400,7 +400,7 @@ fn rates_need_two_samples_and_survive_the_wrap() {
     check(&Snapshot::derive(&reset, Some(&before)), 0, "pcie_to_device_bytes_per_s !first_sample");
 }
 
-/// The rate of the last two readings stands until the counters are read again.
+/// The rate of the last two readings is shown until the counters are read again.
 #[test]
 fn rates_outlast_samples_without_counters() {
     let tree = n300();
@@ -414,7 +414,7 @@ fn rates_outlast_samples_without_counters() {
     assert_eq!(machine.sample().unwrap().devices[0].counted, counted);
 }
 
-/// One sample has no rate, and does not read the counters for it.
+/// A single sample has no rate, so the other counters are not read.
 #[test]
 fn single_sample_reads_one_counter() {
     let tree = n300();
@@ -423,7 +423,7 @@ fn single_sample_reads_one_counter() {
     assert_eq!(counters.count(), 1);
 }
 
-/// A heartbeat is judged over a second, however often one looks.
+/// A heartbeat is judged over one second, independent of the sampling rate.
 #[test]
 fn a_heartbeat_stops() {
     let tree = n300();
@@ -447,7 +447,7 @@ fn a_heartbeat_stops() {
     assert_eq!(now, (Ok(false), Health::Warning));
 }
 
-/// A descriptor of another machine removes nothing.
+/// A descriptor of another machine removes no device.
 #[test]
 fn a_strangers_cluster_descriptor() {
     let tree = n300();

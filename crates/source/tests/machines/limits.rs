@@ -1,4 +1,4 @@
-//! What a scan reads of other users: each thing once, and within the limits.
+//! Reads of other users' data: each item is read once, and within the limits.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -22,7 +22,7 @@ fn of_users(sample: &Sample) -> Vec<String> {
     of_users.map(|problem| format!("{}: {}", problem.part, problem.detail)).collect()
 }
 
-/// Each may have a long list of mappings, and has a short one.
+/// Each list of mappings may be long, but is short.
 #[test]
 fn short_mappings_are_charged_by_their_length() {
     let tree = n300();
@@ -38,7 +38,7 @@ fn short_mappings_are_charged_by_their_length() {
     assert_eq!(sample.processes.len(), pids.len());
 }
 
-/// Drivers 2.5 and 2.6 name processes that may be others here: the open files of each decide.
+/// Drivers 2.5 and 2.6 print pids that may belong to other processes here, so the open files of each are checked.
 #[test]
 fn open_files_of_a_process_on_many_devices_are_listed_once() {
     let tree = Tree::new("2.5.0");
@@ -73,7 +73,7 @@ fn shared_memory_of_a_container_is_listed_once() {
         tree.process(pid, "python3", MINUTE);
         fs::create_dir_all(tree.path(&format!("proc/{pid}/ns"))).unwrap();
         symlink("mnt:[2]", tree.path(&format!("proc/{pid}/ns/mnt"))).unwrap();
-        // A directory each, so that it shows through which process it was listed.
+        // Each process has a directory of its own, which shows through which process it was listed.
         tree.region(&format!("proc/{pid}/root/dev/shm"), u64::from(pid), &[(1, "python3", 1, 0)]);
     }
     let sample = sample(&tree, Reach::Holders);
@@ -81,7 +81,7 @@ fn shared_memory_of_a_container_is_listed_once() {
     assert_eq!(found, [(100, Some(100))]);
 }
 
-/// Statistics may name any number of pids that no process has.
+/// Statistics may name any number of pids without a process.
 #[test]
 fn pids_without_a_process_are_no_processes_of_a_user() {
     let tree = n300();
@@ -92,7 +92,7 @@ fn pids_without_a_process_are_no_processes_of_a_user() {
     assert_eq!(of_users(&sample(&tree, Reach::Holders)), [""; 0]);
 }
 
-/// Any user can make any number of files that are no statistics.
+/// Any user can create any number of files that are not statistics.
 #[test]
 fn files_that_are_no_statistics_are_counted() {
     let tree = n300();

@@ -1,4 +1,4 @@
-//! Whole machines, read from trees in the driver's own formats.
+//! Whole machines, read from trees in the driver's formats.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod boards;

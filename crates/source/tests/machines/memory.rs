@@ -1,4 +1,4 @@
-//! Who uses a device, and how much: TT-Metal's statistics with every correction.
+//! Which processes use a device, and how much memory: TT-Metal's statistics with every correction.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -27,7 +27,7 @@ fn used(tree: &Tree) -> Figures {
     Figures { left: of(0), right: of(1), statuses: snapshot.processes.iter().map(|process| process.status).collect() }
 }
 
-/// DRAM used, untracked processes and stale bytes of a chip.
+/// DRAM in use, untracked processes and stale bytes of a chip.
 type OfChip = (Reading<u64>, u64, u64);
 
 #[derive(Debug, PartialEq)]
@@ -75,8 +75,7 @@ fn statistics_of_both_chips() {
     assert_eq!(process.on(DeviceId(0)).unwrap().kinds[Kind::Kernel].used, Err(Missing::NotTracked));
 }
 
-/// One that reports on one chip and not on the other has nothing there; one beside it that does not report at all
-/// makes the figure a lower bound.
+/// A process that reports on one chip only has nothing on the other. A second holder that does not report makes the figure a lower bound.
 #[test]
 fn a_lower_bound() {
     let tree = tree_with_holder(4242);
@@ -88,7 +87,7 @@ fn a_lower_bound() {
     assert_eq!(device(&tree.snapshot(), 0).memory.hidden_processes, 1);
 }
 
-/// A killed process leaves its slot; a new process may get its pid, but started after the slot was written.
+/// A killed process leaves its slot. A new process may get its pid, but it started after the slot was written.
 #[test]
 fn dead_slots_are_stale() {
     let tree = board();
@@ -110,7 +109,7 @@ fn dead_slots_are_stale() {
     );
 }
 
-/// A process that holds nothing on this machine's devices but has the pid and the name of a slot.
+/// The process holds no device of this machine, but has the pid and the name of a slot.
 #[test]
 fn a_slot_without_an_open_device_needs_the_same_name() {
     let tree = board();
@@ -121,7 +120,7 @@ fn a_slot_without_an_open_device_needs_the_same_name() {
     assert_eq!(used(&tree).left, (Ok(0), 0, GB));
 }
 
-/// It waits for its parent to ask how it ended: its memory is gone, and its files are closed.
+/// The process is a zombie: its memory is gone, and its files are closed.
 #[test]
 fn a_zombies_slot_is_stale_at_once() {
     let tree = board();
@@ -136,7 +135,7 @@ fn a_zombies_slot_is_stale_at_once() {
     assert_eq!(used(&tree), Figures { left: (Ok(0), 0, GB), right: (Ok(0), 0, 0), statuses: vec![] });
 }
 
-/// Its first thread has ended and others go on: the kernel calls it a zombie, and it has everything it had.
+/// The first thread has ended and others still run. The kernel shows the process as a zombie, but it still has all its memory and files.
 #[test]
 fn a_process_without_its_first_thread_lives() {
     let tree = tree_with_holder(4242);
@@ -147,7 +146,7 @@ fn a_process_without_its_first_thread_lives() {
     assert_eq!((figures.left, figures.statuses), ((Ok(GB), 0, 0), vec![Status::Reported]));
 }
 
-/// One user's file, which nobody else may write, says nothing of another user's process that does not hold the chip.
+/// A file that only one user may write proves nothing about another user's process that does not hold the chip.
 #[test]
 fn a_slot_in_another_users_file_is_stale() {
     let tree = board();
@@ -177,7 +176,7 @@ fn a_slot_in_another_users_file_is_stale() {
     assert_eq!(snapshot.processes[0].unmapped, [], "and not this one");
 }
 
-/// A container's statistics too belong to a process that holds nothing only under its own name.
+/// A container's statistics also belong to a process without a device only if the name is the same.
 #[test]
 fn a_slot_of_a_container_needs_a_holder_or_the_same_name() {
     let tree = board();
@@ -190,7 +189,7 @@ fn a_slot_of_a_container_needs_a_holder_or_the_same_name() {
     }
     tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t5");
     tree.put("proc/977/status", "Name:\tother\nUid:\t0\nNSpid:\t977\t6");
-    // Found through the holder; of the other one in there.
+    // The region is found through the holder, but the slot is that of the other process in the container.
     for (name, used) in [("python3", (Ok(GB), 0)), ("renamed", (Err(Missing::NotTracked), GB))] {
         tree.region("dev/shm", LEFT, &[(4242, "python3", 0, 0)]);
         tree.region("proc/977/root/dev/shm", LEFT, &[(5, name, GB, 0)]);
@@ -220,7 +219,7 @@ fn an_id_that_fits_no_row_is_unmapped() {
     assert_eq!((memory.dram.used, memory.untracked_processes), (Err(Missing::NotTracked), 1), "it may be here");
 }
 
-/// More than the chip has cannot be.
+/// The value is larger than the chip's memory.
 #[test]
 fn nonsense_in_a_slot() {
     let tree = tree_with_holder(4242);
@@ -240,7 +239,7 @@ fn a_user_with_many_groups() {
     assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
 }
 
-/// A command line without end is cut, and costs nothing else.
+/// An endless command line is truncated and has no other effect.
 #[test]
 fn a_long_command_line() {
     let tree = tree_with_holder(4242);
@@ -249,7 +248,7 @@ fn a_long_command_line() {
     assert_eq!(snapshot.processes[0].command.as_ref().map(String::len), Ok(4096));
 }
 
-/// Drivers 2.5 and 2.6 print pids of the opener's namespace: one that does not hold the device here is not named.
+/// Drivers 2.5 and 2.6 print pids of the opener's namespace. A pid that does not hold the device here is not shown.
 #[test]
 fn pids_of_another_namespace() {
     let tree = tree_with_holder(4242);
@@ -265,7 +264,7 @@ fn pids_of_another_namespace() {
     assert_eq!(device(&snapshot, 0).memory.hidden_processes, 1);
 }
 
-/// A link in a place where everybody may put one leads nowhere.
+/// A symbolic link in a directory that every user may write is not followed.
 #[test]
 fn a_link_instead_of_statistics() {
     let tree = tree_with_holder(4242);
@@ -275,7 +274,7 @@ fn a_link_instead_of_statistics() {
     assert_eq!((device(&snapshot, 0).memory.dram.used, snapshot.problems.len()), (Err(Missing::NotTracked), 1));
 }
 
-/// Chips that share a serial and have no asic id cannot be distinguished by it.
+/// Chips with the same serial and no asic id cannot be distinguished.
 #[test]
 fn an_id_that_fits_two_rows_is_unmapped() {
     let tree = board();
@@ -300,7 +299,7 @@ fn rubbish_instead_of_statistics() {
     }
 }
 
-/// A container with its own pids and its own /dev/shm: seen through the root of the process that holds the device.
+/// A container with its own pids and its own /dev/shm, found through the root directory of the process that holds the device.
 #[test]
 fn statistics_inside_a_container() {
     let tree = tree_with_holder(4242);
@@ -315,7 +314,7 @@ fn statistics_inside_a_container() {
     assert_eq!(tree.snapshot().processes[0].container.as_deref(), Ok("abababababab"));
 }
 
-/// Two containers on one chip, whose programs have the same pid inside: each region is that of the process it was seen through.
+/// Two containers on one chip have programs with the same pid inside. Each region belongs to the process through which it was found.
 #[test]
 fn statistics_inside_two_containers() {
     let tree = tree_with_holder(4242);
@@ -334,7 +333,7 @@ fn statistics_inside_two_containers() {
     assert_eq!(totals, [(977, Ok(2 * GB)), (4242, Ok(GB))]);
 }
 
-/// A pid of the container's own namespace in the host's shared /dev/shm: the holder of the device is meant.
+/// The host's shared /dev/shm has a pid of the container's namespace. It belongs to the holder of the device.
 #[test]
 fn shared_memory_with_the_host_but_other_pids() {
     let tree = tree_with_holder(4242);
@@ -355,7 +354,7 @@ fn the_opener_has_exited() {
     assert_eq!(device(&snapshot, 0).memory.untracked_processes, 1);
 }
 
-/// Drivers before 2.5 name no users: the open files of processes do, each with its device.
+/// Drivers before 2.5 do not list users. The open files of processes show them, each with its device.
 #[test]
 fn an_old_driver_names_no_users() {
     let tree = Tree::new("2.4.0");
@@ -376,12 +375,12 @@ fn an_old_driver_names_no_users() {
     assert_eq!((device(&snapshot, 0).memory.dram.used, device(&snapshot, 1).memory.dram.used), (Ok(0), Err(Missing::NotTracked)));
 }
 
-/// Keys no driver prints yet.
+/// No driver prints these keys yet.
 #[test]
 fn a_future_driver_with_fdinfo() {
     let tree = tree_with_holder(4242);
     tree.put("sys/module/tenstorrent/version", "2.11.0");
-    // On a second device it has nothing.
+    // The process has nothing on the second device.
     tree.device(1, "0000:c2:00.0");
     tree.files(1, crate::tree::N300);
     tree.files(1, "tt_serial\t0100014511722053");

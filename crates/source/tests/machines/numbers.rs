@@ -1,4 +1,4 @@
-//! TT-Metal's numbers of remote chips: from a cluster descriptor that is found, and from ledgers.
+//! TT-Metal's numbers of remote chips, from a found cluster descriptor and from ledgers.
 
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{Ledger, LedgerAllocator, LedgerChip, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices};
@@ -9,7 +9,7 @@ use ttmon_source::Options;
 use crate::boards::check;
 use crate::tree::{N300, Tree};
 
-/// Place and serial of two boards with a remote chip each.
+/// PCI address and serial of two boards with a remote chip each.
 const BOARDS: [(&str, u64); 2] = [("0000:41:00.0", 72_058_990_194_901_188), ("0000:42:00.0", 72_058_990_194_901_189)];
 
 fn two_n300() -> Tree {
@@ -23,13 +23,14 @@ fn two_n300() -> Tree {
     tree
 }
 
-/// Of the first board's local and remote chip, and of the second's.
+/// The unique ids of the first board's local and remote chip, then of the second's.
 fn unique_ids() -> [u64; 4] {
     let low = |board: usize| ((BOARDS[board].1 >> 4) & 0xF000_0000) | (BOARDS[board].1 & 0x0FFF_FFFF);
     [2 << 32 | low(0), 3 << 32 | low(0), 2 << 32 | low(1), 3 << 32 | low(1)]
 }
 
-/// UMD leaves descriptors in /tmp. The newest one of this machine is used, those of others are not, and the user's own wins.
+/// UMD leaves descriptors in /tmp. The newest one of this machine is used. Those of other machines are not used, and a descriptor that the
+/// user named takes precedence.
 #[test]
 fn a_descriptor_that_was_left_behind_numbers_remote_chips() {
     let tree = two_n300();
@@ -58,7 +59,7 @@ fn a_descriptor_that_was_left_behind_numbers_remote_chips() {
     check(&tree.snapshot(), 2, "metal_id 3");
 }
 
-/// A program that has these chips, as number and unique id.
+/// A program with these chips: number and unique id.
 fn program(pid: u32, chips: &[(u32, u64)]) -> LedgerSample {
     let chip = |(number, unique_id): &(u32, u64)| LedgerChip { metal_id: Some(*number), unique_id: Some(*unique_id) };
     let allocator = LedgerAllocator {
@@ -123,7 +124,7 @@ fn ledgers_prove_numbers_of_remote_chips() {
     assert_eq!(remotes(&with(&sample, vec![other_view])), [None, None]);
 }
 
-/// Any user who holds a gateway may claim any number. A claim that another one contradicts proves nothing, and neither does that one.
+/// Any user who holds a gateway may claim any number. If two claims contradict each other, neither is used.
 #[test]
 fn contradicted_numbers_are_none() {
     let sample = two_n300().machine_with(Options::default()).sample().unwrap();
@@ -148,7 +149,7 @@ fn contradicted_numbers_are_none() {
     assert_eq!(derived(&with(&ended, vec![honest()])), ([Some(3), Some(2)], false));
 }
 
-/// Where nobody can say who holds a chip, a program proves nothing.
+/// If the holder of a chip is unknown, a program proves nothing.
 #[test]
 fn numbers_need_a_known_holder() {
     let tree = two_n300();
@@ -159,7 +160,7 @@ fn numbers_need_a_known_holder() {
     assert!(snapshot.devices[2].metal_id.is_err());
 }
 
-/// A program that starts without a card numbers the ones after it in another way.
+/// A program that starts while a card is missing gives other numbers to the cards after it.
 #[test]
 fn numbers_after_a_gone_card_are_not_certain() {
     let tree = two_n300();

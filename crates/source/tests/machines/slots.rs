@@ -1,4 +1,4 @@
-//! An id belongs to its slot: devices that leave, are not there at first, or come back.
+//! An id belongs to its slot. Devices may leave, be missing at first, or return.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn serial(n: u32) -> String {
     format!("01000145117220{n:02}")
 }
 
-/// Four n300, as a t3k has them: 0-3 local, 4-7 behind them.
+/// Four n300, as in a t3k: devices 0-3 are local, 4-7 are the remote chips behind them.
 fn t3k() -> Tree {
     let tree = Tree::new("2.9.0");
     for n in 0..4 {
@@ -34,14 +34,14 @@ fn t3k() -> Tree {
     tree
 }
 
-/// The driver lets go of a device: its names vanish, the PCI device stays.
+/// The driver releases a device: its entries vanish, the PCI device stays.
 fn unbind(tree: &Tree, n: u32) {
     fs::remove_file(tree.path(&format!("sys/class/tenstorrent/tenstorrent!{n}"))).unwrap();
     fs::rename(tree.path(&format!("{BUS}/{}/tenstorrent", bdf(n))), tree.path(&format!("away-{n}"))).unwrap();
     fs::remove_dir_all(tree.path(&format!("proc/driver/tenstorrent/{n}"))).unwrap();
 }
 
-/// The driver takes a device, under a number.
+/// The driver binds a device under a number.
 fn bind(tree: &Tree, n: u32, id: u32) {
     let place = format!("{BUS}/{}/tenstorrent", bdf(n));
     fs::rename(tree.path(&format!("away-{n}")), tree.path(&place)).unwrap();
@@ -53,7 +53,7 @@ fn bind(tree: &Tree, n: u32, id: u32) {
     tree.pids(id, "");
 }
 
-/// The PCI device goes too.
+/// The PCI device is removed too.
 fn remove(tree: &Tree, n: u32) {
     unbind(tree, n);
     fs::remove_file(tree.path(&format!("sys/bus/pci/devices/{}", bdf(n)))).unwrap();
@@ -68,7 +68,7 @@ fn repeated(tree: &Tree) -> Machine {
     tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() })
 }
 
-/// Id, gateway and serial of each chip but those of one board.
+/// Id, gateway and serial of each chip except those of one board.
 fn others(snapshot: &Snapshot, n: u32) -> Vec<(u32, Option<u32>, String)> {
     let is_other = |id: DeviceId| id.0 % 4 != n;
     let devices = snapshot.devices.iter().filter(|device| is_other(device.id));
@@ -88,7 +88,7 @@ fn an_unbound_device_keeps_its_ids() {
             assert_eq!((gone.state, gone.board.as_deref(), gone.bdf.map(|bdf| bdf.to_string())), (State::Gone, Ok("n300"), Ok(bdf(n))));
             assert_eq!((behind.state, behind.via), (State::Gone, Ok(DeviceId(n))));
             assert_eq!((gone.temperature, gone.memory.holders), (Err(Missing::Gone), Err(Missing::Gone)));
-            // Programs that start now do not see it.
+            // Programs that start now do not see the device.
             assert_eq!(gone.metal_id, Err(Missing::NoSource));
             let listed: Vec<_> =
                 snapshot.devices.iter().filter(|device| device.id.0 < 4).filter_map(|device| device.metal_id.ok()).collect();
@@ -106,7 +106,7 @@ fn an_unbound_device_keeps_its_ids() {
     }
 }
 
-/// One that leaves while it is watched, and comes back.
+/// A device leaves while it is sampled, and returns.
 #[test]
 fn a_device_that_leaves_and_returns_keeps_its_ids() {
     for away in [unbind, remove] {
@@ -128,7 +128,7 @@ fn a_device_that_leaves_and_returns_keeps_its_ids() {
     }
 }
 
-/// A card that was pulled before ttmon began: a hole in the numbers is all that is left, and what it was is not known.
+/// A card was removed before ttmon started. Only a gap in the numbers is left, and the kind of card is unknown.
 #[test]
 fn a_hole_in_the_numbers_is_said() {
     let tree = t3k();
@@ -140,7 +140,7 @@ fn a_hole_in_the_numbers_is_said() {
     let by_serial = Selection::parse(&serial(3)).unwrap();
     let chosen = snapshot.devices.iter().filter(|device| by_serial.matches(device));
     assert_eq!(chosen.map(|device| device.via.ok()).collect::<Vec<_>>(), [None, Some(DeviceId(3))]);
-    // Without remote chips behind it a hole changes nothing.
+    // A gap without remote chips behind it has no effect.
     let tree = t3k();
     remove(&tree, 3);
     assert_eq!(tree.snapshot().problems, []);
@@ -155,7 +155,7 @@ fn a_device_of_another_driver_is_none_of_ours() {
     assert_eq!((snapshot.devices.len(), snapshot.problems.len()), (6, 0));
 }
 
-/// The driver gives a number to whichever device comes first.
+/// The driver gives a number to the device that is bound first.
 #[test]
 fn a_number_that_another_chip_has_now_is_said() {
     let tree = t3k();
@@ -174,7 +174,7 @@ fn a_number_that_another_chip_has_now_is_said() {
     assert_eq!(problems, [("device 1".to_owned(), true), ("device 2".to_owned(), true)]);
 }
 
-/// A service keeps the numbers while the machine runs: programs that start later know the earlier devices.
+/// A service stores the numbers while the machine runs, so programs that start later know the earlier devices.
 #[test]
 fn numbers_are_kept_while_the_machine_runs() {
     let tree = t3k();
@@ -183,7 +183,7 @@ fn numbers_are_kept_while_the_machine_runs() {
     let file = tree.path("run/ttmon/state/devices");
     let serving = || tree.machine_with(Options { slots: Some(file.clone()), ..Options::default() });
     let whole = taken(&mut serving());
-    // The last one leaves no hole, and the first one takes its place on the bus with it.
+    // The last device leaves no gap. The first device is also removed from the bus.
     remove(&tree, 3);
     remove(&tree, 0);
     for mut machine in [tree.machine(), serving(), serving()] {
@@ -197,10 +197,10 @@ fn numbers_are_kept_while_the_machine_runs() {
         let problems: Vec<_> = snapshot.problems.iter().map(|problem| problem.detail.as_str()).collect();
         assert_eq!(problems, [0, 3].map(|n| format!("PCI device {} was here before, and is not on the bus", bdf(n))));
     }
-    // After the machine was restarted, none of them is valid.
+    // After a restart of the machine, the stored numbers are invalid.
     tree.put("proc/sys/kernel/random/boot_id", "3f1c-b");
     assert_eq!(tree.snapshot().devices.len(), 4);
-    // What is no list is none.
+    // A file that is not a valid list is ignored.
     tree.put("proc/sys/kernel/random/boot_id", "3f1c-a");
     for text in ["", "ttmon-devices 1 3f1c-a 7\n0 0000:11:00.0 n300\n", "ttmon-devices 1 3f1c-a 0\nx y\n4294967296 0000:11:00.0 n300\n"] {
         fs::write(&file, text).unwrap();

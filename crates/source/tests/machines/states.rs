@@ -1,4 +1,4 @@
-//! What can be wrong with a device, and what it then says: each case by itself.
+//! Faults of a device and the resulting readings, each case separately.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::tree::{N300, Tree, device, n300};
 
 const CLASS: &str = "sys/class/tenstorrent/tenstorrent!0";
 
-/// What the files of an n300 say when the bus answers all ones.
+/// The files of an n300 when the bus answers all ones.
 const ALL_ONES: &str = "
     tt_aiclk	4294967295
     tt_axiclk	4294967295
@@ -26,7 +26,7 @@ const ALL_ONES: &str = "
     device/hwmon/hwmon7/curr1_input	4294966296
     device/hwmon/hwmon7/power1_input	4293967296";
 
-/// A second n300, which must not suffer from what happens to the first.
+/// A second n300, which the faults of the first must not affect.
 fn two() -> Tree {
     let tree = n300();
     tree.device(1, "0000:c2:00.0");
@@ -73,7 +73,7 @@ fn a_device_that_left_between_listing_and_reading() {
     assert_eq!(device(&snapshot, 1).state, State::Ok);
 }
 
-/// One file that hangs costs one field, and one that is absent or has no data likewise.
+/// A single file that hangs, is absent or has no data makes only one field missing.
 #[test]
 fn one_file_is_one_field() {
     let check = |fault: &str, reason: Missing| {
@@ -92,7 +92,7 @@ fn one_file_is_one_field() {
     check("EACCES", Missing::NoPermission);
 }
 
-/// All-ones, as a dead bus answers.
+/// A dead bus answers all ones.
 #[test]
 fn a_dead_bus() {
     let tree = two();
@@ -105,7 +105,7 @@ fn a_dead_bus() {
     assert!(snapshot.problems.iter().any(|problem| problem.reason == Missing::OutOfRange));
 }
 
-/// What drivers up to 2.8 make of all ones on a Wormhole chip.
+/// The values that drivers up to 2.8 print for all ones on a Wormhole chip.
 #[test]
 fn a_dead_bus_with_an_old_driver_has_no_limits() {
     let tree = n300();
@@ -123,7 +123,7 @@ fn a_dead_bus_with_an_old_driver_has_no_limits() {
     assert_eq!(limits, [Err(Missing::OutOfRange); 3]);
 }
 
-/// Each file answers that the device left, while the directories can still be listed.
+/// Each file fails with ENODEV, while the directories can still be listed.
 #[test]
 fn enodev_of_each_file_is_gone() {
     let tree = n300();
@@ -140,7 +140,7 @@ fn enodev_of_each_file_is_gone() {
     }
 }
 
-/// A sensor below the device that is another driver's is none of the chip's.
+/// A sensor of another driver below the device does not belong to the chip.
 #[test]
 fn sensors_of_another_driver_are_passed_over() {
     let tree = n300();
@@ -156,7 +156,7 @@ fn sensors_of_another_driver_are_passed_over() {
     );
 }
 
-/// tt-kmd#213: a believable temperature among numbers that cannot be. None of them is shown.
+/// tt-kmd#213: a plausible temperature among impossible numbers. None of them is shown.
 #[test]
 fn a_sample_that_is_nonsense_as_a_whole() {
     let tree = n300();
@@ -185,7 +185,7 @@ fn one_odd_sensor_is_only_that() {
     assert_eq!((device.state, device.power, device.temperature.map(|value| value.0)), (State::Ok, Err(Missing::OutOfRange), Ok(54.312)));
 }
 
-/// A class directory without telemetry, as an early Galaxy had: present, and nothing to say.
+/// A class directory without telemetry, as on an early Galaxy. The device is present, but has no readings.
 #[test]
 fn no_telemetry_at_all() {
     let tree = Tree::new("2.4.0");
@@ -200,7 +200,7 @@ fn no_telemetry_at_all() {
     );
 }
 
-/// The driver has the chip and its counters; the firmware publishes neither `tt_*` files nor sensors yet.
+/// The driver lists the chip and its counters. The firmware publishes neither `tt_*` files nor sensors yet.
 #[test]
 fn firmware_that_is_not_ready_is_starting() {
     let tree = Tree::new("2.9.0");
@@ -225,7 +225,7 @@ fn firmware_that_is_not_ready_is_starting() {
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).temperature.map(|value| value.0)), (State::Ok, Ok(54.312)));
 }
 
-/// A driver that is loaded again before the firmware is ready.
+/// The driver is loaded again before the firmware is ready.
 #[test]
 fn device_that_comes_back_starting_is_seen_at_once() {
     let tree = n300();
@@ -243,7 +243,7 @@ fn device_that_comes_back_starting_is_seen_at_once() {
     assert_eq!(state(), State::Starting);
 }
 
-/// The driver looks for the firmware of a Blackhole only while it is loaded or after a reset.
+/// The driver checks for the firmware of a Blackhole only when it is loaded or after a reset.
 #[test]
 fn starting_blackhole_needs_the_driver_again() {
     let tree = Tree::new("2.9.0");
@@ -257,7 +257,7 @@ fn starting_blackhole_needs_the_driver_again() {
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).health_reasons.join("")), (State::Starting, reason.to_owned()));
 }
 
-/// Each state in which a device cannot be read says why.
+/// Each state in which a device cannot be read has a reason.
 #[test]
 fn devices_that_cannot_be_read_have_a_reason() {
     for (fault, reason) in [
@@ -282,7 +282,7 @@ fn devices_that_cannot_be_read_have_a_reason() {
     }
 }
 
-/// A chip that was known keeps its name while its bus answers all ones and while its firmware starts.
+/// A known chip keeps its identity while its bus answers all ones and while its firmware starts.
 #[test]
 fn identity_outlasts_all_ones_and_a_start() {
     let tree = n300();
@@ -295,7 +295,7 @@ fn identity_outlasts_all_ones_and_a_start() {
     };
     tree.files(0, ALL_ONES);
     check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Unreadable);
-    // A driver that was loaded anew gives up its files until the firmware is ready.
+    // After a reload, the driver removes its files until the firmware is ready.
     for line in N300.lines().map(str::trim).filter(|line| line.starts_with("tt_")) {
         tree.remove(&format!("{CLASS}/{}", line.split('\t').next().unwrap()));
     }
@@ -305,8 +305,8 @@ fn identity_outlasts_all_ones_and_a_start() {
     check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Ok);
 }
 
-/// In place of each file: nothing, a piece, bytes that are no text, a megabyte. That field is missing and a problem is
-/// reported; everything else is unchanged.
+/// Replaces each file by an empty one, a truncated one, binary data, and a megabyte. That field is missing and a problem is reported.
+/// Everything else is unchanged.
 #[test]
 fn any_file_may_be_rubbish() {
     let rubbish: [(&str, Vec<u8>); 4] =
@@ -324,7 +324,7 @@ fn any_file_may_be_rubbish() {
         };
         let file = format!("{directory}/{}", attribute.file);
         let Ok(original) = fs::read(tree.path(&file)) else { continue };
-        // Part of a word is a word.
+        // A truncated word is still a valid word.
         let is_word = attribute.format == Format::Word;
         for (what, bytes) in rubbish.iter().filter(|(what, _)| !(is_word && *what == "cut")) {
             tree.put_bytes(&file, bytes);
@@ -367,7 +367,7 @@ fn no_device_says_which_it_is() {
     assert!(matches!(tree.machine().sample(), Err(Error::Class(_))));
 }
 
-/// After a reset the limits are read again: they may have changed with the firmware.
+/// The limits are read again after a reset, because they may have changed with the firmware.
 #[test]
 fn limits_are_read_again_after_a_reset() {
     let tree = n300();
@@ -381,7 +381,7 @@ fn limits_are_read_again_after_a_reset() {
     assert_eq!(device(&snapshot, 0).temperature_limit.map(|value| value.0), Ok(80.0));
 }
 
-/// What a chip is does not change while it does not answer, and neither do the chips behind it.
+/// The identity of a chip does not change while the chip does not answer. The chips behind it also stay.
 #[test]
 fn identity_outlasts_silence() {
     for (fault, state, reason) in [
@@ -406,7 +406,7 @@ fn identity_outlasts_silence() {
     }
 }
 
-/// A device whose kind is not known may have had remote chips: the ids of those after it are other ones.
+/// A device of unknown kind may have had remote chips, so the ids of later remote chips may be different.
 #[test]
 fn an_unknown_device_before_a_gateway_makes_ids_unstable() {
     let tree = two();
@@ -421,7 +421,7 @@ fn an_unknown_device_before_a_gateway_makes_ids_unstable() {
     assert!(!is_said(&tree.snapshot()), "the last one");
 }
 
-/// Counters answer all-ones while the chip is reset.
+/// Counters read all ones during a reset of the chip.
 #[test]
 fn counters_out_of_range_during_a_reset_are_of_the_reset() {
     let tree = n300();

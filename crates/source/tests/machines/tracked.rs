@@ -1,4 +1,4 @@
-//! Which row a ledger's memory goes to, and which source wins.
+//! Which row a ledger's memory is added to, and which source takes precedence.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::tree::{N300, Tree, device};
 const PID: u32 = 4242;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Two n300 whose order on the bus is not that in /dev: ids 0 and 1 are metal ids 1 and 0.
+/// Two n300 whose order on the bus differs from that in /dev: ids 0 and 1 are metal ids 1 and 0.
 fn crossed() -> Tree {
     let tree = Tree::new("2.9.0");
     for (n, bdf, serial) in [(0, "0000:c1:00.0", "010001451172208F"), (1, "0000:41:00.0", "0100014511722053")] {
@@ -79,7 +79,7 @@ fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocato
     sample
 }
 
-/// Where memory reported on a metal id goes: a device's id, or none.
+/// Returns the id of the device to which memory on a metal id is added, if any.
 fn place(visible: Option<&str>, metal_id: u32) -> Option<u32> {
     let chip = LedgerChip { metal_id: Some(metal_id), unique_id: None };
     let snapshot = with_ledger(&crossed(), visible, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 4096, 4096)])]);
@@ -118,8 +118,8 @@ fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
     assert_eq!(device(&mock, 0).memory.dram.used, Err(Missing::NotTracked));
 }
 
-/// Memory that was reported to the service under a number that may be this chip's makes the chip's memory unknown, not zero, even
-/// if its owner has no device open.
+/// The service received memory under a number that may be this chip's. The chip's memory is then unknown, not zero, even if the owner has
+/// no device open.
 #[test]
 fn what_cannot_be_placed_leaves_nobody_at_zero() {
     let used_by = |writer: LedgerWriter, visible: Option<&str>, metal_id: u32, bytes: u64, is_mock: bool| -> Vec<_> {
@@ -170,7 +170,7 @@ fn the_ledger_wins_kind_by_kind() {
     assert_eq!(kinds[Kind::Kernel].used, Err(Missing::NotTracked));
 }
 
-/// A device that was closed and opened again: what is live now, the highest there ever was.
+/// A device was closed and opened again. The live bytes are those of now, and the peak is the highest ever.
 #[test]
 fn a_closed_allocator_had_its_peak() {
     let chip = LedgerChip { metal_id: Some(1), unique_id: None };
@@ -181,7 +181,7 @@ fn a_closed_allocator_had_its_peak() {
     assert_eq!((figure.used, figure.peak), (Ok(100), Ok(9000)));
 }
 
-/// A mock's unique ids are 0 and 1 << 32, which are the ids that TT-Metal's statistics have; the program calls its chips 0 and 1.
+/// A mock's unique ids are 0 and 1 << 32. TT-Metal's statistics have the same ids. The program numbers its chips 0 and 1.
 #[test]
 fn unmapped_chips_have_the_programs_numbers_in_every_ledger() {
     let tree = crossed();
@@ -199,8 +199,8 @@ fn unmapped_chips_have_the_programs_numbers_in_every_ledger() {
     assert_eq!(snapshot.allocators[0].unmapped, [0, 1]);
 }
 
-/// A program that changed its visible devices has two chips that it called 0. Memory that it reports itself, on an unknown chip,
-/// is a third.
+/// A program that changed its visible devices has two chips with number 0. Memory that the program itself reported on an unknown chip is a
+/// third one.
 #[test]
 fn numbers_that_two_chips_had_are_no_names() {
     let chip = |unique_id: Option<u64>| LedgerChip { metal_id: Some(0), unique_id };
@@ -213,7 +213,7 @@ fn numbers_that_two_chips_had_are_no_names() {
     assert_eq!(told(&allocators[1..]), [(0, Ok(71))]);
 }
 
-/// The service's report of a process with its own ledger describes the same memory: nothing is listed twice.
+/// The service's ledger and the process's own ledger describe the same memory, so the memory is listed only once.
 #[test]
 fn a_ledger_reported_twice_is_listed_once() {
     let chip = LedgerChip { metal_id: Some(1), unique_id: None };
@@ -228,7 +228,7 @@ fn a_ledger_reported_twice_is_listed_once() {
     assert_eq!((snapshot.allocators.len(), snapshot.circulars.len()), (1, 1));
 }
 
-/// A process without a device is looked through again when its mappings change, and only then.
+/// A process without a device is checked again only when its mappings change.
 #[test]
 fn a_process_is_looked_through_again_when_its_mappings_change() {
     const OTHER: u32 = 77;
@@ -252,7 +252,7 @@ fn a_process_is_looked_through_again_when_its_mappings_change() {
     assert!(is_taken(6), "its mappings changed");
 }
 
-/// A program often ends after a refusal, before the next snapshot.
+/// A program often ends after a failed allocation, before the next snapshot.
 #[test]
 fn refusals_stay_counted_after_the_program_ended() {
     let chip = LedgerChip { metal_id: Some(0), unique_id: None };

@@ -1,4 +1,4 @@
-//! Trees of the test's own making, laid out as the kernel lays them out.
+//! Trees made by the tests, with the layout of the kernel's files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,7 +27,7 @@ impl Tree {
         self.0.path().join(path)
     }
 
-    /// Writes a file with a newline behind its text, as the kernel does.
+    /// Writes a file with a newline after its text, as the kernel does.
     pub(crate) fn put(&self, path: &str, text: &str) {
         self.put_bytes(path, format!("{text}\n").as_bytes());
     }
@@ -42,12 +42,12 @@ impl Tree {
         fs::remove_file(self.path(path)).unwrap();
     }
 
-    /// Errors to inject: `path<TAB>error` lines.
+    /// Sets the errors to inject, as lines `path<TAB>error`.
     pub(crate) fn faults(&self, lines: &str) {
         fs::write(self.path(".ttmon-faults"), lines).unwrap();
     }
 
-    /// The directories and links of device N, without any file.
+    /// Creates the directories and links of a device, without files.
     pub(crate) fn device(&self, id: u32, bdf: &str) {
         let pci = format!("sys/devices/pci0000:00/0000:00:01.0/{bdf}");
         let class = format!("{pci}/tenstorrent/tenstorrent!{id}");
@@ -57,7 +57,7 @@ impl Tree {
         symlink(Path::new("../../../..").join(&pci), self.path(&format!("sys/bus/pci/devices/{bdf}"))).unwrap();
     }
 
-    /// Files of device N: `file<TAB>text` lines, below its class directory.
+    /// Writes files of a device below its class directory, from lines `file<TAB>text`.
     pub(crate) fn files(&self, id: u32, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (file, text) = line.split_once('\t').unwrap_or((line, ""));
@@ -69,7 +69,7 @@ impl Tree {
         self.put_bytes(&format!("proc/driver/tenstorrent/{id}/pids"), text.as_bytes());
     }
 
-    /// A process of uid 1000 that started this long ago.
+    /// Creates a process of uid 1000 that started this long ago.
     pub(crate) fn process(&self, pid: u32, name: &str, age: Duration) {
         let uptime = uptime();
         let start_ticks = uptime.saturating_sub(age).as_millis() / 10;
@@ -80,8 +80,8 @@ impl Tree {
         self.put_bytes(&format!("proc/{pid}/cmdline"), format!("{name}\0serve.py\0").as_bytes());
     }
 
-    /// TT-Metal's statistics under an id: processes with bytes of DRAM and L1. Every user may write the file, since the tests'
-    /// user is not that of the processes.
+    /// Writes TT-Metal's statistics under an id, with the DRAM and L1 bytes of processes. Every user may write to the file, because the
+    /// tests run as another user than the processes.
     pub(crate) fn region(&self, directory: &str, unique_id: u64, slots: &[(u32, &str, u64, u64)]) {
         let slots = slots.iter().map(|(pid, name, dram, l1)| {
             let mut used = PerKind::default();
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     pub(crate) fn machine_with(&self, options: Options) -> Machine {
-        // However busy this machine is, a file that nothing holds up is read in time, and one that hangs is not waited for long.
+        // The long timeout avoids failures on a busy machine. The short one is used if a file hangs.
         let hangs = fs::read_to_string(self.path(".ttmon-faults")).is_ok_and(|faults| faults.contains("hang") || faults.contains("slow"));
         let read_timeout = if hangs { Duration::from_secs(1) } else { Duration::from_secs(60) };
         let options = Options { isolation: Isolation::Threads, read_timeout, ..options };
@@ -120,13 +120,13 @@ fn now() -> UnixTime {
     UnixTime(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap())
 }
 
-/// From `/proc/uptime`, which has hundredths of a second.
+/// Reads `/proc/uptime`, which has hundredths of a second.
 fn uptime() -> Duration {
     let text = fs::read_to_string("/proc/uptime").unwrap();
     Duration::from_secs_f64(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// An n300 as device N with driver 2.9: numbers of a real board, in the driver's formats.
+/// The files of an n300 with driver 2.9, with the numbers of a real board in the driver's formats.
 pub(crate) const N300: &str = "
     dev	240:0
     tt_aiclk	500
@@ -168,7 +168,7 @@ pub(crate) const N300: &str = "
     pcie_perf_counters/slv_posted_wr_data_word_received1	0
 ";
 
-/// A Blackhole Galaxy chip with driver 2.10.
+/// The files of a Blackhole Galaxy chip with driver 2.10.
 pub(crate) const GALAXY_CHIP: &str = "
     dev	240:5
     tt_aiclk	800
@@ -202,7 +202,7 @@ pub(crate) const GALAXY_CHIP: &str = "
     device/hwmon/hwmon11/fan1_label	fan_rpm
 ";
 
-/// One n300 as device 0, nobody using it.
+/// One n300 as device 0 without users.
 pub(crate) fn n300() -> Tree {
     let tree = Tree::new("2.9.0");
     tree.device(0, "0000:c1:00.0");
