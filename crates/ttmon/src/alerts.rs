@@ -18,7 +18,7 @@ use crate::show::VERSION;
 
 pub(crate) use configuration::read as configuration;
 
-/// Lists, tests or silences.
+/// Runs one sub-command of `ttmon alerts`.
 pub(crate) fn run(context: &Context, request: &AlertsRequest) -> Result<(), Failure> {
     match request {
         AlertsRequest::List { format, config } => list::run(context, *format, config.as_deref()),
@@ -32,7 +32,7 @@ fn now() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Sends a made-up alert of device 0 to every receiver.
+/// Sends a test alert for device 0 to every receiver.
 fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
     let config = configuration(config, true)?;
     let rule = config.rules.iter().find(|rule| rule.name == name);
@@ -75,7 +75,7 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
         ..Alert::new(&rule, &device, now)
     };
     match receiver.how {
-        // It ends by itself after a minute.
+        // Alertmanager ends the alert after a minute.
         Delivery::Alertmanager { .. } => alertmanager_body(sender, now, [&alert].into_iter(), Duration::from_secs(15)),
         Delivery::Command { .. } | Delivery::Webhook { .. } => message_body(sender, now, &[Event { change: Change::Fired, alert }]),
     }

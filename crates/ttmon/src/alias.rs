@@ -1,4 +1,4 @@
-//! `ttmon alias`: links under the names of earlier tools. A file that is not ours is never touched.
+//! `ttmon alias`: creates links with the names of earlier tools. Files that are not links to ttmon are never changed.
 
 use std::env;
 use std::fs;
@@ -10,18 +10,18 @@ use crate::failure::Failure;
 use crate::invocation::{AliasAction, AliasRequest};
 use crate::names::NAMES;
 
-/// What lies at the place of a link.
+/// What exists at the path of a link.
 #[derive(Debug, PartialEq, Eq)]
 enum AtLink {
     Nothing,
     /// A link to this program.
     Ours,
-    /// A link to a ttmon elsewhere.
+    /// A link to another ttmon program.
     OtherTtmon,
     Foreign,
 }
 
-/// Makes or removes the links, and says what it did.
+/// Creates or removes the links. Returns a text that lists the changes.
 pub(crate) fn run(request: &AliasRequest) -> Result<String, Failure> {
     let program = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find my own path: {error}; give --dir and run ttmon by its full path")))?;

@@ -1,4 +1,4 @@
-//! `ttmon check`: one line and an exit code, as monitoring plugins have them.
+//! `ttmon check`: prints one line and sets an exit code, in the format of monitoring plugins.
 
 use serde_json::json;
 use ttmon_model::check::{self, Finding, Request, Verdict};
@@ -12,7 +12,7 @@ use crate::invocation::{CheckRequest, OutputFormat};
 use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
 
-/// Findings named in the line; the rest is counted.
+/// Most findings that the line names. Further findings are only counted.
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure is "unknown".
@@ -47,7 +47,7 @@ pub(crate) fn run(asked: &CheckRequest) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong, the worst first, or what was checked.
+/// Describes the findings, worst first. Without findings, describes what was checked.
 fn message(snapshot: &Snapshot, findings: &[Finding]) -> String {
     if findings.is_empty() {
         let count = snapshot.devices.len();

@@ -1,4 +1,4 @@
-//! The command line as typed. What it means is decided in `invocation.rs`.
+//! The command line as typed. `invocation.rs` interprets it.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;
@@ -38,7 +38,7 @@ pub(crate) use serve::{LogFormat, MetricsDetail, ServeArgs};
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) snapshot: SnapshotArgs,
-    // Behind the others: the heading holds for what follows.
+    // These flags come last, because the heading applies to all flags after it.
     #[command(flatten, next_help_heading = "Options of every command")]
     pub(crate) common: GlobalArgs,
     #[command(subcommand)]
@@ -75,7 +75,7 @@ pub(crate) fn command_among(words: &[OsString]) -> Option<String> {
     Some(format!("{}{}", command.get_name(), inner.unwrap_or_default()))
 }
 
-/// The exit code of a usage error. `check` and `doctor` have their own, because 2 has a meaning there.
+/// Returns the exit code of a usage error. `check` and `doctor` use other codes, because 2 has a meaning there.
 pub(crate) fn usage_code(words: &[OsString]) -> u8 {
     let is_named = |command: &str| words.iter().any(|word| word == command);
     match () {
@@ -85,7 +85,7 @@ pub(crate) fn usage_code(words: &[OsString]) -> u8 {
     }
 }
 
-/// The definition that the help of an earlier tool's name is made of: the flags of that tool, then ours.
+/// Returns the definition for the help of an earlier tool's name. The flags of that tool come first, then the flags of ttmon.
 fn command_of(name: &Name) -> clap::Command {
     let program = command();
     let of_command = name.command().and_then(|command| program.find_subcommand(command)).cloned();
@@ -100,7 +100,7 @@ fn command_of(name: &Name) -> clap::Command {
     let needless = name.needless_flags.iter().filter_map(|flag| flag.strip_prefix("--"));
     let unknown: Vec<&str> = needless.filter(|flag| command.get_arguments().all(|known| known.get_long() != Some(flag))).collect();
     let command = unknown.into_iter().fold(command, |command, flag| {
-        // The definition is complete: nothing is worked out for a flag that comes now.
+        // The definition is already built, so clap derives nothing for an argument that is added here.
         let switch = clap::Arg::new(flag).long(flag).action(clap::ArgAction::SetTrue).num_args(0).help_heading(None::<&str>);
         command.arg(switch.help("Accepted and ignored: ttmon reads sysfs anyway"))
     });
@@ -116,10 +116,10 @@ fn command_of(name: &Name) -> clap::Command {
         .after_help(end)
 }
 
-/// The definition that help, completions, manual and reference are made of.
+/// Returns the definition for help, completions, manual and reference.
 pub(crate) fn command() -> clap::Command {
     let mut program = Cli::command();
-    // Now each command has the flags of all.
+    // Copies the global flags to each command.
     program.build();
     let program = with_sections(program, "");
     program.mut_subcommands(|command| {
@@ -144,8 +144,8 @@ fn with_sections(command: clap::Command, name: &str) -> clap::Command {
     }
 }
 
-/// Common flags without a meaning for some commands: help does not list them there. A command explains why it refuses one, unless it asks
-/// for what is so anyway (`--no-server`, `--color` ...).
+/// Common flags that have no effect in some commands. Help does not list them there. A command refuses these flags with a reason, except
+/// flags that ask for what the command does anyway (`--no-server`, `--color` ...).
 const INAPPLICABLE_FLAGS: &[(&str, &[&str])] = &[
     ("wait", &["json"]),
     ("serve", &["device", "id", "json", "no_server"]),
@@ -211,18 +211,18 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// Whether it names devices or a machine, where another one is meant.
+    /// Whether a flag selects devices or another machine.
     pub(crate) fn names_another_machine(&self) -> bool {
         self.seed.is_some() || self.names_another_machine_but_seed()
     }
 
-    /// The same for a command that simulates something itself.
+    /// Like `names_another_machine`, but without `--seed`, for a command that runs its own simulation.
     pub(crate) fn names_another_machine_but_seed(&self) -> bool {
         let Self { device, id, root, sim, cluster, .. } = self;
         !device.is_empty() || !id.is_empty() || root.is_some() || sim.is_some() || cluster.is_some()
     }
 
-    /// Whether it names a machine, devices, or a format of output.
+    /// Whether a flag selects a machine, devices, or an output format.
     pub(crate) fn names_a_machine(&self) -> bool {
         let Self { device, id, json, root, sim, seed, cluster, .. } = self;
         !device.is_empty() || !id.is_empty() || *json || root.is_some() || sim.is_some() || seed.is_some() || cluster.is_some()
@@ -411,7 +411,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the flags that name a machine have a meaning.
+    /// Whether the flags that select a machine have an effect.
     pub(crate) fn reads_a_machine(&self) -> bool {
         !matches!(
             self,

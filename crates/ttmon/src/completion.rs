@@ -1,4 +1,4 @@
-//! Values that a shell completes: what `--sim`, `--fields` and `-d` take.
+//! Values that a shell can complete for `--sim`, `--fields`, `-d` and others.
 
 use std::ffi::OsStr;
 
@@ -27,7 +27,7 @@ pub(crate) fn app_fields() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| in_list(typed, named(AppField::names())))
 }
 
-/// Completes a list of devices: those that the driver lists now. No device is opened.
+/// Completes a list of devices with those that the driver lists now. No device is opened.
 pub(crate) fn devices() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
         in_list(typed, Root::real().device_ids().into_iter().map(|id| (id.to_string(), format!("/dev/tenstorrent/{id}"))).collect())
@@ -44,7 +44,7 @@ pub(crate) fn commands() -> ArgValueCompleter {
     })
 }
 
-/// Completes the name of a built-in rule of alerts.
+/// Completes the name of a built-in alert rule.
 pub(crate) fn rules() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
         in_list(typed, ttmon_alerts::builtin().into_iter().map(|rule| (rule.name.clone(), rule.when.to_string())).collect())
@@ -55,7 +55,7 @@ fn named(names: impl Iterator<Item = &'static str>) -> Vec<(String, String)> {
     names.map(|name| (name.to_owned(), String::new())).collect()
 }
 
-/// The words of a list that go on from what was typed. Words before the last comma stay, and are not offered again.
+/// Returns the words that begin with the last item of a typed list. Items before the last comma are kept and are not offered again.
 fn in_list(typed: &OsStr, words: Vec<(String, String)>) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     let (before, begun) = typed.rsplit_once(',').map_or(("", typed.as_ref()), |(_, begun)| (&typed[..typed.len() - begun.len()], begun));

@@ -1,4 +1,4 @@
-//! Compares the buffers now with those of an earlier `ttmon mem --json --buffers`.
+//! Compares the current buffers with those of an earlier `ttmon mem --json --buffers`.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -14,10 +14,11 @@ use ttmon_wire::SCHEMA;
 use crate::earlier::{self, Earlier, EarlierListing};
 use crate::failure::Failure;
 
-/// Largest file read: some two million buffers.
+/// Largest file that is read. It has about two million buffers.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// Two start times within this time are the same process. The clock may be corrected between two listings, and no pid is reused that fast.
+/// Two start times that differ by at most this belong to the same process. The clock may be corrected between two listings, and no pid is
+/// reused that fast.
 const START_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Reads the earlier listing.

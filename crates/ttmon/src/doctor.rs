@@ -1,4 +1,4 @@
-//! `ttmon doctor`: whether this machine is fit, why not, and what to do; and a bundle for a bug report.
+//! `ttmon doctor`: checks this machine, prints problems and remedies, and writes a bundle for a bug report.
 
 use std::env;
 use std::fmt::Write;
@@ -27,13 +27,13 @@ use crate::run::library;
 use crate::server;
 use crate::show::VERSION;
 
-/// A Python that takes longer is not waited for.
+/// Longest wait for Python.
 const CHILD_TIME: Duration = Duration::from_secs(3);
-/// More of a child's output is not read.
+/// Most bytes that are read from the output of a child.
 const CHILD_BYTES_MAX: u64 = 1 << 20;
-/// Asks for metadata alone: nothing is imported.
+/// Reads only package metadata, and imports no package.
 const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platform.python_version()); print(m.version('ttnn'))";
-/// Keys of the snapshot that a bundle never has.
+/// Keys of the snapshot that are never in a bundle.
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
 pub(crate) fn run(context: &Context, format: OutputFormat, bundle: Option<&BundleRequest>) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ fn now() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// One line per finding, and its remedy below.
+/// Formats one line per finding, with the remedy below it.
 fn lines(findings: &[Finding], colors: bool) -> String {
     let mut out = String::new();
     for finding in findings {
@@ -108,7 +108,7 @@ fn document(findings: &[Finding]) -> String {
     ttmon_wire::to_string(&document, Layout::Pretty) + "\n"
 }
 
-/// The services of this host, the first that is there.
+/// Checks the services of this host. Returns the first that exists.
 fn service(context: &Context) -> Service {
     let Some(service) = server::services(context).into_iter().next() else { return Service::None };
     let place = service.place().to_string();
@@ -119,13 +119,13 @@ fn service(context: &Context) -> Service {
 }
 
 fn python() -> Option<Python> {
-    // Python first looks for modules in the current directory, where another user may have put some.
+    // Python first searches modules in the current directory, where another user may have put some.
     let said = output(Command::new("python3").args(["-c", ASK_PYTHON]).current_dir("/"))?;
     let mut lines = said.lines().map(str::to_owned);
     Some(Python { version: lines.next()?, ttnn: lines.next() })
 }
 
-/// What a command prints, within a time. Its errors are not shown.
+/// Returns the output of a command, or `None` if it takes too long. Standard error is not shown.
 fn output(command: &mut Command) -> Option<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let stdout = child.stdout.take()?;
@@ -146,7 +146,7 @@ fn output(command: &mut Command) -> Option<String> {
     reader.join().ok()
 }
 
-/// Writes the bundle and lists what is in it.
+/// Writes the bundle and lists its files.
 fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: Option<&Pseudonyms>) -> Result<(), Failure> {
     let kernel_log: String = output(&mut Command::new("dmesg"))
         .unwrap_or_default()
@@ -181,7 +181,7 @@ fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: 
     Ok(())
 }
 
-/// The snapshot without what is private.
+/// Serializes the snapshot without private values.
 fn snapshot_text(snapshot: &Snapshot, is_full: bool) -> Result<String, Failure> {
     let text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, Layout::Line);
     let mut document: Value = serde_json::from_str(&text).map_err(|error| Failure::new(error.to_string()))?;
@@ -205,7 +205,7 @@ fn hide(value: &mut Value, is_full: bool) {
     }
 }
 
-/// A text without serial numbers and without the name of the home directory.
+/// Removes serial numbers and the name of the home directory from a text.
 fn clean(text: &str, pseudonyms: Option<&Pseudonyms>) -> String {
     let home = env::var("HOME").ok().filter(|home| home.len() > 1);
     let text = home.map_or_else(|| text.to_owned(), |home| text.replace(&home, "~"));

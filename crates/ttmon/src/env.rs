@@ -1,11 +1,11 @@
-//! `ttmon env`: what `ttmon run` does to the environment, as lines for a shell.
+//! `ttmon env`: prints the environment changes of `ttmon run` as shell commands.
 
 use std::env;
 
 use crate::failure::Failure;
 use crate::run::library;
 
-/// `export NAME='value'`, which sh, bash, zsh and fish all take: `eval "$(ttmon env)"`.
+/// Returns lines of the form `export NAME='value'`, which sh, bash, zsh and fish accept: `eval "$(ttmon env)"`.
 pub(crate) fn run(ops: bool, stacks: bool) -> Result<String, Failure> {
     let library = library::find().map_err(Failure::new)?;
     let preload = library::preload(env::var_os(library::PRELOAD).as_deref(), &library);
@@ -17,7 +17,7 @@ pub(crate) fn run(ops: bool, stacks: bool) -> Result<String, Failure> {
     Ok(lines.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect())
 }
 
-/// A text that a shell reads unchanged.
+/// Quotes a text so that a shell reads it unchanged.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

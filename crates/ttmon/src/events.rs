@@ -1,4 +1,4 @@
-//! `ttmon events`: the flight recorders of tracked processes, from a service or read here.
+//! `ttmon events`: prints the recorded events of tracked processes, from a service or from the ledgers of this machine.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IsTerminal};
@@ -144,20 +144,20 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
     }
 }
 
-/// The output, written in pieces, and which events it already has.
+/// The buffered output, and the events that it already has.
 struct Page<'a> {
     request: &'a EventsRequest,
     style: Style<'static>,
     text: String,
-    /// Of each process the number of the last event from a service: if it leaves in the middle, the rest is read
-    /// here.
+    /// Number of the last event of each process that came from a service. If the service stops, the remaining events are read from the
+    /// ledgers.
     by_service: HashMap<u32, u64>,
     has_told: bool,
     /// The requested process has exited. Later, another process may have its pid.
     has_ended: bool,
-    /// How many of the first lines to print, counted from their end. `None` after they are printed.
+    /// How many of the first lines to print: only the last ones are kept. `None` after they are printed.
     last: Option<usize>,
-    /// Those lines, oldest first.
+    /// The kept lines, oldest first.
     kept: VecDeque<String>,
     zone: TimeZone,
 }
@@ -170,7 +170,7 @@ impl<'a> Page<'a> {
         Self { request, style, text, by_service, has_told: false, has_ended: false, last: request.last, kept, zone }
     }
 
-    /// Notes that a service sent this event.
+    /// Records that a service sent this event.
     fn note(&mut self, event: &BufferEvent) {
         if let Some(number) = event.number {
             let last = self.by_service.entry(event.pid).or_default();
@@ -178,15 +178,15 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether it came from a service before. A process may have two recorders, each with numbers of its own: its ledger, and what it says on
-    /// the allocation socket.
+    /// Whether a service already sent this event. A process may have two recorders, its ledger and the allocation socket, and each numbers
+    /// its events separately.
     fn has(&self, event: &BufferEvent) -> bool {
         event.number.is_some_and(|number| self.by_service.get(&event.pid).is_some_and(|last| number <= *last))
     }
 
     fn add(&mut self, event: &BufferEvent) -> Result<(), Failure> {
         if matches!(event.op, Op::Exit | Op::Exec) {
-            // Later events of this pid are from another recorder.
+            // Later events of this pid belong to another recorder.
             self.by_service.remove(&event.pid);
         }
         self.has_told = true;
@@ -241,7 +241,7 @@ mod tests {
         ttmon_wire::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Numbers that go back are another recorder's, unless they came from a service.
+    /// Smaller numbers belong to another recorder, unless they came from a service.
     #[test]
     fn only_events_of_a_service_are_skipped() {
         let context = Context::without_flags();

@@ -1,4 +1,4 @@
-//! `ttmon export`: the memory of a process, a run report or a recording, for the viewers of other projects.
+//! `ttmon export`: writes the memory of a process, a run report or a recording for the viewers of other projects.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -45,7 +45,7 @@ pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", output.display())))
 }
 
-/// An empty trace. What does not fit into memory goes to a file beside the output, or where temporary files are.
+/// Creates an empty trace. Data that does not fit into memory is written to a file beside the output, or in the temporary directory.
 pub(crate) fn empty(output: Option<&Path>, title: String) -> Trace {
     let output: Option<PathBuf> = output.map(Path::to_owned);
     let temporary = || -> io::Result<File> { ttmon_files::scratch_beside(&std::env::temp_dir().join("scratch")) };
@@ -56,7 +56,7 @@ pub(crate) fn empty(output: Option<&Path>, title: String) -> Trace {
     Trace::new(About { version: VERSION.to_owned(), title, note: None }, Spool::new(Box::new(create)))
 }
 
-/// Writes a trace, whole or not at all.
+/// Writes a trace. The file appears only when it is complete.
 pub(crate) fn write_file(trace: &Trace, format: ExportFormat, path: &Path) -> io::Result<()> {
     ttmon_files::write_with(path, |out| write(trace, format, out))
 }
@@ -68,7 +68,7 @@ fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result
     }
 }
 
-/// What is live in a process, and the events that its ring still has.
+/// Adds the live buffers of a process, and the events that are still in its ring.
 fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Failure> {
     let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, Reach::Process(pid))?;
     let snapshot = opened.whole()?;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ttmon_print::text;
 use ttmon_source::Error;
 
-/// A message for people, and the exit code.
+/// A message for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// `what failed: why; what to do`. Empty if the exit code is enough.

@@ -1,4 +1,4 @@
-//! `ttmon fleet`: many hosts, as a store with Prometheus's HTTP API knows them, and those that are asked themselves.
+//! `ttmon fleet`: lists many hosts, from a store with Prometheus's HTTP API or from the services of `--connect`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::output::Output;
 use crate::server::services_of;
 use crate::show::VERSION;
 
-/// How long a host that is asked itself may take.
+/// Longest wait for the answer of one host of `--connect`.
 const HOST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest secret of a store.
+/// Most bytes of a secret for a store.
 const SECRET_BYTES_MAX: usize = 4096;
-/// Workloads and alerts of the table; the document has more.
+/// Most workloads and most alerts in the table. JSON output has all of them.
 const LINES_MAX: usize = 20;
 
-/// Lists hosts, or those with idle chips.
+/// Lists hosts, or only the hosts with idle chips.
 pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
     let store = request.store.as_ref().map(store).transpose()?;
     match &request.find {
@@ -84,7 +84,7 @@ fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> R
     }
 }
 
-/// The hosts of `--connect` that have the chips, those with most chips first. Hosts that do not answer are reported.
+/// Queries the hosts of `--connect`. Returns those with the requested chips, hosts with most chips first. Reports hosts that do not answer.
 fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<MatchingHost>, Failure> {
     let mut found = Vec::new();
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
@@ -97,7 +97,7 @@ fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<Ma
     Ok(found)
 }
 
-/// Names of hosts, jobs and pods are foreign text: without this, a name could contain a whole line of a table.
+/// Removes control characters. Names of hosts, jobs and pods are not trusted: a name could otherwise contain a whole line of a table.
 fn cleaned(name: &str) -> String {
     text::clean(name, false)
 }

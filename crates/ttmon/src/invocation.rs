@@ -1,4 +1,4 @@
-//! The command line as meant: complete, valid, and without contradictions. Commands read nothing else of the command line.
+//! The interpreted command line: complete, valid, and without contradictions. Commands read only this form.
 
 mod alerts;
 mod fleet;
@@ -49,7 +49,7 @@ pub(crate) enum Invocation {
     Topo(Context, OutputFormat),
     Dmon(Context, LinesRequest, DeviceColumns),
     Pmon(Context, LinesRequest),
-    /// Until the devices are idle, or the time is over.
+    /// Waits until the devices are idle, or until the timeout.
     Wait(Context, Option<Duration>),
     Check(CheckRequest),
     Doctor(Context, OutputFormat, Option<BundleRequest>),
@@ -70,7 +70,7 @@ pub(crate) enum Invocation {
     Fleet(FleetRequest),
     Sd(SdRequest),
     SimFleet(SimFleetRequest),
-    /// Writes the input as a page.
+    /// Writes the input as an HTML page.
     Report {
         input: PathBuf,
         output: PathBuf,
@@ -96,7 +96,7 @@ pub(crate) struct Context {
     pub(crate) cluster: Option<PathBuf>,
     pub(crate) no_server: bool,
     pub(crate) terminal: Terminal,
-    /// Whether the chips themselves are read.
+    /// Whether to read the chips themselves (`--deep`).
     pub(crate) deep: bool,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct CheckRequest {
 /// A bundle for a bug report.
 pub(crate) struct BundleRequest {
     pub(crate) file: PathBuf,
-    /// Whether the host name and serial numbers stay.
+    /// Whether the bundle keeps the host name and serial numbers.
     pub(crate) is_full: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) enum OomTarget {
 
 /// The links of `alias`.
 pub(crate) struct AliasRequest {
-    /// The folder of the program if none is named.
+    /// The folder of the links. `None` means the folder of the program.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) action: AliasAction,
 }
@@ -157,7 +157,7 @@ pub(crate) enum PageRequest {
     Help(Vec<String>),
     /// The manual of the program or of a command.
     Manual(Option<String>),
-    /// All manual pages, into this folder.
+    /// Writes all manual pages into this folder.
     ManualFiles(PathBuf),
     CliReference,
     Metrics,
@@ -170,7 +170,7 @@ pub(crate) enum PageRequest {
 pub(crate) struct ExportRequest {
     pub(crate) format: ExportFormat,
     pub(crate) input: ExportInput,
-    /// A file, or standard output.
+    /// A file; `None` is standard output.
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -187,7 +187,7 @@ impl OutputFormat {
     }
 }
 
-/// Returns what a command line means, or why it means nothing.
+/// Interprets a command line. Returns a usage error if it is invalid.
 pub(crate) fn meant(cli: &Cli) -> Result<Invocation, Failure> {
     let common = &cli.common;
     let Some(command) = &cli.command else {
@@ -281,13 +281,13 @@ impl Context {
         })
     }
 
-    /// Sets whether the chips themselves are read.
+    /// Sets whether to read the chips themselves.
     pub(crate) fn with_deep(self, deep: bool) -> Self {
         Self { deep, ..self }
     }
 }
 
-/// Flags first, then the environment; a flag for one place silences the variable for the other.
+/// Returns the machine that the flags select, or else the environment. Each of `--root` and `--sim` overrides both variables.
 fn place(common: &GlobalArgs) -> Result<CliTarget, Failure> {
     if common.root.is_some() && common.sim.is_some() {
         return Err(Failure::usage("--root and --sim both name a machine; give one of them"));
@@ -342,7 +342,7 @@ fn doctor(common: &GlobalArgs, args: &DoctorArgs) -> Result<(Context, Option<Bun
     Ok((Context::new(common, &[])?, bundle))
 }
 
-/// A number is a process, unless there is a file of that name.
+/// Interprets the target of `oom`. A number is a pid, unless a file with that name exists.
 fn oom_target(target: Option<&str>) -> OomTarget {
     match target.map(|target| (target, target.parse::<u32>())) {
         None => OomTarget::All,
@@ -378,7 +378,7 @@ fn address(flag: &str, text: &str, example: &str) -> Result<SocketAddr, Failure>
     address.parse().map_err(|_| Failure::usage(format!("{flag} {text}: give ADDR:PORT, such as {example}")))
 }
 
-/// A variable of the environment that is set and not empty.
+/// Returns a variable of the environment if it is set and not empty.
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
@@ -390,7 +390,7 @@ fn metrics_detail(typed: cli::MetricsDetail) -> ttmon_serve::MetricsDetail {
     }
 }
 
-/// Parses `-r`. tt-smi's `-r` resets boards, so the message says that ttmon does not.
+/// Parses `-r`. tt-smi's `-r` resets boards, so the error message explains that ttmon never does.
 fn refresh(text: &str) -> Result<Duration, Failure> {
     let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| ttmon_model::duration::parse(text));
     match interval {

@@ -43,7 +43,7 @@ use invocation::Invocation;
 use names::Name;
 use output::Output;
 
-/// A sample is thousands of small allocations. musl's own allocator makes the service take half as much time again.
+/// A sample makes thousands of small allocations. With musl's allocator the service takes half as much time again.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_deep::run_as_reader().or_else(ttmon_sim::run_as_part) {
         return code;
     }
-    // A shell asks what a word may become: this answers, and ends the program.
+    // If a shell requests completions, this prints them and ends the program.
     clap_complete::CompleteEnv::with_factory(cli::command).complete();
     let name = std::env::args_os().next().and_then(|program| Name::of(&program));
     let words = names::translate(std::env::args_os());
@@ -77,12 +77,12 @@ fn main() -> ExitCode {
             return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
-            // Help and version are answers, not errors.
+            // clap returns help and version as errors. They are not errors here.
             let _ = answer.print();
             return ExitCode::SUCCESS;
         }
     };
-    // The service opens no files that programs name.
+    // The service opens no files whose names come from programs.
     if !matches!(cli.command, Some(cli::Command::Serve(_))) {
         ttmon_source::set_resolver(ttmon_symbols::resolve);
     }

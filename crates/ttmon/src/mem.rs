@@ -87,7 +87,7 @@ impl<'a> MemorySource<'a> {
         Self { context, request, snapshots }
     }
 
-    /// The memory of the devices and the process that were asked for.
+    /// Takes a snapshot of the selected devices and process.
     fn next(&mut self) -> Result<Snapshot, Failure> {
         let mut snapshot = self.snapshots.whole()?;
         let is_watched = self.request.watch.is_some();
@@ -98,7 +98,7 @@ impl<'a> MemorySource<'a> {
         };
         keep_process(&mut snapshot, pid);
         let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
-        // A process that is watched may begin to track.
+        // With -w, a running process may start to track its memory later.
         let may_begin = is_watched && !snapshot.processes.is_empty();
         if !is_known && !may_begin {
             return Err(no_memory_of(&snapshot, pid, self.snapshots.has_process(pid)));
@@ -107,12 +107,12 @@ impl<'a> MemorySource<'a> {
         if snapshot.processes.is_empty() && !is_watched { Err(elsewhere(&snapshot, pid)) } else { Ok(snapshot) }
     }
 
-    /// The growth since the last marks of programs.
+    /// Reads the growth since the last mark of each program.
     fn growths(&mut self) -> Result<Growths, Failure> {
         growth::read(&mut self.snapshots)
     }
 
-    /// Prints once or repeatedly, on a terminal in place if that is possible.
+    /// Prints once or repeatedly. On a terminal, repeated output is drawn in place.
     fn print(
         &mut self,
         is_for_screens: bool,
@@ -149,7 +149,7 @@ fn detail(output: &MemoryOutput) -> Detail {
     }
 }
 
-/// The request to a service. Tables of blocks are made from banks.
+/// Returns the path of the request to a service. Tables of blocks are computed from banks.
 fn path(request: &MemoryRequest) -> String {
     let (has_buffers, has_banks, has_blocks) = match &request.output {
         MemoryOutput::Files(_) => (false, true, true),
@@ -167,7 +167,7 @@ fn path(request: &MemoryRequest) -> String {
     format!("/api/v1/memory?{}", parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
 }
 
-/// Why there is nothing to show: nothing is there, or this user may not read it.
+/// Explains why there is nothing to show: no tracked process exists, or this user may not read it.
 pub(crate) fn nothing_found(snapshot: &Snapshot) -> Failure {
     let why = match snapshot.denied_processes {
         0 => "start programs with `ttmon run -- CMD`, or try --sim t3k".to_owned(),
@@ -177,7 +177,7 @@ pub(crate) fn nothing_found(snapshot: &Snapshot) -> Failure {
     Failure::no_device(format!("no device and no tracked process found; {why}"))
 }
 
-/// Why nothing is known of the memory of a process.
+/// Explains why the memory of a process is unknown.
 pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Failure {
     let process = snapshot.processes.iter().find(|process| process.key.pid == pid);
     let reason = process.map(|process| process.total(Kind::Dram).err().unwrap_or(Missing::NotTracked));
@@ -192,7 +192,7 @@ pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Fai
     }
 }
 
-/// Why nothing is shown of a process that has memory on other devices than the chosen ones.
+/// Explains that a process has memory, but not on the selected devices.
 fn elsewhere(snapshot: &Snapshot, pid: u32) -> Failure {
     let devices = ttmon_print::ranges(snapshot.devices.iter().map(|device| device.id));
     Failure::new(format!("process {pid} has no memory on device {devices}; ttmon mem --pid {pid} shows where it has some"))

@@ -1,4 +1,4 @@
-//! `ttmon dmon` and `ttmon pmon`: repeated lines, for a pipe or a slow terminal.
+//! `ttmon dmon` and `ttmon pmon`: print lines repeatedly, for a pipe or a slow terminal.
 
 use std::io::{self, Write};
 

@@ -53,7 +53,7 @@ pub(crate) const NAMES: &[Name] = &[
 ];
 
 impl Name {
-    /// The earlier tool that a program is called as.
+    /// Returns the earlier tool with this program name.
     pub(crate) fn of(program: &OsStr) -> Option<&'static Self> {
         let called = Path::new(program).file_name()?;
         NAMES.iter().find(|name| called == name.name)
@@ -110,7 +110,7 @@ fn apart(argument: OsString) -> Vec<OsString> {
     }
 }
 
-/// The arguments as ttmon spells them.
+/// Translates arguments to the spelling of ttmon.
 pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "ttmon".into());
@@ -126,8 +126,9 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     ["ttmon".into()].into_iter().chain(own).chain(foreign.iter().cloned()).collect()
 }
 
-/// Words of other tools that ttmon does not take, and what to type instead. A row with two words is for a sub-command and comes first.
-#[rustfmt::skip] // one row a line
+/// Words of other tools that ttmon does not accept, and what to type instead. A row with two words applies to one sub-command and is
+/// checked first.
+#[rustfmt::skip] // one row per line
 const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("-s", "-s is tt-smi's and nvtop's snapshot; use --json, with -f FILE to write it to a file"),
     ("--snapshot", "--snapshot is tt-smi's; use --json, with -f FILE to write it to a file"),
@@ -213,7 +214,7 @@ const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("version", "there is no version command; use ttmon -V"),
 ];
 
-/// What to type instead, where an error comes from a word of another tool. `command` is the sub-command among the words.
+/// Returns what to type instead, if the error is caused by a word of another tool. `command` is the sub-command among the words.
 pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString], command: Option<&str>) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
@@ -230,7 +231,7 @@ pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString], command: 
     if error.kind() == ErrorKind::InvalidSubcommand && unknown.parse::<f64>().is_ok() && words.iter().any(is_watch) {
         return Some(format!("-w takes no value; use -l {unknown} for a snapshot every {unknown} s, or -w -r MS to refresh in place"));
     }
-    // The parser takes `-pm` for `-p` and more: the word as typed comes first.
+    // The parser splits `-pm` into `-p` and `-m`, so the word as typed is checked first.
     let typed = words.iter().filter_map(|word| word.to_str()).filter(|word| word.starts_with(unknown));
     typed.chain([unknown]).find_map(|word| answer(word, command))
 }
@@ -240,7 +241,7 @@ fn answer(word: &str, command: Option<&str>) -> Option<String> {
     command.and_then(|command| find(&format!("{command} {word}"))).or_else(|| find(word))
 }
 
-/// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.
+/// Translates nvidia-smi's `-lms`, a long flag with one dash, which clap cannot parse.
 fn spell(argument: &OsString) -> OsString {
     match argument.to_str() {
         Some("-lms") => "--loop-ms".into(),

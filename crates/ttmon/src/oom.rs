@@ -1,4 +1,4 @@
-//! `ttmon oom`: the refused allocations of processes, or of a saved report, and what can be done about them.
+//! `ttmon oom`: explains the refused allocations of processes or of a saved report, and how to free enough memory.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -24,11 +24,11 @@ use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
 
-/// Processes that are asked one by one.
+/// Most processes that are requested one by one.
 const PROCESSES_MAX: usize = 64;
-/// Refusals of a report.
+/// Most refusals that are read from a report.
 const REFUSALS_MAX: usize = 65_536;
-/// Lines listed below a refusal.
+/// Most lines that are listed below a refusal.
 const LINES: usize = 8;
 
 /// Prints the refusals of a process, of a report, or of all live processes.
@@ -92,7 +92,7 @@ fn is_refusal(event: &BufferEvent) -> bool {
     matches!(event.op, Op::OutOfMemory | Op::Clash)
 }
 
-/// The events of a service's recorders, which also has those of processes that ended; else of the ledgers that can be read here.
+/// Returns the events of a service, which also has those of ended processes, or else of the ledgers that can be read here.
 fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failure> {
     for service in &server::services(context) {
         match ask(service, pid) {
@@ -116,7 +116,7 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
     Ok(news.events(&meant).collect())
 }
 
-/// `None` where the service has no such process.
+/// Requests events from a service. Returns `None` if the service does not have the process.
 fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, Trouble> {
     let question = pid.map_or_else(String::new, |pid| format!("pid={pid}&"));
     let mut stream = server::events(service, &format!("/api/v1/memory/events?{question}follow=false"), false)?;
@@ -139,7 +139,7 @@ fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, 
     }
 }
 
-/// The sentence, the lines to release, the largest buffers, and TT-Metal's own first words.
+/// Prints the explanation, the lines to release, the largest buffers, and the beginning of TT-Metal's own message.
 fn describe(refusal: &Value, style: &Style<'_>, out: &mut String) {
     let text = |value: &Value| style.clean(value.as_str().unwrap_or_default());
     let when = match (&refusal["time"], &refusal["time_s"]) {

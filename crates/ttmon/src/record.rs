@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
         }
         snapshot = match opened.snapshot() {
             Ok(snapshot) => snapshot,
-            // Keep the samples recorded so far.
+            // Keep the samples that were recorded so far.
             Err(failure) => {
                 writer.flush().map_err(failed)?;
                 return Err(failure);
@@ -71,7 +71,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits until a time. Returns whether the recording must end.
+    /// Waits until `moment`. Returns whether the recording must end.
     fn wait_until(&self, moment: Instant) -> bool {
         match self.wake.recv_timeout(moment.saturating_duration_since(Instant::now())) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
@@ -80,7 +80,8 @@ impl Stop {
     }
 }
 
-/// The first signal ends the recording cleanly. A second one ends the program at once, in case the first hangs.
+/// Installs signal handlers. The first signal ends the recording cleanly. A second signal ends the program at once, in case the clean end
+/// hangs.
 fn listen() -> io::Result<Stop> {
     let is_asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

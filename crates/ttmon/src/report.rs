@@ -1,5 +1,5 @@
-//! `ttmon report`: a run report or a recording as one HTML file that opens from disk. The page is the one that `ttmon serve` serves; the
-//! data is inside.
+//! `ttmon report`: writes a run report or a recording as one HTML file that opens from disk. It is the page of `ttmon serve` with embedded
+//! data.
 
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
@@ -13,9 +13,9 @@ use ttmon_wire::recording::{Error, Reader};
 
 use crate::failure::Failure;
 
-/// What is marked when it changes.
+/// Fields whose changes are marked.
 const WORDS: [&str; 2] = ["state", "health"];
-/// Points of a chart: more than a screen is wide are not seen.
+/// Most points of a chart. More points than columns of a screen would not be visible.
 const POINTS_MAX: usize = 600;
 
 pub(crate) fn run(input: &Path, output: &Path) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ pub(crate) fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     ttmon_files::write(output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", output.display())))
 }
 
-/// The data of the page, as JSON text.
+/// Returns the data of the page as JSON text.
 fn data(input: &Path) -> Result<String, String> {
     let file = ttmon_files::open(input).map_err(|error| error.to_string())?;
     match Reader::new(BufReader::new(file)) {
@@ -45,7 +45,7 @@ fn run_report(text: &str) -> Result<String, String> {
     if is_report { Ok(format!("{{\"kind\":\"run\",\"document\":{}}}", text.trim())) } else { Err(neither()) }
 }
 
-/// One frame, as far as charts and marks need it.
+/// The values of one frame that charts and marks need.
 struct Frame {
     time: UnixTime,
     devices: Vec<DeviceSeries>,
@@ -64,7 +64,7 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
     let count = reader.len();
     let points = count.min(POINTS_MAX);
     let numbers = (0..points).map(|point| if points > 1 { point * (count - 1) / (points - 1) } else { 0 });
-    // A damaged frame is a gap.
+    // A damaged frame becomes a gap.
     let frames: Vec<Frame> = numbers.filter_map(|number| frame(reader.line(number).ok()?, &names)).collect();
     let (is_cut, last) =
         (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_wire::read(line).is_ok())));
@@ -98,7 +98,7 @@ fn frame(line: &str, names: &[String]) -> Option<Frame> {
     taken.is_ok().then_some(Frame { time, devices })
 }
 
-/// The past on an even grid, in the form of `/api/v1/history`.
+/// Returns the history on an even time grid, in the format of `/api/v1/history`.
 fn history(frames: &[Frame], names: &[String], points: usize) -> Value {
     let (first, last) = (frames.first().map_or(0, |frame| frame.time.0), frames.last().map_or(0, |frame| frame.time.0));
     let step = (last.saturating_sub(first) / points.saturating_sub(1).max(1) as u64).max(1_000_000);
@@ -135,7 +135,7 @@ fn history(frames: &[Frame], names: &[String], points: usize) -> Value {
     })
 }
 
-/// Changes of state and health from one frame to the next, in the form of `/api/v1/events`.
+/// Returns changes of state and health between frames, in the format of `/api/v1/events`.
 fn marks(frames: &[Frame]) -> Vec<Value> {
     let mut marks = Vec::new();
     for pair in frames.windows(2) {
@@ -208,7 +208,7 @@ mod tests {
         let report = r#"{"command": ["</script>"], "devices": [], "peak_set": [], "leaks": [], "oom": []}"#;
         let data = run_report(report).unwrap();
         let page = ttmon_serve::report_page(&data);
-        // Text of the data cannot end its element.
+        // Text in the data must not close the script element.
         assert_eq!(page.matches("</script>").count(), 2);
         assert!(page.len() - data.len() < 400_000, "{} bytes beside the data", page.len() - data.len());
     }

@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let library = library::find().map_err(|error| failed(error.to_string()))?;
     let output = request.report.as_deref().map(prepare).transpose()?;
     request.snapshot.as_ref().map(|(path, _)| prepare(path)).transpose()?;
-    // Before anything is created that a signal could leave behind.
+    // Take over signals before creating anything that a killed ttmon would leave behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
@@ -97,7 +97,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     report_run(context, request, &account, Written { output, trace })
 }
 
-/// What is written at the end.
+/// The files to write at the end.
 struct Written {
     /// Destination of the report.
     output: Option<Output>,

@@ -1,4 +1,4 @@
-//! `ttmon sd`: lists of hosts for `file_sd` and `http_sd` of Prometheus.
+//! `ttmon sd`: prints or serves lists of hosts for Prometheus's `file_sd` and `http_sd`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::failure::{Failure, complain};
 use crate::invocation::{HostListSource, SdRequest};
 use crate::output::Output;
 
-/// Longest list that is read: 100,000 hosts with labels.
+/// Largest list that is read: 100,000 hosts with labels.
 const LIST_BYTES_MAX: usize = 64 << 20;
 
 /// Prints or serves the list.
@@ -22,7 +22,7 @@ pub(crate) fn run(request: SdRequest) -> Result<(), Failure> {
         return Output::Stdout.write(list(&request)?.as_bytes());
     };
     let (listener, at) = listener(address)?;
-    // A list that cannot be read now must not end every target: the last good one stays.
+    // If the list cannot be read, the last good list is served, so that Prometheus does not drop all targets.
     let last = Mutex::new(list(&request)?);
     complain(&format!("serving the list of hosts at http://{at}/sd"));
     let answer = move |path: &str| match path {

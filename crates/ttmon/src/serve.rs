@@ -1,4 +1,4 @@
-//! `ttmon serve`: the service of this host, until a signal ends it.
+//! `ttmon serve`: runs the service of this host until a signal stops it.
 //!
 //! Start order: first the reading processes, because a fork must happen before there are threads; then the sockets; then the threads.
 
@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
     // Include the reported allocations of this service, also with another state directory.
     placed.root.served.extend(request.state_directory.clone());
-    // Before the sockets exist: a process that finds them may send signals.
+    // Take over signals before the sockets exist, because a process that finds the sockets may send signals.
     let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, request, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, request, &placed));
@@ -95,7 +95,7 @@ impl Signals {
         let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         // The flag is set before the wake-up.
         flag::register(SIGUSR1, Arc::clone(&statistics))?;
-        // Signals that nohup or a shell's background set to be ignored stay ignored.
+        // Keep signals ignored that nohup or a background shell ignored.
         let ignored = ignored();
         let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
         for signal in heard {

@@ -1,4 +1,4 @@
-//! The snapshot: once, repeatedly, or in place.
+//! Prints the snapshot once, repeatedly, or in place.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -39,7 +39,7 @@ pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
-        // A service samples once a second: faster refreshes read the machine here.
+        // A service samples once per second, so faster refreshes read the machine here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
             Snapshots::read_here(context, SampleRequest::snapshot(pace, asked.processes))
         }
@@ -116,7 +116,7 @@ enum Turn {
     Only,
     First,
     Later,
-    /// It replaces the previous one on the screen.
+    /// The snapshot replaces the previous one on the screen.
     InPlace,
 }
 
@@ -137,7 +137,7 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
         SnapshotFormat::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
         SnapshotFormat::Json => {
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
-            // Not written into `text`: a large machine's document need not be there twice.
+            // Do not copy the document into `text`: the document of a large machine would be in memory twice.
             text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
             text.push(b'\n');
         }
@@ -148,7 +148,7 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
     Ok(text)
 }
 
-/// The style of a snapshot of that time.
+/// Returns the style for a snapshot with this time.
 pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) -> Style<'static> {
     Style {
         width: terminal.columns,

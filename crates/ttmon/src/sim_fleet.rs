@@ -1,7 +1,7 @@
-//! `ttmon sim-fleet`: the metrics of many simulated hosts, from one process.
+//! `ttmon sim-fleet`: serves the metrics of many simulated hosts from one process.
 //!
-//! A few machines are simulated, read and derived as real ones are, at several times; each host is one of them, with ids of its own. So
-//! thousands of hosts cost the writing of their metrics alone.
+//! A few machines are simulated and read like real machines, at several times. Each host is a copy of one of these machines with its own
+//! ids. So thousands of hosts cost only the time to write their metrics.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -21,20 +21,20 @@ use crate::invocation::{HostFault, SimFleetRequest};
 use crate::sd::listener;
 use crate::show::VERSION;
 
-/// Machines that are simulated; the last of them is idle, so that a quarter of the fleet is free.
+/// Number of simulated machines. The last one is idle, so that a quarter of the fleet is free.
 const VARIANTS: u64 = 4;
-/// Times at which each is read, and what is between them.
+/// Number of frames of each machine. Frames are `TICKS_PER_FRAME` ticks apart.
 const FRAMES: u64 = 6;
 const TICKS_PER_FRAME: u64 = 20;
 const TICK: Duration = Duration::from_millis(250);
-/// Hosts of one rack.
+/// Hosts per rack.
 const RACK_HOSTS: u64 = 8;
 const PARTITIONS: [&str; 3] = ["batch", "debug", "serving"];
 
-/// What a machine looks like, frame by frame.
+/// The snapshots of a machine, one per frame.
 type Frames = Vec<Snapshot>;
 
-/// The hosts, ready to be scraped.
+/// The state that is needed to answer scrapes.
 struct Fleet {
     hosts: u64,
     variants: Vec<Frames>,
@@ -44,7 +44,7 @@ struct Fleet {
     started: Instant,
 }
 
-/// Serves until a signal ends it.
+/// Serves metrics until a signal ends the program.
 pub(crate) fn run(request: &SimFleetRequest) -> Result<(), Failure> {
     descriptors::allow(u64::MAX);
     let (hosts, seed, spec) = (u64::from(request.hosts), request.seed, &request.spec);
@@ -76,13 +76,13 @@ pub(crate) fn run(request: &SimFleetRequest) -> Result<(), Failure> {
     serve_texts(listener, answer).map_err(|error| Failure::new(format!("cannot serve: {error}")))
 }
 
-/// One in four machines is idle, unless the spec says how many processes there are.
+/// Returns the spec of one machine. The last of four machines is idle, unless the spec sets the number of processes.
 fn spec_of(spec: &str, variant: u64) -> String {
     let has_processes = spec.split(',').any(|item| item == "idle" || item.starts_with("procs="));
     if variant == VARIANTS - 1 && !has_processes { format!("{spec},idle") } else { spec.to_owned() }
 }
 
-/// A machine at several times, read as a real one.
+/// Simulates a machine and reads it at several times, like a real one.
 fn frames(spec: &str, seed: u64, host: u64) -> Result<Frames, Failure> {
     let usage = |error: ttmon_sim::SpecError| Failure::usage(format!("--spec {spec}: {error}"));
     let machine = Spec::parse(spec).and_then(|spec| Machine::new(&spec, seed)).map_err(usage)?;
@@ -99,7 +99,7 @@ fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames
     machine.write(directory, 0, &pids).and_then(|()| machine.write_paper_processes(directory, host)).map_err(failed)?;
     let options = Options { isolation: Isolation::Threads, pace: Pace::Repeated, origin: Origin::Sim, ..Options::default() };
     let mut reader = ttmon_source::Machine::new(Root::at(directory), options)?;
-    // The first sample has no rates: it is only compared with.
+    // The first sample has no rates. It is only the base of the next one.
     let mut before = None;
     let mut frames: Frames = Vec::new();
     for frame in 0..=FRAMES {
@@ -109,7 +109,7 @@ fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames
         }
         let mut sample = reader.sample()?;
         sample.at = TICK.saturating_mul(u32::try_from(tick).unwrap_or(u32::MAX));
-        // Rates are over simulated time, not over the time that reading took.
+        // Rates use simulated time, not the time that reading took.
         for counted in sample.devices.iter_mut().filter_map(|device| device.counted.as_mut()) {
             counted.elapsed = TICK.saturating_mul(u32::try_from(TICKS_PER_FRAME).unwrap_or(u32::MAX));
         }
@@ -126,7 +126,7 @@ impl Fleet {
         format!("host-{host:05}")
     }
 
-    /// The list for `http_sd`.
+    /// Returns the list for `http_sd`.
     fn list(&self, address: &str) -> String {
         let target = |host: u64| {
             let name = Self::name(host);
@@ -155,7 +155,7 @@ impl Fleet {
     }
 }
 
-/// Gives a device the ids of its host, and a temperature that is a little its own.
+/// Gives a device the ids of its host, and a slightly different temperature.
 fn own(device: &mut Device, host: u64) {
     let id = (host << 16 | u64::from(device.id.0)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let number = |device: &Device, name| DeviceField::find(name).and_then(|field| field.number(device).ok());
@@ -167,7 +167,7 @@ fn own(device: &mut Device, host: u64) {
         ("temperature", warmer.map(Value::Float)),
     ];
     for (name, value) in values {
-        // What is not known stays so.
+        // Unknown values remain unknown.
         if let (Some(field), Some(value)) = (DeviceField::find(name), value)
             && field.get(device).is_ok()
         {
@@ -191,7 +191,7 @@ fn own_workload(process: &mut Process, host: u64) {
 mod tests {
     use super::*;
 
-    /// The same flags give the same hosts; a fault shows; memory and workloads are known.
+    /// The same flags give the same hosts, faults are visible, and memory and workloads are known.
     #[test]
     fn hosts_are_deterministic_and_known() {
         let of = |spec: &str| frames(spec, 1, 7).unwrap();

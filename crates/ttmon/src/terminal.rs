@@ -1,17 +1,17 @@
-//! What the terminal can show.
+//! Determines what the terminal can show.
 
 use std::env;
 use std::io::{self, IsTerminal};
 
 use crate::invocation::When;
 
-/// Width of a paste into an issue, and of everything that is not a terminal.
+/// Width of output that is not a terminal, and of a text in an issue.
 const COLUMNS_DEFAULT: usize = 80;
 const ROWS_DEFAULT: usize = 24;
-/// Wider than any screen; a line is padded to its width.
+/// Most columns. This is wider than any screen, and limits the padding of lines.
 const COLUMNS_MAX: usize = 1000;
 
-/// What standard output is.
+/// Properties of standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     pub(crate) is_terminal: bool,
@@ -40,7 +40,7 @@ impl Terminal {
         unmeasured.measured()
     }
 
-    /// With the size it has now. COLUMNS wins, also in a pipe: `watch` sets it.
+    /// Updates the size. COLUMNS takes precedence, also in a pipe, because `watch` sets it.
     pub(crate) fn measured(self) -> Self {
         let size = if self.is_terminal { rustix::termios::tcgetwinsize(io::stdout()).ok() } else { None };
         let named = variable("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
@@ -50,13 +50,13 @@ impl Terminal {
     }
 }
 
-/// How wide standard error is, where it is a terminal.
+/// Returns the width of standard error if it is a terminal.
 pub(crate) fn columns_of_stderr() -> Option<usize> {
     let size = if io::stderr().is_terminal() { rustix::termios::tcgetwinsize(io::stderr()).ok()? } else { return None };
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// The first of these that is set decides, as in the C library.
+/// Checks the locale. The first variable that is set decides, as in the C library.
 fn is_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")

@@ -1,4 +1,4 @@
-//! `ttmon top`: the interactive monitor, on the machine a command line names.
+//! `ttmon top`: runs the interactive monitor on the selected machine.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -17,16 +17,16 @@ use crate::invocation::{CliTarget, Context, TopRequest, TopSource};
 use crate::open::{OpenMachine, READER_PROGRAM, cluster};
 use crate::server::{possible_services, services_of as services};
 
-/// What is said until settings were saved once.
+/// Message that is shown until settings are saved for the first time.
 const FIRST_RUN: &str = "F1 or ? lists the keys, 1 to 5 choose a view, F2 changes settings, q quits";
 
-/// Runs it until the user leaves.
+/// Runs the monitor until the user quits.
 pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
     let (settings, config, mut message) = settings(request);
-    // Nothing was ever saved: it is the first time.
+    // If no settings were ever saved, this is the first start.
     let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
     let rules = crate::alerts::configuration(request.config.as_deref(), matches!(context.place, CliTarget::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
         rules,
     };
     let end = ttmon_top::run(feeds, options);
-    // The simulated machine ends with the screen that shows it, before this program may die of a signal.
+    // End the simulation before this program may end by a signal.
     drop(simulation);
     match end {
         Ok(End::Left) => Ok(()),
@@ -82,7 +82,7 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
     Ok(Feed::Replay(Box::new(replay)))
 }
 
-/// The file, and flags over it.
+/// Reads the settings file and applies the flags.
 fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>) {
     let mut settings = Settings::default();
     let named = &request.config;
@@ -97,7 +97,7 @@ fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>)
                     messages.push(format!("{}: {}", path.display(), said.join("; ")));
                 }
             }
-            // One that is not there yet is made by F12.
+            // F12 creates the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => messages.push(format!("{}: {error}", path.display())),
         }
@@ -107,19 +107,19 @@ fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>)
     (settings, own, (!messages.is_empty()).then(|| messages.join("; ")))
 }
 
-/// `$XDG_CONFIG_HOME/ttmon/config.toml`, below `~/.config` where that is not set.
+/// Returns `$XDG_CONFIG_HOME/ttmon/config.toml`, or the same below `~/.config` if the variable is not set.
 fn user_config() -> Option<PathBuf> {
     Some(config_directory()?.join("config.toml"))
 }
 
-/// The user's own directory for settings.
+/// Returns the user's directory for settings.
 pub(crate) fn config_directory() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
     Some(directory.join("ttmon"))
 }
 
-/// What the terminal can show by the environment, and whether to ask it for its background.
+/// Determines the theme from the environment, and whether to query the terminal for its background.
 fn theme(context: &Context) -> (Theme, bool) {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let colors = match (context.terminal.colors, variable("COLORTERM").as_str(), variable("TERM").as_str()) {
@@ -128,14 +128,14 @@ fn theme(context: &Context) -> (Theme, bool) {
         (_, _, term) if term.contains("256color") => Colors::Palette,
         _ => Colors::Sixteen,
     };
-    // `letters;background`, by the numbers of the sixteen colours.
+    // `foreground;background`, as numbers of the 16 colours.
     let numbers = variable("COLORFGBG");
     let background = match numbers.rsplit(';').next().map(str::parse::<u8>) {
         Some(Ok(7 | 15)) => Some(Background::Light),
         Some(Ok(_)) => Some(Background::Dark),
         _ => None,
     };
-    // The console of Linux and dumb terminals would print the question.
+    // The Linux console and dumb terminals would print the query as text.
     let can_answer = !matches!(variable("TERM").as_str(), "" | "dumb" | "linux");
     let asks = background.is_none() && colors != Colors::None && can_answer;
     (Theme { colors, background: background.unwrap_or_default(), ascii: context.terminal.ascii, ..Theme::default() }, asks)

@@ -245,7 +245,7 @@ mod tests {
         drawn(text, rows).replace("\x1b[K", "").replace("\x1b[H", "").replace("\x1b[J", "")
     }
 
-    /// Lines are often as wide as the terminal: what clears the rest of one behind its end clears its last character.
+    /// A line may be as wide as the terminal. Clearing the rest of that line after writing it would clear its last character.
     #[test]
     fn nothing_is_cleared_behind_a_line() {
         assert_eq!(drawn("a\nb\n", 3), "\x1b[H\x1b[Ka\r\n\x1b[Kb\r\n\x1b[J");

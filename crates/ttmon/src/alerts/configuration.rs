@@ -1,4 +1,4 @@
-//! Rules and receivers of the configuration files.
+//! Reads the rules and receivers from the configuration files.
 
 use std::env;
 use std::io;
@@ -12,8 +12,8 @@ use crate::top::config_directory;
 
 const SYSTEM: &str = "/etc/ttmon/config.toml";
 
-/// Reads the named file, else the system's and then the user's own. Without `is_for_real` only a named file is read: a simulated machine
-/// never sends to the receivers of this one by accident.
+/// Reads the named file. Without a named file, reads the file of the system and then the file of the user. If `is_for_real` is false, only
+/// a named file is read, so that a simulated machine never sends to the receivers of the real one.
 pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Failure> {
     let variable = || env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut config = Config::default();
@@ -30,7 +30,8 @@ pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Fa
     Ok(config)
 }
 
-/// Alerts start programs: a file that others can write has none. One without alerts is the monitor's settings, and its own affair.
+/// Adds the alerts of one file. Alerts start programs, so a file with alerts that other users can write is refused. A file without alerts
+/// has only settings of `ttmon top` and is ignored.
 fn add(config: &mut Config, path: &Path, is_named: bool) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
     let text = match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {

@@ -17,7 +17,7 @@ use crate::show::VERSION;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Prints what the service knows, else the rules that it would have.
+/// Prints the alerts and rules of the running service, or else the rules of the configuration.
 pub(super) fn run(context: &Context, format: OutputFormat, config: Option<&Path>) -> Result<(), Failure> {
     let served = if config.is_none() { ask(context) } else { None };
     let document = match &served {
@@ -43,7 +43,7 @@ fn ask(context: &Context) -> Option<Value> {
     services(context).iter().find_map(|service| serde_json::from_str(&service.get("/api/v1/alerts", ANSWER_TIMEOUT).ok()?).ok())
 }
 
-/// The alerts, if there are any, then the rules, then the receivers.
+/// Formats the alerts, if there are any, then the rules, then the receivers.
 fn table(document: &Value, is_ascii: bool) -> String {
     let text = |value: &Value| text::clean(value.as_str().unwrap_or_default(), is_ascii);
     let none = Vec::new();
@@ -86,13 +86,13 @@ fn table(document: &Value, is_ascii: bool) -> String {
     page
 }
 
-/// A time to the second: `2026-11-16 13:00:00Z`.
+/// Formats a time to the second: `2026-11-16 13:00:00Z`.
 fn since(time: &str) -> String {
     let whole = time.split_once('.').map_or(time, |(whole, _)| whole);
     format!("{}Z", whole.trim_end_matches('Z').replace('T', " "))
 }
 
-/// Rows with their columns aligned.
+/// Formats rows with aligned columns.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let line = |row: &[String; N]| {

@@ -1,4 +1,4 @@
-//! The plain snapshot, parsed by hand: the definition of all flags takes as long to make as the files of a device to read.
+//! Parses the plain snapshot without clap. Building the definition of all flags takes as long as reading the files of a device.
 
 use std::ffi::OsString;
 use std::mem::replace;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{Cli, GlobalArgs, SnapshotArgs};
 
-/// What was typed, if it is a snapshot with flags that scripts use often. `None` is everything else, mistakes included.
+/// Parses a snapshot with flags that scripts use often. Returns `None` for everything else, including errors.
 pub(super) fn parse(words: &[OsString]) -> Option<Cli> {
     let (mut snapshot, mut common) = (SnapshotArgs::default(), GlobalArgs::default());
     let mut words = words.iter().skip(1);
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Each flag of the definition alone, with two values, and each two flags together: what is parsed here must be what it says.
+    /// Tries each flag of the definition alone, with several values, and all pairs of flags. The result must be the same as clap's.
     #[test]
     fn no_rule_of_the_definition_is_missed() {
         let check = |words: &[&str]| {

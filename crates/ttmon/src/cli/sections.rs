@@ -67,7 +67,7 @@ const NO_FILE: Row = ("none", "reads and writes no file of its own");
 
 const MACHINE_FILES: &[Row] = &[DRIVER, REGIONS, SERVICE];
 
-/// The sections of one command. An empty name is the program itself.
+/// The sections of one command. The program itself has an empty name.
 #[derive(Debug)]
 pub(crate) struct Sections {
     command: &'static str,
@@ -202,7 +202,7 @@ const ALL: &[Sections] = &[
 ];
 
 impl Sections {
-    /// The sections of a command; of the program for an empty name.
+    /// Returns the sections of a command, or of the program for an empty name.
     pub(crate) fn of(command: &str) -> Option<&'static Self> {
         ALL.iter().find(|sections| sections.command == command)
     }
@@ -224,7 +224,7 @@ impl Sections {
         text
     }
 
-    /// The same in roff, for a manual page.
+    /// Formats the sections in roff, for a manual page.
     pub(crate) fn roff(&self) -> String {
         let mut text = String::new();
         for (heading, rows) in self.all() {
@@ -237,7 +237,7 @@ impl Sections {
     }
 }
 
-/// A text that roff prints literally. None of the texts begins with a dot or an apostrophe.
+/// Escapes a text so that roff prints it literally. None of the texts begins with a dot or an apostrophe.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }

@@ -7,7 +7,7 @@ use ttmon_model::duration;
 /// Parses a time. A bare number is in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let span = match text.parse::<f64>() {
-        // A time too long for the type is the longest there is.
+        // A time that is too long for the type becomes the longest `Duration`.
         Ok(seconds) => (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
         Err(_) => duration::parse(text),
     };

@@ -1,4 +1,4 @@
-//! `ttmon alerts` as meant.
+//! Interprets `ttmon alerts`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::{CliTarget, Context, Invocation, OutputFormat};
 use crate::cli::{AlertsArgs, AlertsCommand, GlobalArgs, SilenceArgs};
 use crate::failure::Failure;
 
-/// Longest silence: one that is forgotten must end.
+/// Longest silence, so that a forgotten silence ends.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// What `alerts` does.
 pub(crate) enum AlertsRequest {
     List {
         format: OutputFormat,
-        /// Instead of the usual configuration files and the service.
+        /// Read this file instead of the default configuration files and the service.
         config: Option<PathBuf>,
     },
     Test {

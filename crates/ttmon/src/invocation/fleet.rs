@@ -1,4 +1,4 @@
-//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet` as meant.
+//! Interprets `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use super::{OutputFormat, address, metrics_detail};
 use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 use crate::failure::Failure;
 
-/// Most hosts of a simulated fleet: each takes some kilobytes.
+/// Most hosts of a simulated fleet. Each host takes some kilobytes.
 const HOSTS_MAX: u32 = 100_000;
 const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
 
-/// Hosts of a fleet: which store and services to ask, and for what.
+/// The store and the services to query, and which hosts to list.
 pub(crate) struct FleetRequest {
     pub(crate) format: OutputFormat,
     pub(crate) store: Option<StoreRequest>,
-    /// Services to ask too: at least one if there is no store.
+    /// Services of `--connect`. At least one if there is no store.
     pub(crate) places: Vec<(String, ServicePlace)>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
@@ -29,9 +29,9 @@ pub(crate) struct FleetRequest {
 
 /// Which hosts are listed.
 pub(crate) enum FindHosts {
-    /// The first of all, the worst first.
+    /// All hosts, worst first, up to this number.
     All(usize),
-    /// Those with idle chips.
+    /// Hosts with idle chips.
     Idle(FindRequest),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct StoreRequest {
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// A file with what a store wants to see.
+/// A file with the credentials for a store.
 pub(crate) enum StoreSecret {
     Token(PathBuf),
     Password(PathBuf),
@@ -52,9 +52,9 @@ pub(crate) enum StoreSecret {
 /// A list of hosts for Prometheus.
 pub(crate) struct SdRequest {
     pub(crate) source: HostListSource,
-    /// Port of hosts that name none.
+    /// Port of hosts without a port in the list.
     pub(crate) port: u16,
-    /// Serve the list here instead of printing it.
+    /// Serve the list at this address instead of printing it.
     pub(crate) listen: Option<SocketAddr>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct SimFleetRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostFault {
     pub(crate) host: u64,
-    /// As a spec has it.
+    /// The fault in the format of `--sim`.
     pub(crate) text: String,
     /// Seconds after the start.
     pub(crate) from: u64,
@@ -125,7 +125,7 @@ pub(super) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
     })
 }
 
-/// The services of `--connect`, each with its text.
+/// Parses the services of `--connect`. Returns each with its text.
 pub(super) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, Failure> {
     let parse = |text: &String| {
         let place = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
@@ -162,7 +162,7 @@ pub(super) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimF
     })
 }
 
-/// `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`
+/// Parses `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`.
 fn fault(text: &str, hosts: u64) -> Result<HostFault, Failure> {
     let bad = |why: &str| Failure::usage(format!("--fault {text}: {why}; it is HOST:KIND:DEVICE[@SECONDS[-SECONDS]]"));
     let (host, rest) = text.split_once(':').ok_or_else(|| bad("no host"))?;
@@ -174,7 +174,7 @@ fn fault(text: &str, hosts: u64) -> Result<HostFault, Failure> {
     if until <= from {
         return Err(bad("it ends before it begins"));
     }
-    // The machine is read without the fault once, so that a device that vanishes was there.
+    // The fault begins after the first sample, so that a device exists before it vanishes.
     Ok(HostFault { host, text: format!("fault={what}@1"), from, until })
 }
 

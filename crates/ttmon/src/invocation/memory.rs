@@ -1,4 +1,4 @@
-//! `ttmon mem` as meant.
+//! Interprets `ttmon mem`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::failure::Failure;
 pub(crate) struct MemoryRequest {
     /// Only this process.
     pub(crate) pid: Option<u32>,
-    /// Repeatedly, at this interval.
+    /// Interval of repeated output; `None` prints once.
     pub(crate) watch: Option<Duration>,
     pub(crate) output: MemoryOutput,
 }
 
-/// What `mem` makes of the memory.
+/// The output of `mem`.
 pub(crate) enum MemoryOutput {
-    /// The files of MemoryReporter, in this folder.
+    /// Writes the files of MemoryReporter into this folder.
     Files(PathBuf),
-    /// The differences to this earlier listing.
+    /// Prints the differences to this earlier listing.
     Diff(PathBuf),
-    /// The groups as a table, in this folder or printed.
+    /// Writes the groups as a table into this folder, or prints them.
     GroupTable(PathBuf, Grouping),
     Listing(MemoryListing),
 }
 
-/// The parts of a listing. Without any of them it is a summary.
+/// The parts of a listing. Without any part, a summary is printed.
 pub(crate) struct MemoryListing {
     pub(crate) format: OutputFormat,
     /// Whether the summary has idle devices.
@@ -48,7 +48,7 @@ pub(crate) struct BufferListing {
     pub(crate) most: Option<usize>,
 }
 
-/// Buffers by what asked for them.
+/// How buffers are grouped.
 #[derive(Clone, Copy)]
 pub(crate) struct Grouping {
     pub(crate) by: GroupBy,
@@ -91,7 +91,7 @@ fn listing(common: &GlobalArgs, args: &MemArgs, groups: Option<Grouping>) -> Mem
         all: args.all,
         banks: args.banks,
         blocks: args.blocks,
-        // With groups --top shortens the list of groups alone.
+        // With groups, --top limits only the list of groups.
         buffers: args.buffers.then(|| BufferListing { order, most: args.top.filter(|_| groups.is_none()) }),
         groups,
     }

@@ -1,4 +1,4 @@
-//! Commands that watch a machine, as meant: `dmon`, `pmon`, `wait`, `events`, `record`, `top`.
+//! Interprets the commands that watch a machine: `dmon`, `pmon`, `wait`, `events`, `record`, `top`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ const LINES_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVALS: RangeInclusive<Duration> = REFRESH_MIN..=REFRESH_MAX;
 const RECORD_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Lines of `dmon` and `pmon`.
+/// How `dmon` and `pmon` print lines.
 pub(crate) struct LinesRequest {
     pub(crate) interval: Duration,
-    /// Rounds; without end if `None`.
+    /// Number of samples; unlimited if `None`.
     pub(crate) count: Option<u64>,
     pub(crate) stamp: LineStamp,
 }
@@ -33,9 +33,9 @@ pub(crate) struct EventsRequest {
     /// Only this process.
     pub(crate) pid: Option<u32>,
     pub(crate) follow: bool,
-    /// How many of the first events: the last of them.
+    /// Begin with this many of the recorded events, the newest ones.
     pub(crate) last: Option<usize>,
-    /// Earlier events are left out.
+    /// Leave out earlier events.
     pub(crate) since: Option<UnixTime>,
 }
 
@@ -50,15 +50,15 @@ pub(crate) struct RecordRequest {
     pub(crate) force: bool,
 }
 
-/// What `top` shows, and how.
+/// What `top` shows, and with which settings.
 pub(crate) struct TopRequest {
     pub(crate) source: TopSource,
-    /// Instead of the interval of the settings.
+    /// Overrides the interval of the settings.
     pub(crate) interval: Option<Duration>,
-    /// Instead of the view of the settings.
+    /// Overrides the view of the settings.
     pub(crate) view: Option<View>,
     pub(crate) is_read_only: bool,
-    /// Settings, instead of the usual files.
+    /// Settings file that is read instead of the default files.
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum TopSource {
     Machine,
     Recording(PathBuf),
     Services {
-        /// At least one.
+        /// At least one service.
         places: Vec<(String, ServicePlace)>,
         token_file: Option<PathBuf>,
         ca: Option<PathBuf>,
@@ -85,7 +85,7 @@ pub(super) fn pmon(common: &GlobalArgs, args: &PmonArgs) -> Result<Invocation, F
     Ok(Invocation::Pmon(context, lines))
 }
 
-/// `-d` is the interval here, as in nvidia-smi.
+/// Interprets the common flags. `-d` is the interval here, as in nvidia-smi.
 fn lines(common: &GlobalArgs, args: &LinesArgs) -> Result<(Context, LinesRequest), Failure> {
     if common.json {
         return Err(Failure::usage("dmon and pmon print text; for JSON lines use ttmon -l 1 --json"));
@@ -120,7 +120,7 @@ pub(super) fn events(common: &GlobalArgs, args: &EventsArgs) -> Result<EventsReq
     Ok(EventsRequest { format: OutputFormat::of(common), pid: args.pid, follow: args.follow, last: args.lines, since })
 }
 
-/// `5m` is five minutes ago; anything else is a time in RFC 3339.
+/// Parses a time. `5m` is five minutes ago; any other text must be a time in RFC 3339.
 fn since(text: &str) -> Result<UnixTime, Failure> {
     let now = Timestamp::now();
     let ago = span::seconds(text).ok().and_then(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok());

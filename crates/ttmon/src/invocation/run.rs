@@ -1,4 +1,4 @@
-//! `ttmon run` as meant.
+//! Interprets `ttmon run`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::{CliTarget, Context, ExportFormat, Invocation};
 use crate::cli::{GlobalArgs, RunArgs};
 use crate::failure::Failure;
 
-/// A command to run, and what is written about it.
+/// A command to run, and the output to write about it.
 pub(crate) struct RunRequest {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
@@ -17,13 +17,13 @@ pub(crate) struct RunRequest {
     pub(crate) snapshot: Option<(PathBuf, ExportFormat)>,
     pub(crate) quiet: bool,
     pub(crate) ops: bool,
-    /// Whether Python lines are noted; as the environment has it if `None`.
+    /// Whether to record Python lines. `None` leaves the decision to the environment.
     pub(crate) stacks: Option<bool>,
     pub(crate) checks: Checks,
 }
 
 impl RunRequest {
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub(crate) fn words(&self) -> Vec<OsString> {
         std::iter::once(&self.program).chain(&self.arguments).cloned().collect()
     }
@@ -58,7 +58,7 @@ pub(super) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<Invocation, Fai
     Ok(Invocation::Run(context, request))
 }
 
-/// Refuses flags that have no meaning here.
+/// Refuses flags that have no effect here.
 fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
     if common.sim.is_some() {
         return Err(Failure::usage(

@@ -1,4 +1,4 @@
-//! `ttmon serve` as meant.
+//! Interprets `ttmon serve`.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -18,11 +18,11 @@ const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 const SOCKET_MODE_DEFAULT: &str = "0666";
 
-/// What the service listens on, keeps and answers.
+/// The configuration of the service.
 pub(crate) struct ServeRequest {
-    /// The allocation socket of the flag.
+    /// The allocation socket of `--socket`.
     pub(crate) socket: Option<PathBuf>,
-    /// The allocation socket of the environment, for this machine alone.
+    /// The allocation socket of the environment variable. It applies only to the real machine.
     pub(crate) socket_of_environment: Option<PathBuf>,
     pub(crate) socket_mode: u32,
     pub(crate) handover: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(crate) struct ServeRequest {
     pub(crate) http: HttpAddress,
     pub(crate) allow_remote: bool,
     pub(crate) token_file: Option<PathBuf>,
-    /// Certificate and key.
+    /// Files of the certificate and the key.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) metrics_detail: MetricsDetail,
@@ -47,9 +47,9 @@ pub(crate) struct ServeRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpAddress {
     Off,
-    /// Of the flag.
+    /// The address of the flag.
     Named(SocketAddr),
-    /// The default, unless the service manager opened a port.
+    /// The default address. It is not used if the service manager opened a port.
     Usual(SocketAddr),
 }
 
@@ -107,7 +107,7 @@ fn http_address(text: Option<&str>) -> Result<HttpAddress, Failure> {
     }
 }
 
-/// `0666`, as chmod takes it.
+/// Parses a mode such as `0666`, in the format of chmod.
 fn socket_mode(text: &str) -> Result<u32, Failure> {
     u32::from_str_radix(text, 8)
         .ok()

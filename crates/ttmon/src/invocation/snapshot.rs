@@ -1,4 +1,4 @@
-//! The snapshot as meant.
+//! Interprets the flags of the snapshot.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ pub(crate) enum SnapshotFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Once,
-    /// In place, on a terminal.
+    /// Redraws in place, on a terminal.
     Watch(Duration),
-    /// One below the other.
+    /// Prints each snapshot below the previous one.
     Loop(Duration),
 }
 
@@ -68,7 +68,7 @@ pub(super) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Cont
         SnapshotFormat::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
         _ => Samples::One,
     };
-    // A list of devices says nothing of processes.
+    // A list of devices shows no processes.
     let processes = !args.no_processes && !matches!(format, SnapshotFormat::List);
     Ok((context, SnapshotRequest { format, repeat, processes, output, samples }))
 }
@@ -77,7 +77,7 @@ fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {
     ttmon_model::fields::DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples)
 }
 
-/// The most samples that any of them needs.
+/// Returns the most samples that any of the fields needs.
 fn most(samples: impl Iterator<Item = Samples>) -> Samples {
     samples.fold(Samples::One, |most, samples| match (most, samples) {
         (Samples::TwoSlow, _) | (_, Samples::TwoSlow) => Samples::TwoSlow,
@@ -86,7 +86,7 @@ fn most(samples: impl Iterator<Item = Samples>) -> Samples {
     })
 }
 
-/// Sections among the words of `-d`, and the rest, which are devices.
+/// Splits the words of `-d` into sections and devices.
 fn sections_of(lists: &[String]) -> Result<(Vec<Section>, Vec<String>), Failure> {
     let mut sections = Vec::new();
     let mut devices = Vec::new();
@@ -166,7 +166,7 @@ fn repeat(args: &SnapshotArgs, format: &SnapshotFormat, terminal: Terminal) -> R
     }
     if args.watch {
         let interval = refresh.unwrap_or(REFRESH_DEFAULT);
-        // Output for programs is not refreshed in place.
+        // Output for programs is never redrawn in place.
         let is_for_users = matches!(format, SnapshotFormat::Table | SnapshotFormat::List | SnapshotFormat::Query(_));
         return Ok(if is_for_users && terminal.is_terminal { Repeat::Watch(interval) } else { Repeat::Loop(interval) });
     }

@@ -1,4 +1,4 @@
-//! `ttmon mem --by`: growth since the last marks of programs, from their ledgers.
+//! `ttmon mem --by`: reads the growth since the last mark of each program from its ledger.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) fn read(snapshots: &mut Snapshots<'_>) -> Result<Growths, Failure> {
         match growth_since_mark(&found.region) {
             Ok(GrowthSinceMark::Known(growth)) => growths.known.push((found.owner, growth)),
             Ok(GrowthSinceMark::Unknown) => growths.is_unknown = true,
-            // A ledger that cannot be read has no buffers in the list either.
+            // If a ledger cannot be read, its buffers are not listed either.
             Ok(GrowthSinceMark::NoMark) | Err(_) => {}
         }
     }
@@ -31,12 +31,12 @@ pub(super) fn read(snapshots: &mut Snapshots<'_>) -> Result<Growths, Failure> {
 }
 
 impl Growths {
-    /// Whether a program set a mark that is too long ago.
+    /// Whether the mark of a program is too old to compute the growth.
     pub(super) fn is_unknown(&self) -> bool {
         self.is_unknown
     }
 
-    /// Adds the growth of groups, of the allocators that the snapshot has.
+    /// Adds the growth to the groups, for the allocators in the snapshot.
     pub(super) fn add_to(&self, groups: &mut [BufferGroup], by: GroupBy, snapshot: &Snapshot) {
         if self.is_unknown || self.known.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! `--csv DIR`: all files or none. They are written under names of their own first, and get theirs when all are there.
+//! `--csv DIR`: writes all files or none. The files are first written under temporary names and renamed when all are complete.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::watch;
 
-/// Writes the reports of all allocators into a directory, which is made if it is not there.
+/// Writes the reports of all allocators into a directory. Creates the directory if it does not exist.
 pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure> {
     let files = ttmon_print::reports(snapshot);
     if files.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
         .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display())))
 }
 
-/// Writes the table of groups into a directory, or to the output for `-`.
+/// Writes the table of groups into a directory, or to standard output for `-`.
 pub(super) fn write_table(place: &Path, by: GroupBy, text: &[u8]) -> Result<(), Failure> {
     if place == Path::new("-") {
         return Output::Stdout.write(text);
@@ -43,8 +43,8 @@ pub(super) fn write_table(place: &Path, by: GroupBy, text: &[u8]) -> Result<(), 
         .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", place.display())))
 }
 
-/// Adds each program to the files by program when a snapshot first has it, until a snapshot fails. Files of an earlier run are
-/// replaced, as MemoryReporter does.
+/// Appends each program to the files by program when it first appears in a snapshot. Returns when a snapshot fails. Files of an earlier run
+/// are replaced, as MemoryReporter does.
 pub(super) fn follow(
     directory: &Path,
     interval: Duration,
@@ -70,7 +70,7 @@ pub(super) fn follow(
     })
 }
 
-/// MemoryReporter's own names where one process was asked for; else its pid stands before them.
+/// Returns the name of a file. If one process was selected, the name is MemoryReporter's own, without the pid as prefix.
 fn file_name(name: &str, only: Option<u32>) -> String {
     let prefix = only.map_or_else(String::new, |pid| format!("{pid}_"));
     name.strip_prefix(&prefix).unwrap_or(name).to_owned()
@@ -87,7 +87,7 @@ fn write_all(path: &Path, files: &[ReportFile]) -> io::Result<()> {
         draft.write_all(file.text.as_bytes())?;
         drafts.push(draft);
     }
-    // Only the directory itself can fail now.
+    // From here on, only an error of the directory itself is possible.
     drafts.into_iter().zip(files).try_for_each(|(draft, file)| draft.commit(&file.name))
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let directory = parent.path().join("new/reports");
         write_all(&directory, &[file("a.csv", "1"), file("b.csv", "2")]).unwrap();
         assert_eq!(names(&directory), ["a.csv", "b.csv"]);
-        // The second cannot be: the first stays what it was.
+        // The second file cannot be written, so the first file must not change.
         fs::create_dir(directory.join("c.csv")).unwrap();
         assert!(write_all(&directory, &[file("a.csv", "other"), file("c.csv", "3")]).is_err());
         assert_eq!(

@@ -1,9 +1,9 @@
 //! Starts the command and waits for it without disturbing it.
 //!
-//! It is a child in our own process group, so that the terminal's signals (Ctrl-C, Ctrl-Z, a hang-up) reach it without us.
-//! We take every signal that can be taken as a message instead of acting on it, pass on those that were meant for the
-//! command and went to us alone, stop when it stops, and end the way it ended. If we are killed outright, the kernel kills
-//! it too, as it would have been without us between.
+//! The command is a child in ttmon's own process group, so the terminal's signals (Ctrl-C, Ctrl-Z, hang-up) reach it directly. ttmon
+//! receives all signals that can be blocked as messages. It forwards those that were sent only to ttmon and meant for the command. It stops
+//! when the command stops, and ends in the same way as the command. If ttmon is killed, the kernel kills the command too, as would happen
+//! without ttmon.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -162,7 +162,7 @@ impl Child {
             fork::Fork::Child => {
                 let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
                 if rustix::process::getppid().is_none_or(|pid| pid.as_raw_nonzero().get().unsigned_abs() != parent) {
-                    process::exit(0); // Killed in between: nobody is there to ask.
+                    process::exit(0); // The parent was killed meanwhile.
                 }
                 plain::as_started();
                 let _ = signals.before.thread_set_mask();
@@ -172,7 +172,6 @@ impl Child {
         }
     }
 
-    /// Its pid.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }

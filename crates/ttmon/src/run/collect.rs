@@ -73,9 +73,9 @@ struct CollectedLedger {
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) digests: Vec<Digest>,
-    /// How many could not be read.
+    /// How many ledgers could not be read.
     pub(crate) unread: u64,
-    /// Their events, or why they could not be kept; `None` if no snapshot was requested.
+    /// The events of the ledgers, or why they could not be recorded; `None` if no snapshot was requested.
     pub(crate) trace: Option<io::Result<Trace>>,
 }
 
@@ -99,8 +99,8 @@ impl Drop for Directory {
 }
 
 impl Collector {
-    /// Makes the socket. A child may be another user (`su`), in a container, or orphaned, so every process that knows its name may send:
-    /// that name is the run's secret, which stands in the environment of the command and of what it starts, and nowhere else.
+    /// Creates the socket. A child may run as another user (`su`), in a container, or as an orphan, so every process that knows the path
+    /// may send. The path is secret: it is only in the environment of the command and of its children.
     pub(crate) fn open() -> io::Result<Self> {
         let places = [env::var_os("TMPDIR").filter(|value| !value.is_empty()).map(PathBuf::from), Some(PathBuf::from("/tmp"))];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -120,9 +120,9 @@ impl Collector {
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let directory = Directory(path);
         let admit = |mode| fs::set_permissions(&directory.0, Permissions::from_mode(mode));
-        // Not limited by the umask.
+        // Set the mode again, because the umask may have reduced it.
         admit(0o700)?;
-        // Everybody can read under which name it is bound, so that name is gone before another process may enter.
+        // All users can read the name under which the socket was bound. So it is renamed before other processes may enter the directory.
         let mut receiver = Receiver::bind(&directory.0.join(BOUND), 0o600)?;
         receiver.hide(&directory.0.join(random()), 0o666)?;
         admit(0o711)?;
@@ -327,7 +327,7 @@ impl Tracer {
         let Some(mut feed) = held.feed.take().filter(|_| self.is_whole()) else { return };
         match feed.finish(&mut self.trace, &held.region, is_running) {
             Ok(()) => {}
-            // It is counted as unread.
+            // The ledger is counted as unread.
             Err(FeedError::Ledger(_)) => self.trace.lose(1, super::now()),
             Err(FeedError::Spool(error)) => self.failed = Some(error),
         }

@@ -1,6 +1,6 @@
-//! Libraries inside the program, for an installation that has nothing but the program: `cargo install`.
+//! Libraries inside the program, for an installation that consists only of the program: `cargo install`.
 //!
-//! They are unpacked to a private folder of the user's cache. Each use compares them with the program's own copy, byte for byte.
+//! They are unpacked to a private folder in the user's cache. At each use they are compared with the program's own copy, byte for byte.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use ttmon_doctor::LibraryError;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// A folder with the libraries; `None` where the program has none inside.
+/// Returns a folder with the libraries, or `None` if the program contains none.
 pub(super) fn folder() -> Result<Option<PathBuf>, LibraryError> {
     if LIBRARIES.is_empty() {
         return Ok(None);
@@ -48,7 +48,7 @@ fn unpack(folder: &Path, libraries: &[(&str, &[u8])]) -> io::Result<()> {
         if fs::read(&path).is_ok_and(|present| present == *content) {
             continue;
         }
-        // Not in place: a running program may have the older one mapped.
+        // Write a new file, because a running program may have the old one mapped.
         let new = folder.join(format!("{name}.{}", process::id()));
         let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(content)?;

@@ -1,4 +1,4 @@
-//! The few lines after the command has ended: what a user wants to know about it.
+//! Formats the summary that is printed after the command has ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::source::SourceTexts;
 
 mod usage;
 
-/// More than a screen nobody reads.
+/// Most lines of the summary, about one screen.
 const LINES_MAX: usize = 24;
-/// Groups listed of a peak; the rest is "other".
+/// Most groups that are listed for a peak. The rest is "other".
 const GROUPS: usize = 3;
 const REFUSALS: usize = 3;
 const LEFTOVERS: usize = 3;
-/// Longer texts of source lines are cut.
+/// Longer texts of source lines are truncated.
 const SOURCE_COLUMNS: usize = 60;
-/// Longer tags are cut.
+/// Longer tags are truncated.
 const TAG_COLUMNS: usize = 40;
-/// Columns for the command: the least and the most.
+/// Minimum and maximum columns for the command.
 const COMMAND_COLUMNS: std::ops::RangeInclusive<usize> = 20..=60;
 /// Indentation of a continued line.
 const INDENT: usize = 4;
 const ELLIPSIS: &str = "...";
-/// What the first line begins with.
+/// Prefix of the first line.
 const PROGRAM: &str = "ttmon: ";
 
-/// The lines; on a terminal none is wider than that.
+/// Returns the lines. On a terminal, no line is wider than `columns`.
 pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) -> Vec<String> {
     let writer = Writer { account, style, texts: SourceTexts::new(account.span.0) };
     let mut lines = vec![writer.head(columns)];
@@ -89,12 +89,12 @@ impl Writer<'_> {
         let rest = format!(": {end} after {took}, {what}");
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));
         let room = room.clamp(*COMMAND_COLUMNS.start(), *COMMAND_COLUMNS.end());
-        // Which script, and with what: both ends show it.
+        // Keep both ends: the script name is at the beginning, its arguments at the end.
         let command = text::cut(&self.style.clean(&account.command.join(" ")), room, Cut::Middle, ELLIPSIS);
         format!("{PROGRAM}{command}{rest}")
     }
 
-    /// A line for chips that fared the same, as those of a mesh: `devices 0-31  DRAM peak ...`.
+    /// Formats one line for chips with equal figures, such as those of a mesh: `devices 0-31  DRAM peak ...`.
     fn chips(&self) -> Vec<String> {
         let mut alike: Vec<(String, Vec<ChipPlace>)> = Vec::new();
         for (place, chip) in &self.account.chips {
@@ -131,7 +131,7 @@ impl Writer<'_> {
         text + &format!(" at {}", clock(of_kind.peak_time.saturating_sub(self.account.span.0)))
     }
 
-    /// What made the highest DRAM peak, and the highest L1 peak.
+    /// Lists the largest groups at the highest DRAM peak and at the highest L1 peak.
     fn peaks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in [Kind::Dram, Kind::L1] {
@@ -152,7 +152,7 @@ impl Writer<'_> {
         lines
     }
 
-    /// The largest groups, those with numbered tags as one: `2.1GB tag "layer *" (64 buffers)`.
+    /// Formats the largest groups. Tags that differ only in numbers are one group: `2.1GB tag "layer *" (64 buffers)`.
     fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
         let label = |group: &Group| label(group.tag.as_deref(), group.operation.as_deref());
         let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&Group>> = BTreeMap::new();
@@ -182,12 +182,12 @@ impl Writer<'_> {
         parts
     }
 
-    /// `: self.w = ttnn.from_torch(w)`, where the file can be read.
+    /// Formats `: self.w = ttnn.from_torch(w)`, if the file can be read.
     fn source(&self, line: Option<&SourceLine>) -> String {
         line.and_then(|line| self.texts.line(line)).map_or_else(String::new, |text| format!(": {}", cut(&text, SOURCE_COLUMNS)))
     }
 
-    /// The largest buffers that nobody freed: a line for each group of chips, the one with the most first.
+    /// Lists the largest buffers that were never freed: one line per group of chips, the group with the most bytes first.
     fn leaks(&self) -> Vec<String> {
         let left = self.account.left(false);
         let line = |(places, (count, _)): (&[ChipPlace], (u64, u64))| {
@@ -205,7 +205,7 @@ impl Writer<'_> {
         self.account.leaked_by_chips().into_iter().flat_map(line).collect()
     }
 
-    /// The lines that asked for most of what nobody freed.
+    /// Lists the source lines that allocated most of the bytes that were never freed.
     fn leaks_by_line<'a>(&self, places: &[ChipPlace], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
         let mut sums: BTreeMap<Option<&SourceLine>, (u64, u64)> = BTreeMap::new();
         for leftover in left {
@@ -240,13 +240,13 @@ impl Writer<'_> {
         format!("{} {kind} {:#x}{label} age {age}", size(left.entry.size), left.entry.address)
     }
 
-    /// ` tag "layer 7" op matmul`, behind something.
+    /// Formats ` tag "layer 7" op matmul`, with a leading space.
     fn label(&self, tag: Option<&str>, operation: Option<&str>) -> String {
         let label = self.style.clean(&label(tag, operation));
         if label.is_empty() { label } else { format!(" {label}") }
     }
 
-    /// Out of memory, and clashes.
+    /// Lists refused allocations and clashes.
     fn refusals(&self) -> Vec<String> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
@@ -270,7 +270,7 @@ impl Writer<'_> {
         format!("{} {:#x}{line}{}", size(large.size), large.address, self.label(tag, operation))
     }
 
-    /// What is not as it should be with the figures themselves.
+    /// Lists the reasons why the figures may be incomplete or inexact.
     fn remarks(&self) -> Vec<String> {
         let account = self.account;
         let mut lines = Vec::new();
@@ -293,12 +293,12 @@ impl Writer<'_> {
     }
 }
 
-/// The beginning, with a sign that there is more.
+/// Truncates a text and marks the end.
 fn cut(text: &str, columns: usize) -> String {
     text::cut(text, columns, Cut::End, ELLIPSIS)
 }
 
-/// Breaks a line between its parts, which are three blanks apart, and a part that is too wide between its words.
+/// Breaks a line between its parts, which are separated by three spaces. A part that is too wide is broken between words.
 fn fold(line: &str, columns: usize) -> Vec<String> {
     let text = line.trim_start();
     let first = " ".repeat(line.len() - text.len());
@@ -327,7 +327,7 @@ fn label(tag: Option<&str>, operation: Option<&str>) -> String {
     tag.into_iter().chain(operation).collect::<Vec<_>>().join(" ")
 }
 
-/// With every number in it as a star: `layer 7` and `layer 12` are of one family.
+/// Replaces every number with a star, so that `layer 7` and `layer 12` are in the same group.
 fn family(label: &str) -> String {
     let mut text = String::new();
     for letter in label.chars() {
@@ -340,14 +340,14 @@ fn family(label: &str) -> String {
     text
 }
 
-/// `00:41` since the start; with hours where there are any.
+/// Formats the time since the start as `00:41`, with hours if there are any.
 fn clock(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
 }
 
-/// `0.3s`, `41s`, `2m13s`, `1h02m`.
+/// Formats a duration: `0.3s`, `41s`, `2m13s`, `1h02m`.
 fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match () {
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(fold(line, 80), [line]);
         assert_eq!(fold(line, 50), ["  device 0  DRAM peak 1GB   L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
         assert_eq!(fold(line, 30), ["  device 0  DRAM peak 1GB", "      L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
-        // A part that is too wide goes on between its words, and a word that is too wide is cut.
+        // A part that is too wide is broken between words, and a word that is too wide is truncated.
         let text = fold("  asked 32.0MB L1 on device 0: would fit if not fragmented", 30);
         assert_eq!(text, ["  asked 32.0MB L1 on", "      device 0: would fit if", "      not fragmented"]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The libraries that are preloaded, and how they get into the command's environment.
+//! Finds the libraries that are preloaded, and adds them to the command's environment.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,15 +9,15 @@ use ttmon_doctor::LibraryError;
 
 use super::embedded;
 
-/// Records what the program does; the stub loads it with the first call of TT-Metal.
+/// Records the memory of the program. The stub loads this library at the first call of TT-Metal.
 const HOOK: &str = "libttmon_hook.so";
-/// A few kilobytes that cost next to nothing in programs that never touch TT-Metal.
+/// Has a few kilobytes and costs almost nothing in programs that never use TT-Metal.
 const STUB: &str = "libttmon_stub.so";
 
-/// The variable that the dynamic linker reads.
+/// Variable that the dynamic linker reads.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
-/// What to preload: the library of the first place that has one, else the one inside this program.
+/// Returns the library to preload: the first one that is found, or else the one inside this program.
 pub(crate) fn find() -> Result<PathBuf, LibraryError> {
     let mut places = places();
     if !places.iter().any(|place| place.join(HOOK).is_file()) {
@@ -26,7 +26,7 @@ pub(crate) fn find() -> Result<PathBuf, LibraryError> {
     find_in(&places)
 }
 
-/// Where the libraries may be, the best place first.
+/// Returns the possible folders of the libraries, the preferred one first.
 fn places() -> Vec<PathBuf> {
     let named = env::var_os("TTMON_LIB").filter(|value| !value.is_empty()).map(PathBuf::from);
     let program = env::current_exe().ok();
@@ -37,7 +37,7 @@ fn places() -> Vec<PathBuf> {
     named.into_iter().chain(own.map(Path::to_owned)).chain(installed).chain(wheels).collect()
 }
 
-/// The folders of Python packages below a prefix: `lib*/python3*/site-packages`, and `dist-packages` as Debian has it.
+/// Returns the folders of Python packages below a prefix: `lib*/python3*/site-packages`, and Debian's `dist-packages`.
 pub(super) fn python_packages(prefix: &Path) -> Vec<PathBuf> {
     let matching = |folder: &Path, start: &str| -> Vec<PathBuf> {
         let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -50,7 +50,7 @@ pub(super) fn python_packages(prefix: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The stub with the hook beside it, else the hook itself.
+/// Returns the stub if the hook is beside it, or else the hook itself.
 fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let Some(folder) = places.iter().find(|place| place.join(HOOK).is_file()) else {
         let searched: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
@@ -63,7 +63,7 @@ fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let library = if stub.is_file() { stub } else { folder.join(HOOK) };
     // The command may run in another directory.
     let library = std::path::absolute(&library).unwrap_or(library);
-    // The dynamic linker has no way to say that such a character is part of a name.
+    // The dynamic linker cannot escape characters in `LD_PRELOAD`.
     match library.as_os_str().as_bytes().iter().find_map(|byte| Some(*byte).zip(meaning(*byte))) {
         Some((byte, meaning)) => Err(LibraryError(format!(
             "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; put the libraries elsewhere and name the folder in TTMON_LIB",
@@ -74,7 +74,7 @@ fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     }
 }
 
-/// What a character in `LD_PRELOAD` means that is not simply itself.
+/// Returns the meaning of a character that is special in `LD_PRELOAD`.
 fn meaning(byte: u8) -> Option<&'static str> {
     match byte {
         b' ' | b'\t' | b'\n' | b':' | b';' => Some("the end of a name"),
@@ -84,7 +84,7 @@ fn meaning(byte: u8) -> Option<&'static str> {
     }
 }
 
-/// The new value of `LD_PRELOAD`: what was there stays, and comes first (some, such as sanitizers, insist on it).
+/// Returns the new value of `LD_PRELOAD`. Existing entries are kept and come first, because some libraries (sanitizers) require it.
 pub(crate) fn preload(present: Option<&OsStr>, library: &Path) -> OsString {
     let present = present.map_or(&b""[..], OsStr::as_bytes);
     let is_there = present.split(|byte| b" \t\n:;".contains(byte)).any(|name| name == library.as_os_str().as_bytes());

@@ -1,7 +1,7 @@
-//! The program behind a command: whether a library can be preloaded into it at all, and what it needs to be started.
+//! Examines the program of a command: whether a library can be preloaded into it, and which interpreter it needs.
 //!
-//! The dynamic linker writes a complaint to standard error of every program it cannot preload our library into, and that of
-//! musl gives up. A command of such a kind is started without.
+//! If a library cannot be preloaded into a program, the dynamic linker prints an error to standard error, and musl's linker aborts. So
+//! these commands are started without the library.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,18 +15,18 @@ use rustix::fs::{Access, access};
 /// Whether a library can be preloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linkage {
-    /// It can, or it is unknown whether it can.
+    /// A library can be preloaded, or it is unknown.
     Dynamic,
-    /// There is no dynamic linker in it. What it starts may have one.
+    /// The program has no dynamic linker. Its children may have one.
     Static,
-    /// Its dynamic linker is musl's, which does not take libraries made for another C library.
+    /// The dynamic linker is musl's, which cannot load libraries built for another C library.
     Musl,
-    /// It is for another processor, or for 32 bits.
+    /// The program is for another processor, or for 32 bits.
     Foreign,
 }
 
 impl Linkage {
-    /// Whether to put our library into its environment.
+    /// Whether to add the library to the program's environment.
     pub(crate) fn takes_preload(self) -> bool {
         matches!(self, Self::Dynamic | Self::Static)
     }
@@ -42,15 +42,15 @@ impl Linkage {
     }
 }
 
-/// What is known of a command's program before it is started.
+/// Determines the linkage of a command's program before it is started.
 pub(crate) fn linkage(command: &OsStr, path: Option<&OsStr>) -> Linkage {
     // Opening a pipe would wait for a writer.
     let program = resolve(command, path).filter(|path| path.is_file());
     program.and_then(|path| File::open(path).ok()).map_or(Linkage::Dynamic, |file| of_file(&file))
 }
 
-/// What the system starts first to start this command: the interpreter in a script's first line, or the dynamic linker. `None` where
-/// there is none, or the command itself is not there.
+/// Returns the file that the system executes first: the interpreter in a script's first line, or the dynamic linker. Returns `None` if
+/// there is neither, or if the command does not exist.
 pub(crate) fn interpreter_of(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let file = File::open(resolve(command, path).filter(|path| path.is_file())?).ok()?;
     let path = match header(&file) {
@@ -66,7 +66,7 @@ pub(crate) fn interpreter_of(command: &OsStr, path: Option<&OsStr>) -> Option<Pa
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// The file that would be started: a name with a slash is a path, any other is searched in `path`.
+/// Returns the file that would be executed. A name with a slash is a path; any other name is searched in `path`.
 pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(command));
@@ -77,14 +77,14 @@ pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> 
 
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
-/// Programs have about a dozen.
+/// Most segments that are read. Programs have about a dozen.
 const SEGMENTS_MAX: u16 = 256;
 const INTERPRETER: u32 = 3;
 const INTERPRETER_BYTES_MAX: u64 = 4096;
-/// What the system reads of a script.
+/// Bytes that the system reads from the beginning of a script.
 const SCRIPT_BYTES: usize = 256;
 
-/// The parts of an ELF header that say for whom it is: class, byte order and machine.
+/// The parts of an ELF header that identify the processor: class, byte order and machine.
 type Target = (u8, u8, u16);
 
 fn of_file(file: &File) -> Linkage {
@@ -99,7 +99,7 @@ fn of_file(file: &File) -> Linkage {
     }
 }
 
-/// Of a 64-bit or 32-bit ELF file; anything else (a script) has none.
+/// Reads the header of a 64-bit or 32-bit ELF file. Returns `None` for any other file, such as a script.
 fn header(file: &File) -> Option<[u8; HEADER_BYTES]> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -110,12 +110,12 @@ fn target(header: &[u8; HEADER_BYTES]) -> Target {
     (header[4], header[5], u16_at(header, 18))
 }
 
-/// What our own libraries are made for: the same as this program.
+/// The target of ttmon's libraries, which is the target of this program.
 fn own_target() -> Option<Target> {
     header(&File::open(env::current_exe().ok()?).ok()?).map(|header| target(&header))
 }
 
-/// The path of the dynamic linker; `Some(None)` where there is none, `None` where it is unknown.
+/// Returns the path of the dynamic linker. `Some(None)` means that there is none, `None` that it is unknown.
 fn interpreter(file: &File, header: &[u8; HEADER_BYTES]) -> Option<Option<Vec<u8>>> {
     let (offset, bytes, count) = (u64_at(header, 32), usize::from(u16_at(header, 54)), u16_at(header, 56));
     if bytes != SEGMENT_BYTES || count > SEGMENTS_MAX {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A header and its segments, each a type and a text it points at.
+    /// Creates an ELF file with a header and segments. Each segment has a type and a text.
     fn elf(target: Target, segments: &[(u32, &[u8])]) -> File {
         let mut header = [0; HEADER_BYTES];
         header[..4].copy_from_slice(b"\x7fELF");
@@ -188,7 +188,7 @@ mod tests {
             file.write_all(bytes).unwrap();
             assert_eq!(of_file(&file), Linkage::Dynamic);
         }
-        // A segment that points outside, and a table that does.
+        // One segment is outside the file, and so is one segment table.
         let own = own_target().unwrap();
         let file = elf(own, &[(3, b"x")]);
         file.write_all_at(&u64::MAX.to_le_bytes(), 64 + 8).unwrap();

@@ -1,4 +1,4 @@
-//! The text of source lines, from files as they were while the command ran.
+//! Reads the text of source lines, from files that have not changed since the command started.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,15 +8,15 @@ use std::time::UNIX_EPOCH;
 
 use ttmon_model::stack::SourceLine;
 
-/// A longer file is not read.
+/// Largest file that is read.
 const BYTES_MAX: usize = 1 << 20;
-/// Files of which the text is kept.
+/// Most files of which the text is stored.
 const FILES_MAX: usize = 64;
 
-/// Texts of lines.
+/// Cached texts of source files.
 #[derive(Debug)]
 pub(crate) struct SourceTexts {
-    /// When the command began, in nanoseconds since 1970: a file that was changed since has other lines.
+    /// When the command started, in nanoseconds since 1970. The lines of a file that changed later may differ.
     begun: u64,
     files: RefCell<HashMap<String, Option<String>>>,
 }
@@ -26,7 +26,7 @@ impl SourceTexts {
         Self { begun, files: RefCell::default() }
     }
 
-    /// The text of a line without the blanks around it; `None` where it cannot be read, is empty or may be another's.
+    /// Returns the trimmed text of a line, or `None` if it cannot be read, is empty or may have changed.
     pub(crate) fn line(&self, at: &SourceLine) -> Option<String> {
         let mut files = self.files.borrow_mut();
         if files.len() >= FILES_MAX && !files.contains_key(&*at.file) {

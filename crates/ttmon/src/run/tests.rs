@@ -1,4 +1,4 @@
-//! The lines for a ledger and a machine that are made up.
+//! Tests of the summary, with an artificial ledger and machine.
 
 use std::fs::File;
 
@@ -21,7 +21,7 @@ fn machine() -> Sample {
     Machine::new(Root::at(folder.path()), options).unwrap().sample().unwrap()
 }
 
-/// A program with a mesh of two chips: weights, layers, something left, something of the program cache.
+/// A program with a mesh of two chips. It has weights, layers, a leftover buffer and a buffer of the program cache.
 fn digested() -> Digest {
     digested_on([0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 }))
 }
@@ -91,8 +91,8 @@ fn without_a_machine_they_stand_under_the_programs_own_ids() {
     );
 }
 
-/// A mesh and its submesh share a chip, and both were closed with what they had: the chip had that much at once. The ledger
-/// notes that for allocators of one origin; otherwise what was left is a lower bound.
+/// A mesh and its submesh share a chip, and both are closed with live buffers. The chip held the buffers of both at the same time. The
+/// ledger records this sum only for allocators with the same origin; for others the sum of the leftover buffers is a lower bound.
 #[test]
 fn a_peak_of_a_chip_is_of_all_its_allocators() {
     assert_eq!(peaks_of_a_mesh_and_its_submesh(2), ["  chip 0  DRAM peak 2.0MB", "  chip 1  DRAM peak 2.5MB"]);
@@ -102,7 +102,7 @@ fn a_peak_of_a_chip_is_of_all_its_allocators() {
 fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
     let writer = Writer::beside_others(config, 1024);
-    // Each at a time of its own.
+    // Each session has a later time.
     let session = || writer.session().unwrap();
     let chips = [0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 });
     let open = |chips: &[Chip], origin| {
@@ -117,7 +117,7 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     insert(submesh, 512 << 10);
     session().close_allocator(submesh);
     session().close_allocator(mesh);
-    // Nothing of the others was there any more.
+    // The other allocators are closed, so their buffers do not count.
     insert(later, 1 << 20);
     session().close_allocator(later);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
@@ -128,7 +128,7 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     [1, 2].map(|line| until_time(line).unwrap_or_default())
 }
 
-/// A mock's unique ids are 0 and 1 << 32, which nobody knows it by.
+/// The unique ids of a mock device are 0 and 1 << 32. No device of the machine has them.
 #[test]
 fn chips_go_by_the_numbers_that_the_program_gave() {
     for machine in [None, Some(machine())] {
@@ -144,7 +144,7 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
     }
 }
 
-/// Of two programs that see different devices, number 0 of the second is number 1 of the first.
+/// Two programs see different devices: number 0 of the second program is number 1 of the first.
 #[test]
 fn numbers_of_different_chips_are_no_names() {
     let digests = [[70, 71], [71, 72]].map(|unique_ids| {
@@ -156,7 +156,7 @@ fn numbers_of_different_chips_are_no_names() {
     assert_eq!(account.names(&[70, 71, 72].map(ChipPlace::Unmapped)), "chips 70,71,72");
 }
 
-/// A share of what a chip has is known from the machine where the allocator does not say.
+/// If the allocator does not give its capacity, a percentage is computed from the capacity of the device.
 #[test]
 fn shares_of_a_chip() {
     let limits = |l1: &str| Checks { max_l1: Some(l1.parse().unwrap()), ..Checks::default() };
@@ -166,7 +166,7 @@ fn shares_of_a_chip() {
     assert!(limits("1%").failures(&unknown)[0].contains("cannot be checked"));
 }
 
-/// Which script it was stands at the beginning, and with what at the end.
+/// The script name is at the beginning of the command, and its arguments are at the end.
 #[test]
 fn a_long_command_loses_its_middle() {
     let mut account = account(None);

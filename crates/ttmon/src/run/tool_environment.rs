@@ -1,7 +1,7 @@
-//! Python environments made for a single tool: `uvx ttmon run -- python model.py`.
+//! Python environments that contain a single tool: `uvx ttmon run -- python model.py`.
 //!
-//! uvx puts the environment it made for ttmon first in PATH. `python` would then be that environment's, which has no ttnn. So a
-//! command is searched and started without that folder in PATH.
+//! uvx puts the environment that it created for ttmon first in PATH. `python` would then be the interpreter of that environment, which has
+//! no ttnn. So the command is searched and started without that folder in PATH.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::library;
 
-/// What an environment for ttmon alone has in its folder of packages, up to the first dot or dash: ttmon and installers.
+/// Packages in an environment that contains only ttmon: ttmon and installers. Names end at the first dot or dash.
 const EXPECTED: [&str; 11] = [
     "ttmon",
     "_ttmon_start",
@@ -25,7 +25,7 @@ const EXPECTED: [&str; 11] = [
     "_virtualenv",
 ];
 
-/// PATH for the command: ours, without the folder of a tool environment that this program is in.
+/// Returns PATH for the command, without the folder of a tool environment that contains this program.
 pub(super) fn search_path() -> Option<OsString> {
     let path = env::var_os("PATH")?;
     let program = env::current_exe().ok();
@@ -33,11 +33,12 @@ pub(super) fn search_path() -> Option<OsString> {
     Some(changed.unwrap_or(path))
 }
 
-/// PATH without the folder of this program, if that is an environment with nothing but ttmon. `None` where it may stay.
+/// Returns PATH without the folder of this program, if that folder is an environment with only ttmon. Returns `None` if PATH needs no
+/// change.
 fn path_without(program: &Path, active: Option<&OsStr>, path: &OsStr) -> Option<OsString> {
     let bin = program.parent()?;
     let prefix = bin.parent()?;
-    // Activated by the user: its python is the one they want.
+    // The user activated this environment, so its python is the right one.
     let is_active = active.is_some_and(|active| Path::new(active) == prefix);
     if is_active || !prefix.join("pyvenv.cfg").is_file() || !has_only_ttmon(prefix) {
         return None;
@@ -59,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// An environment with these distributions, and the path of its `ttmon`.
+    /// Creates an environment with these distributions. Returns the path of its `ttmon`.
     fn environment(prefix: &Path, distributions: &[&str]) -> PathBuf {
         let packages = prefix.join("lib/python3.12/site-packages");
         for name in distributions {

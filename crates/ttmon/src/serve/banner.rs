@@ -1,4 +1,4 @@
-//! The first lines: what was found, and where it listens. Pure.
+//! Formats the first lines of the service: the devices and the sockets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use ttmon_model::snapshot::Location;
 use ttmon_model::{Kind, Snapshot};
 
-/// In the manner of the seeds; the number is TT-Metal's, which is what programs say on the socket.
+/// Uses the format of allocation_server_poc. The device number is TT-Metal's, because programs send that number on the socket.
 pub(super) fn text(snapshot: Option<&Snapshot>, sockets: &[&Path], state: &Path, handover: Option<&Path>) -> String {
     let mut text = String::from("🔍 Device detection (sysfs and product table; no device is opened):\n");
     let devices = snapshot.map_or(&[][..], |snapshot| &snapshot.devices);

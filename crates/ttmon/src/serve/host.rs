@@ -1,4 +1,4 @@
-//! The host's sampler, history, API and metrics as a part of the service.
+//! Starts the host's sampler, history, API and metrics as a part of the service.
 
 use std::env;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The token of the user's own service: made once, kept in a file that nobody else can read, printed by `ttmon token`.
+//! The token of the user's own service. It is generated once, stored in a file that only the user can read, and printed by `ttmon token`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,7 +40,7 @@ fn random() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// `ttmon token`: the token of `--token-file` or the environment, else that of the service of this user.
+/// `ttmon token`: returns the token of `--token-file` or the environment, or else the token of this user's service.
 pub(crate) fn print(file: Option<&Path>) -> Result<String, Failure> {
     if let Some(token) = token(file)? {
         return Ok(format!("{}\n", token.reveal()));
@@ -71,11 +71,11 @@ mod tests {
         assert_eq!(made.len(), 2 * RANDOM_BYTES);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(own_at(&path).unwrap().reveal(), made);
-        // One that others can read is replaced: it is no secret.
+        // A token that other users can read is replaced.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_ne!(own_at(&path).unwrap().reveal(), made);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        // One that is no token, too.
+        // An invalid token is replaced too.
         fs::write(&path, "short").unwrap();
         assert_eq!(own_at(&path).unwrap().reveal().len(), 2 * RANDOM_BYTES);
         let nowhere = directory.path().join("ttmon/token/below/token");

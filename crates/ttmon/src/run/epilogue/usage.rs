@@ -1,4 +1,4 @@
-//! Host memory, tight banks, phases and traces.
+//! Formats host memory, smallest free blocks, phases and traces.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use ttmon_print::size;
 
 use super::{Writer, clock, cut, duration};
 
-/// Phases that are listed; --report has all.
+/// Most phases that are listed. `--report` has all.
 const PHASES: usize = 8;
-/// Longest name of a phase.
+/// Most columns for the name of a phase.
 const NAME_COLUMNS: usize = 24;
 
 impl Writer<'_> {
@@ -21,7 +21,7 @@ impl Writer<'_> {
         Some(format!("  host memory: peak {} ({} at first, {} at last)", size(host.peak), size(host.first), size(host.last)))
     }
 
-    /// The tightest bank of each kind, where more points than the peak are known.
+    /// For each kind, formats the bank with the smallest largest free block, if more than one point was compared.
     pub(super) fn tightest(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in PHASE_KINDS {
@@ -56,7 +56,7 @@ impl Writer<'_> {
         lines
     }
 
-    /// `phase step: 12 times in 3.1s   DRAM peak 2.1GB (first 2.0GB), +24.0MB`, and the lines that leave something each time.
+    /// Formats `phase step: 12 times in 3.1s   DRAM peak 2.1GB (first 2.0GB), +24.0MB`, and the lines that leave buffers each time.
     fn phase(&self, phase: &Phase) -> Vec<String> {
         let name = self.style.clean(&cut(&phase.name, NAME_COLUMNS));
         let times = if phase.count == 1 { "once".to_owned() } else { format!("{} times", phase.count) };
