@@ -24,7 +24,7 @@ fn main() {
 fn build(out: &Path) -> Vec<(&'static str, PathBuf)> {
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
     for source in ["hook", "client", "ledger", "pystack", "stub"] {
-        // Not the whole folder: tests write headers into it.
+        // Do not watch the whole folder, because tests write headers into it.
         for part in ["src", "Cargo.toml", "build.rs"].map(|part| crates.join(source).join(part)).iter().filter(|part| part.exists()) {
             println!("cargo::rerun-if-changed={}", part.display());
         }
@@ -37,11 +37,11 @@ fn build(out: &Path) -> Vec<(&'static str, PathBuf)> {
     [HOOK, STUB].map(|name| (name, target.join(&host).join("release").join(name))).to_vec()
 }
 
-/// Runs cargo for the machine's own C library, also if ttmon is built for another one: its programs load the libraries.
+/// Runs cargo for the host's own C library, even if ttmon is built for another one, because programs of the host load the libraries.
 fn cargo(arguments: &[&str], manifest: &Path, target: &Path, host: &str) {
     let mut command = Command::new(variable("CARGO"));
     command.args(arguments).arg("--locked").arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target).args(["--target", host]);
-    // The first three are for the program's target, the last makes clippy check instead of build.
+    // The first three variables are for the program's target. The last one makes clippy check instead of build.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER"] {
         command.env_remove(name);
     }

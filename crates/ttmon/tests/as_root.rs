@@ -1,5 +1,5 @@
-//! What only root can show: how things look to another user. Run by `cargo xtask ci` as its stage `root`; plain
-//! `cargo test` passes over it, saying so.
+//! Tests that need root, because they compare the views of several users. `cargo xtask ci` runs them in its stage `root`; plain `cargo
+//! test` skips them with a message.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -24,7 +24,7 @@ impl Drop for Holder {
     }
 }
 
-/// An n300 with one live holder of uid 0 whose statistics only root may read.
+/// Writes an n300 with one live holder of uid 0. Only root may read the statistics of the holder.
 fn machine(directory: &Path) -> Holder {
     let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
     let machine = Machine::new(&Spec::parse("n300,procs=1").unwrap(), 1).unwrap();
@@ -35,7 +35,7 @@ fn machine(directory: &Path) -> Holder {
     Holder(child)
 }
 
-/// The build directory may be closed to others: a copy of the program that they can reach.
+/// Copies the program to a path that other users can reach, because the build directory may be closed to them.
 fn copied(directory: &Path) -> PathBuf {
     let program = directory.join("ttmon");
     if !program.exists() {
@@ -76,7 +76,7 @@ fn another_users_memory_is_no_permission_and_roots_is_known() {
     assert!(root["devices"][0]["memory"]["used"].as_u64() > Some(0));
 }
 
-/// A process of another user may have a ledger that cannot be looked for: that is not nothing.
+/// A process of another user may have a ledger that this user cannot find. That is not the same as no ledger.
 #[test]
 #[ignore = "needs root"]
 fn another_users_ledger_is_no_permission() {
@@ -87,7 +87,7 @@ fn another_users_ledger_is_no_permission() {
     assert_eq!((status(NOBODY), status(0)), ("no_permission".into(), "open".into()));
 }
 
-/// Without a list of users by the driver, a plain user cannot know that nobody is there.
+/// Without the driver's list of users, an ordinary user cannot know that a device has no holder.
 #[test]
 #[ignore = "needs root"]
 fn an_old_driver_and_a_plain_user() {
@@ -109,10 +109,10 @@ fn an_old_driver_and_a_plain_user() {
     assert_eq!(root["devices"][0]["memory"]["used"], 0);
 }
 
-/// Set for a program of this file that tracks its memory.
+/// Variable that turns this program into one that tracks its memory.
 const CHILD: &str = "AS_ROOT_CHILD";
 
-/// Not a test: reports a buffer, and is no longer dumpable on request; waits for the end of its input.
+/// Not a test. Reports a buffer, makes itself not dumpable on request, and waits for the end of its input.
 #[test]
 fn tracked_program() {
     let Ok(role) = std::env::var(CHILD) else { return };
@@ -124,7 +124,7 @@ fn tracked_program() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// A program of that user with a ledger, and its pid.
+/// Starts a tracked program as a user. Returns it with its pid.
 fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
     let program = directory.join("program");
     if !program.exists() {
@@ -144,7 +144,7 @@ fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
     Holder(child)
 }
 
-/// A user's view of a process's ledger: its bytes, or an exit code and a message.
+/// Reads the ledger of a process as a user. Returns its bytes, or an exit code and a message.
 fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option<i32>, String)> {
     let mut command = Command::new(copied(directory));
     command.args(["mem", "--json", "--buffers", "--pid", &holder.0.id().to_string()]).uid(uid).gid(uid).env_remove("TTMON_SIM");
@@ -156,7 +156,8 @@ fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option
     Ok(json["buffers"].as_array().unwrap().iter().map(|buffer| buffer["size"].as_u64().unwrap()).sum())
 }
 
-/// Its owner and root see a ledger; another user, and everybody but root if it is not dumpable, learns that he may not look.
+/// The owner and root can read a ledger. Another user cannot, and if the process is not dumpable, only root can. The message gives the
+/// reason.
 #[test]
 #[ignore = "needs root"]
 fn ledgers_of_other_users_and_of_programs_that_hide() {
@@ -190,7 +191,7 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     };
     let earlier = directory.path().join("earlier.json");
     fs::write(&earlier, look(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
-    // A process of this user, so that there is something to read.
+    // A tracked process of this user, so that there is a ledger to read.
     let _own = tracked(directory.path(), "plain", OTHER_USER);
     let compare = |uid| look(uid, &["--diff", earlier.to_str().unwrap()]);
     let said = compare(OTHER_USER);

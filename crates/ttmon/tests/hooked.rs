@@ -1,5 +1,5 @@
-//! A process whose ledger a hook writes, seen from outside. This program is its own guinea pig: started again with
-//! `HOOKED_CHILD` set it writes what the hook would for a mesh and a submesh on one chip, one step per input line.
+//! Tests a process with a ledger in the format of the hook, from outside. The process is this program, started again with `HOOKED_CHILD`.
+//! It writes what the hook would write for a mesh and a submesh on one chip, one step per input line.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::fs;
@@ -18,7 +18,7 @@ static WRITER: Writer =
 const DRAM: KindGeometry = KindGeometry { banks: 12, alignment: 32, bank_bytes: 1 << 30, base: 0x10_0040 };
 const L1: KindGeometry = KindGeometry { banks: 64, alignment: 32, bank_bytes: 1 << 20, base: 0x1_9D60 };
 
-/// Not a test: what the guinea pig does. Without the variable it does nothing.
+/// Not a test. The code of the child process; does nothing without the variable.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -161,7 +161,7 @@ fn banks_follow_what_the_program_does() {
     assert!(text.contains("not tracked: cb, kernel"), "{text}");
 }
 
-/// Small L1 buffers have a bank only where a program asks for one: without, there is nothing of them, which is known.
+/// Small L1 buffers have a bank only if a program requests it. Without the bank, their size is known to be 0.
 #[test]
 fn a_kind_without_a_bank_is_empty() {
     let hooked = Hooked::start();
@@ -202,7 +202,7 @@ fn programs_and_launches() {
     assert_eq!(["used", "programs", "per_core", "count"].map(|name| number(cb, name)), [2 * 4096 + 2 * 2048, 2, 4096, 2]);
     let text = String::from_utf8(hooked.ttmon(&["mem"]).stdout).unwrap();
     assert!(text.contains("cb: 2 programs, at most 4.0KB on a core") && text.contains("launches: 5, the last "), "{text}");
-    // With a second sample there is a rate.
+    // The second sample has a rate.
     let mut watch = hooked.command(&["mem", "--json", "-w", "-r", "50"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let rate = lines.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()).nth(1).unwrap();
@@ -268,7 +268,7 @@ fn what_belongs_together() {
         let ran = hooked.ttmon(arguments);
         assert_eq!(ran.status.code(), Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
     }
-    // Overlapping buffers are a problem, which is reported once below everything else.
+    // Overlapping buffers are a problem that is reported once, at the end of the output.
     hooked.does(&["alloc 0 0 1048640 5000 512", "alloc 1 0 1048896 5000 512"]);
     let all = hooked.ttmon(&["mem", "--banks", "--blocks", "--buffers"]);
     let text = String::from_utf8(all.stdout).unwrap();

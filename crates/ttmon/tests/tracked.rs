@@ -1,5 +1,5 @@
-//! Processes that track their memory, seen from outside. This program is its own guinea pig: started again with
-//! `TRACKED_CHILD` set it is a program that reports buffers, one step per input line.
+//! Tests processes that track their memory, from outside. The process is this program, started again with `TRACKED_CHILD`. It reports
+//! buffers, one step per input line.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 #[path = "tracked/faults.rs"]
@@ -56,7 +56,7 @@ fn main() {
         Ok(role) => return faults::child(&role),
         Err(_) => {}
     }
-    // One thread: the cases fork, and share what they see of the machine.
+    // Use one thread, because the cases fork and share their view of the machine.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let for_root = ROOT_CASES.iter().map(|case| trial(case).with_ignored_flag(true));
     libtest_mimic::run(&arguments, CASES.iter().map(trial).chain(for_root).collect()).exit();
@@ -69,8 +69,8 @@ fn trial((name, case): &'static Case) -> Trial {
     })
 }
 
-/// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `k DEVICE SIZE TYPE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
-/// in the middle of everything.
+/// The tracked program. Its commands: `a DEVICE SIZE ID`, `f DEVICE ID`, `k DEVICE SIZE TYPE ID`, `t TAG`, `many N`, `exec` executes
+/// another program, `again` executes itself, `quit` reports a buffer and exits at once.
 fn child(role: &str) {
     println!("ready");
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -140,7 +140,7 @@ impl Tracked {
         }
     }
 
-    /// `ttmon mem` of this process.
+    /// Runs `ttmon mem` for this process.
     fn mem(&self, arguments: &str) -> Value {
         let ran = self.ttmon(&format!("mem --json {arguments}"));
         serde_json::from_str(&ran.0).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -177,7 +177,7 @@ fn every_buffer_is_seen() {
     seen.sort_unstable();
     assert_eq!(seen, [(100, "0x10", "weights"), (4096, "0x10", "weights"), (8192, "0x2000", "weights")]);
     assert_eq!(json["allocators"].as_array().unwrap().len(), 2);
-    // The machine has no such device: nothing is guessed.
+    // The machine has no device with this number, so the memory stays unmapped.
     assert_eq!(process["unmapped"][0]["kinds"]["dram"]["used"], 12288);
     program.does(&["f 0 16", "f 0 8192", "f 3 16"]);
     let json = program.mem("--buffers");
@@ -195,7 +195,7 @@ fn references_and_peaks() {
     assert!(dram["peak_time"].is_string());
 }
 
-/// What stays after a workload is dispatch and fabric: the types are kept apart, in text and in JSON, without any flag.
+/// After a workload, kernels of dispatch and fabric stay. The types are separate in text and in JSON, without any flag.
 fn kernels_have_types() {
     let mut program = Tracked::start();
     program.does(&["a 0 64 1", "k 0 1048576 0 16", "k 0 57344 1 17", "k 0 47104 2 18", "k 0 47104 2 19", "k 0 10 77 20"]);
@@ -231,7 +231,7 @@ fn what_changed() {
     // A buffer of another size at the same address is another buffer.
     assert_eq!(signs, "++--", "{text}");
     assert!(text.contains("+ 2 new, 65B") && text.contains("- 2 gone, 30B"), "{text}");
-    // The same pid, of a process that started at another time; another host; a document of another kind.
+    // Cases: the same pid with another start time, another host, another kind of document.
     let mut earlier: Value = serde_json::from_str(&program.ttmon("mem --json --buffers").0).unwrap();
     let count = earlier["buffers"].as_array().unwrap().len();
     let with = |name: &str, value: Value, earlier: &mut Value| {
@@ -279,7 +279,7 @@ fn events_are_reported() {
     assert!(json.contains("a\\u009bb") && !json.contains('\u{9b}'), "{json}");
 }
 
-/// `exec` keeps pid and start time; the ledger is another one.
+/// `exec` keeps pid and start time, but the new program has a new ledger.
 fn events_of_the_next_program_are_reported() {
     let mut program = Tracked::start();
     program.does(&["a 0 11 1", "a 0 12 2"]);
@@ -294,7 +294,7 @@ fn events_of_the_next_program_are_reported() {
     follower.line_with(" 21B  DRAM");
 }
 
-/// Nothing is lost of a process that ends.
+/// All events of a process that ends are printed.
 fn the_last_events_are_reported() {
     for (flags, wanted) in [("", "  exit"), ("--json", "\"op\":\"exit\"")] {
         let mut program = Tracked::start();
@@ -303,7 +303,7 @@ fn the_last_events_are_reported() {
         follower.line_with("0x1");
         program.order("quit");
         program.child.wait().unwrap();
-        // It opened that device after the last sample, and has ended: its ledger still has the device.
+        // The program opened that device after the last sample and has ended. Its ledger still has the device.
         let last = follower.line_with("999");
         assert!(last.contains("chip 5") || last.contains(r#""unmapped":["5"]"#), "{last}");
         let line = follower.line_with(wanted);
@@ -311,7 +311,7 @@ fn the_last_events_are_reported() {
             "" => assert!(line.ends_with(&format!("  {:>7}  exit", program.child.id())), "{line}"),
             _ => assert!(serde_json::from_str::<Value>(&line).unwrap()["kind"].is_null(), "{line}"),
         }
-        // There is nothing more to follow.
+        // The process has ended, so the follower ends.
         assert!(follower.child.wait().unwrap().success());
     }
     let (_, errors, code) = ttmon("events --follow --pid 4194304");
@@ -330,7 +330,7 @@ fn events_of_several_are_merged() {
     assert_eq!(ours, ["100001", "100002", "200001", "200002", "300001", "300002"], "{text}");
 }
 
-/// Simulated programs have devices to choose from.
+/// Simulated programs use several devices.
 fn events_of_a_device() {
     let events = |arguments: &str| -> Vec<Value> {
         let (text, errors, code) = ttmon(&format!("events --sim t3k --json {arguments}"));
@@ -361,7 +361,7 @@ fn a_comparison_is_of_what_was_asked_for() {
     let (text, errors, code) = one.ttmon(&format!("mem --diff {}", file.display()));
     assert_eq!(code, 0, "{errors}");
     assert!(text.contains("- 0 gone"), "the other process's are not gone: {text}");
-    // On the devices of another machine; one that is chosen has only its own.
+    // The earlier listing is from another machine. If a device is selected, only its buffers are compared.
     let buffer = |device: u32| {
         let address = format!("{device:#x}");
         serde_json::json!({"pid": 1, "allocator": "1.0.0", "kind": "dram", "address": address, "size": 5, "devices": [device], "tag": "old"})
@@ -395,7 +395,7 @@ fn what_cannot_be_compared_with() {
     }
 }
 
-/// A `ttmon` that goes on, and what it prints.
+/// A running `ttmon`, and its output.
 struct Follower {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
@@ -412,7 +412,7 @@ impl Follower {
         Self { child, lines }
     }
 
-    /// The next line that has this in it.
+    /// Returns the next line that contains this text.
     fn line_with(&mut self, wanted: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(std::time::Duration::from_secs(20)).unwrap_or_else(|_| panic!("no line with {wanted}"));
@@ -438,13 +438,13 @@ fn an_overrun_is_reported() {
     assert!(text.lines().count() > 60_000);
 }
 
-/// A forked or executed program is another one.
+/// A forked or executed program has a new ledger.
 fn another_program_takes_over() {
     let mut program = Tracked::start();
     program.does(&["a 0 10 1"]);
     assert_eq!(program.mem("")["processes"][0]["status"], "tracked");
     assert_eq!(program.order("exec"), "tracked");
-    // Exit 1: not a tracked process; 3 on a machine that has neither a device nor any other one.
+    // Exit code 1: the process is not tracked. Exit code 3: the machine has no device and no other process.
     let (text, _, code) = retry(|| program.ttmon("mem"), |ran| ran.2 != 0);
     assert!(matches!(code, 1 | 3), "the ledger went with the program that had it: {text}");
 }
@@ -456,7 +456,7 @@ fn a_child_is_not_its_parent() {
     other.does(&["a 0 20 1"]);
     assert_eq!(parent.mem("--buffers")["buffers"][0]["size"], 10);
     assert_eq!(other.mem("--buffers")["buffers"][0]["size"], 20);
-    // A real machine never shows a simulated one's, nor the other way round.
+    // The real machine never shows simulated processes, and a simulated machine never shows real processes.
     let (sim, _, _) = ttmon("mem --sim n150 --json");
     let pids: Vec<Value> =
         serde_json::from_str::<Value>(&sim).unwrap()["processes"].as_array().unwrap().iter().map(|p| p["pid"].clone()).collect();
@@ -479,7 +479,7 @@ fn invalid_words() {
     assert_eq!(ttmon("mem --pid 1 --sim n150").2, 1);
 }
 
-/// From the host, a process of another pid namespace has its host pid.
+/// On the host, a process of another pid namespace has its host pid.
 fn a_process_in_its_own_namespace() {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child"]).arg(std::env::current_exe().unwrap());
@@ -513,7 +513,7 @@ int main(void) {
 }
 "#;
 
-/// What daemons do: it closes all that it can, the ledger's descriptor too.
+/// Like a daemon, this program closes all its descriptors, including the ledger's.
 const CLOSING_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -539,7 +539,7 @@ int main() {
 }
 "#;
 
-/// Linked with the library, tracked, and seen by `ttmon mem --json` to the byte.
+/// Programs that are linked with the library are tracked, and `ttmon mem --json` shows every byte.
 fn c_and_cpp_programs_are_seen() {
     let directory = tempfile::tempdir().unwrap();
     for (compiler, standard, name, program, tag) in [

@@ -49,7 +49,7 @@ fn alerts() {
     assert!(!SECRETS.iter().any(|secret| log.contains(secret)), "{log}");
 }
 
-/// By the command, by a file of their own, and by requests.
+/// Tries to silence alerts with the command, with a file, and with requests.
 fn silence() {
     for more in [&["--state-dir", STATE][..], &[]] {
         let mut command = Command::new(TTMON);
@@ -64,14 +64,14 @@ fn silence() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 405"), "{method}: {answer}");
     }
-    // Root can, so the lists above mean something.
+    // Root can silence an alert, so the empty lists above are meaningful.
     assert_eq!(document()["silences"], serde_json::json!([]));
     let root = Command::new(TTMON).args(["alerts", "silence", "always", "--state-dir", STATE]).stdout(Stdio::null()).status().unwrap();
     assert!(root.success());
     within(Duration::from_secs(60), "silenced by root", || document()["silences"].as_array().is_some_and(|list| list.len() == 1));
 }
 
-/// PID: reads everything that may be read of the service. Prints how many bytes, or the place of a secret.
+/// PID: reads all readable files of the service. Prints the number of bytes, or where it found a secret.
 fn reader(arguments: &[String]) {
     let mut texts = Vec::new();
     for name in ["cmdline", "environ", "status", "stat", "maps", "comm", "mountinfo", "fdinfo/0", "fd/0", "fd/1", "mem", "io", "stack"] {
@@ -92,7 +92,7 @@ fn reader(arguments: &[String]) {
     }
 }
 
-/// The files below a directory, but not the programs.
+/// Collects the files below a directory, except programs.
 fn files(directory: &Path, texts: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());

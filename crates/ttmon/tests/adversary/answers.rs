@@ -1,4 +1,4 @@
-//! Attacks by costly answers: large documents, made many at a time and taken slowly.
+//! Attacks by expensive answers: many large documents at a time, read slowly.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = &[("costly_answers_of_one_user_are_bounded", P
 
 pub(crate) const ROLES: &[Role] = &[("costly", costly)];
 
-/// The largest documents that an ordinary user can ask for.
+/// The largest documents that an ordinary user can request.
 const QUESTIONS: &[&str] = &[
     "/api/v1/memory?buffers=true&banks=true&blocks=true",
     "/api/v1/buffers?limit=1048576",
@@ -23,8 +23,8 @@ const QUESTIONS: &[&str] = &[
     "/api/v1/snapshot",
 ];
 
-/// As many live buffers as one answer lists of a user, and full recorders. Each question is asked on connections that read nothing, and repeatedly on others
-/// that read all.
+/// The attacker has as many live buffers as one answer lists per user, and full recorders. It sends each request on connections that it
+/// does not read, and repeatedly on connections that it reads completely.
 fn costly_answers() {
     let host = start();
     let watch = Watch::begin(&host);
@@ -38,7 +38,7 @@ fn costly_answers() {
     host.gives_back();
 }
 
-/// Asks every question on 8 connections that are not read, then on one after the other that are.
+/// Sends every request on 8 connections without reading, then on one connection after the other with reading.
 fn costly(_: &[String]) {
     let ask = |question: &str| {
         let mut stream = UnixStream::connect(API).unwrap();

@@ -1,4 +1,4 @@
-//! The limits without an attack: a case that fails here says nothing about attacks.
+//! Checks the limits without an attack. If this case fails, the results of the other cases mean nothing.
 
 use crate::Case;
 use crate::host::{Host, within};

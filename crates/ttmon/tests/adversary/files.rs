@@ -24,10 +24,10 @@ pub(crate) const ROLES: &[Role] = &[("links", links), ("fifos", fifos), ("exchan
 
 const MACHINE: &str = "/run/machine";
 const REGION: &str = "/run/machine/dev/shm/tt_device_77_memory";
-/// Where the attacker's links lead.
+/// Target of the attacker's links.
 const PROTECTED_FILE: &str = "/run/precious/file";
 const MISSING: &str = "/run/precious/missing";
-/// The attacker's names: a file, a missing one and a directory, in /tmp and in a directory of their own.
+/// The attacker's links: to a file, to a missing file and to a directory, in /tmp and in a directory of the attacker.
 const LINKS: [(&str, &str); 5] = [
     ("/tmp/snap.json", PROTECTED_FILE),
     ("/tmp/new.json", MISSING),
@@ -42,9 +42,9 @@ fn machine() {
     fs::create_dir_all("/run/machine/proc").unwrap();
 }
 
-/// `ttmon` as a user, by a shell so that it can redirect. Ended after a minute, should it hang.
+/// Runs `ttmon` as a user, in a shell that can redirect. The shell ends after a minute if the command hangs.
 fn ttmon(uid: u32, words: &str) -> Output {
-    // A command is run on this machine.
+    // `run` does not accept --root.
     let place = if words.starts_with("run ") { String::new() } else { format!("--root {MACHINE}") };
     let mut command = Command::new("timeout");
     command.args(["60", "sh", "-c", &format!("{TTMON} --no-server {place} {words}")]);
@@ -79,11 +79,11 @@ fn writing() {
     }
     let names: Vec<_> = fs::read_dir("/run/precious").unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!((names, fs::read_to_string(PROTECTED_FILE).unwrap()), (vec!["file".into()], "precious".to_owned()));
-    // A file in the attacker's directory that is no link is written: the attacker could have copied it there.
+    // A regular file in the attacker's directory is written: the attacker could have copied the data there anyway.
     assert!(ttmon(0, "--json -f /tmp/attacker/plain.json").status.success());
 }
 
-/// What worked must go on working.
+/// Links of the user's own still work.
 fn own_links() {
     machine();
     fs::set_permissions(MACHINE, fs::Permissions::from_mode(0o755)).unwrap();
@@ -125,7 +125,7 @@ fn fifos(_: &[String]) {
     hold();
 }
 
-/// Each is refused at once and in little memory: not by the time limit of the command (124), nor by a failed allocation.
+/// Each file is refused at once and with little memory. The command neither exceeds its time limit (124) nor fails to allocate.
 fn reading() {
     machine();
     let _attacker = Actor::start(ATTACKER, "fifos", &[]);
@@ -146,7 +146,7 @@ fn reading() {
     assert!(text(&output.stderr).contains("it is a FIFO"), "{}", text(&output.stderr));
 }
 
-/// Exchanges the region with a FIFO, which stands for a device: an ordinary user can make no device.
+/// Repeatedly exchanges the region with a FIFO. The FIFO represents a device, which an ordinary user cannot create.
 fn exchanger(_: &[String]) {
     let other = "/run/machine/dev/shm/other";
     fs::write(REGION, [0; 64]).unwrap();
@@ -165,7 +165,7 @@ fn exchanged_region() {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     let attacker = Actor::start(ATTACKER, "exchanger", &[]);
     let is_fifo = |path: &str| fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file());
-    // One of the two names is now the FIFO's: the file is watched, with any name.
+    // One of the two names is the FIFO at this time. The watch is on the file itself, independent of its name.
     let found = (0..10_000).any(|_| {
         let path = if is_fifo(REGION) { REGION } else { "/run/machine/dev/shm/other" };
         let place = rustix::fs::open(path, rustix::fs::OFlags::PATH, Mode::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! The service under attack, and its attackers.
+//! The service under attack, and the processes that attack it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use ttmon_sim::{Machine, Spec};
 
 use crate::isolation::{TTMON, role};
 
-/// The users of a case: one who attacks, and one who only asks.
+/// The users of a case: the attacker, and a user who only sends ordinary requests.
 pub(crate) const ATTACKER: u32 = 64_001;
 pub(crate) const BYSTANDER: u32 = 64_002;
 
@@ -22,23 +22,23 @@ pub(crate) const ALLOCATIONS: &str = "/run/ttmon/alloc.sock";
 pub(crate) const HANDOVER: &str = "/run/ttmon/handover.sock";
 pub(crate) const STATE: &str = "/run/ttmon/state";
 pub(crate) const HTTP: &str = "127.0.0.1:9477";
-/// Its messages of either kind.
+/// Standard output and standard error of the service.
 pub(crate) const LOG: &str = "/run/service.log";
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-/// For what must come sooner or later.
+/// Timeout for conditions that must become true eventually.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A `ttmon serve` run by root.
+/// A `ttmon serve` that root runs.
 pub(crate) struct Host {
     child: Child,
-    /// Open descriptors and bytes before any attack.
+    /// Open descriptors and resident bytes before any attack.
     before: (usize, u64),
 }
 
 impl Host {
-    /// Of a machine with two chips below a directory, with all its sockets in the places where they usually are.
+    /// Starts the service for a machine with two chips below a directory, with all sockets at their default paths.
     pub(crate) fn start() -> Self {
         fs::create_dir("/run/machine").unwrap();
         let machine = Machine::new(&Spec::parse("n300,idle").unwrap(), 1).unwrap();
@@ -47,7 +47,7 @@ impl Host {
         Self::with(&["--root", "/run/machine", "--socket", ALLOCATIONS, "--handover", HANDOVER, "--state-dir", STATE, "--api", API])
     }
 
-    /// With other arguments.
+    /// Starts the service with these arguments.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let log = fs::File::create(LOG).unwrap();
         let mut command = Command::new(TTMON);
@@ -71,7 +71,7 @@ impl Host {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Resident memory of the service and of the processes that read for it, in bytes.
+    /// Returns the resident bytes of the service and of its reading processes.
     pub(crate) fn rss(&self) -> u64 {
         rss(self.pid())
     }
@@ -80,14 +80,14 @@ impl Host {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
 
-    /// Age of the newest device sample.
+    /// Returns the age of the newest device sample.
     pub(crate) fn sample_age(&self) -> Option<Duration> {
         metric("ttmon_sample_age_seconds").map(Duration::from_secs_f64)
     }
 
-    /// Waits until an attack has left nothing behind: at most a minute.
+    /// Waits at most a minute until the resources of an attack are released.
     pub(crate) fn gives_back(&self) {
-        // The C library keeps freed pages of small pieces.
+        // The C library does not return freed pages of small allocations.
         const SLACK_BYTES: u64 = 96 << 20;
         const SLACK_DESCRIPTORS: usize = 32;
         let (descriptors, rss) = self.before;
@@ -114,40 +114,40 @@ impl Drop for Host {
     }
 }
 
-/// A process of a user in one of the roles, ended with the value.
+/// A process of a user in one of the roles. It is killed when this is dropped.
 pub(crate) struct Actor {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Actor {
-    /// Starts it and waits until it prints `ready`.
+    /// Starts the process and waits until it prints `ready`.
     pub(crate) fn start(uid: u32, name: &str, arguments: &[&str]) -> Self {
         let mut actor = Self::begin(uid, name, arguments);
         assert_eq!(actor.line(), "ready", "{name}");
         actor
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub(crate) fn begin(uid: u32, name: &str, arguments: &[&str]) -> Self {
         let mut child = role(uid, name, arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self { child, lines }
     }
 
-    /// Its next line; empty after its end.
+    /// Returns the next line of its output, or an empty text after its end.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         let _ = self.lines.read_line(&mut line);
         line.trim_end().to_owned()
     }
 
-    /// Ends its input.
+    /// Closes its input.
     pub(crate) fn close(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Waits for its own end.
+    /// Waits until the process ends by itself.
     pub(crate) fn finish(mut self) {
         self.close();
         assert!(self.child.wait().unwrap().success());
@@ -161,21 +161,21 @@ impl Drop for Actor {
     }
 }
 
-/// Prints `ready` and waits until the case ends this process: the end of an attacker that has reached its strength.
+/// Prints `ready` and waits until the case ends this process. An attacker calls this when all its resources are allocated.
 pub(crate) fn hold() {
     println!("ready");
     let _ = io::stdin().read(&mut [0]);
 }
 
-/// Set for the strength that takes minutes and gigabytes.
+/// Variable that selects the full strength, which takes minutes and gigabytes.
 const FULL: &str = "TTMON_ADVERSARY_FULL";
 
-/// A number of attackers, and that of the full strength.
+/// Returns the number of attackers: `usual`, or `full` with the full strength.
 pub(crate) fn strength(usual: usize, full: usize) -> usize {
     if std::env::var_os(FULL).is_some() { full } else { usual }
 }
 
-/// Waits for a condition, and fails the case after a time.
+/// Waits until a condition is true. The case fails after `time`.
 pub(crate) fn within(time: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + time;
     while !is_so() {
@@ -192,7 +192,7 @@ pub(crate) fn rss(pid: u32) -> u64 {
     kib.unwrap_or_default() * 1024 + children.split_whitespace().filter_map(|pid| Some(rss(pid.parse().ok()?))).sum::<u64>()
 }
 
-/// Status and body of an answer. A path beginning with / is a Unix socket, all else an address.
+/// Sends a request. Returns status and body. A place that begins with / is a Unix socket, any other place is an address.
 pub(crate) fn ask(place: &str, path: &str) -> io::Result<(u16, String)> {
     let time = Some(Duration::from_secs(20));
     if place.starts_with('/') {
@@ -216,7 +216,7 @@ fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<(u16, Strin
     Ok((status, body.to_owned()))
 }
 
-/// A figure of the service, by the beginning of its line.
+/// Returns a metric of the service by the beginning of its line.
 pub(crate) fn metric(name: &str) -> Option<f64> {
     let (_, text) = ask(API, "/metrics").ok()?;
     text.lines().find(|line| line.starts_with(name)).and_then(|line| line.rsplit(' ').next()?.parse().ok())

@@ -19,7 +19,7 @@ pub(crate) const ROLES: &[Role] = &[("hostile", hostile)];
 
 const PLACE: &str = "127.0.0.1:9999";
 const ANSWER_BYTES: usize = 60 << 20;
-/// Address space of the program, which includes its own code and the stacks of its threads.
+/// Limit of the program's address space, which includes its code and the stacks of its threads.
 const ADDRESS_SPACE_KIB: usize = 1 << 20;
 const STORE_ADDRESS_SPACE_KIB: usize = 256 << 10;
 /// The same small piece repeated at different positions of a document: name, prefix, repeated piece and suffix.
@@ -31,10 +31,10 @@ const ATTACKS: &[(&str, [&str; 3])] = &[
     ("levels", ["\"devices\":[],\"processes\":[],\"blocks\":", "[", "0"]),
 ];
 
-/// Those that are made of what a comparison of reports reads.
+/// The attacks that use parts of a document that `--diff` reads.
 const REPORTS: [&str; 2] = ["processes", "levels"];
 
-/// The same for answers of a store of many hosts, which are shorter.
+/// Attacks by answers of a store of many hosts, which are shorter.
 const STORE_BYTES: usize = 15 << 20;
 const STORE_ATTACKS: &[(&str, [&str; 3])] = &[
     ("store-keys", ["{\"x\":[", "{\"\":0},", "0]}"]),
@@ -60,7 +60,7 @@ fn write_document(out: impl Write, [before, repeated, after]: [&str; 3]) -> std:
     write_repeated(out, ANSWER_BYTES, [&before, repeated, &format!("{after}}}")])
 }
 
-/// Answers that it is healthy, and everything else with the document of an attack.
+/// Answers the health request correctly, and every other request with the document of an attack.
 fn hostile(arguments: &[String]) {
     let attack = |attacks: &[(&str, [&'static str; 3])]| attacks.iter().find(|(name, _)| *name == arguments[0]).map(|(_, attack)| *attack);
     let (document, answer) = (attack(ATTACKS), attack(STORE_ATTACKS));
@@ -90,7 +90,7 @@ fn limited(kib: usize, words: &str) -> Output {
     command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).output().unwrap()
 }
 
-/// The machine itself is read instead, which has no device.
+/// The command reads the machine itself instead, which has no device.
 fn service() {
     for (name, _) in ATTACKS {
         let attacker = Actor::start(ATTACKER, "hostile", &[name]);
@@ -100,7 +100,7 @@ fn service() {
     }
 }
 
-/// A store of many hosts, asked by a command with little memory.
+/// A command with little memory queries a hostile store of many hosts.
 fn store() {
     for (name, _) in STORE_ATTACKS {
         let attacker = Actor::start(ATTACKER, "hostile", &[name]);

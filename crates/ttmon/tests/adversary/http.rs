@@ -1,4 +1,4 @@
-//! Attacks on the API: event streams that are never given back, and connections that shut others out.
+//! Attacks on the API: event streams that are never released, and connections that block other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,19 +24,19 @@ pub(crate) const ROLES: &[Role] =
     &[("streams", streams), ("connections", connections), ("stream_once", stream_once), ("held_streams", hold_streams)];
 
 const EVENTS: &str = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n";
-/// Twice as many as there are places.
+/// Twice as many as the service accepts.
 const STREAMS: usize = 512;
 
 fn streams_with_a_body() {
     leak("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
 }
 
-/// What lies in the queue behind a request hides the end of a connection, until a keep-alive cannot be written.
+/// A byte after the request hides the end of a connection until the service fails to write a keep-alive line.
 fn streams_with_a_byte_behind() {
     leak("\r\nG");
 }
 
-/// Streams of this form are opened and closed at once; nobody misses one.
+/// Opens and closes many streams with this request. Afterwards other users can still open streams.
 fn leak(rest: &str) {
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -55,8 +55,8 @@ fn leak(rest: &str) {
 fn streams(arguments: &[String]) {
     for _ in 0..arguments[1].parse::<usize>().unwrap() {
         let mut stream = open(&arguments[0]);
-        // Complete, so that the kernel does not report unread bytes as an error. A connection that was closed meanwhile was
-        // refused.
+        // Send the complete request, so that the kernel does not report unread bytes as an error. If the service has already closed the
+        // connection, the stream was refused.
         let _ = stream.write_all(format!("{EVENTS}{}", arguments[2]).as_bytes());
         let mut text = Vec::new();
         while !text.ends_with(b"retry: 2000\n\n\r\n") {
@@ -73,7 +73,7 @@ fn streams(arguments: &[String]) {
     println!("ready");
 }
 
-/// More streams than there are places, of one user on the socket and over HTTP.
+/// One user opens more streams than the service accepts, on the socket and over HTTP.
 fn held_streams() {
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -100,7 +100,7 @@ fn hold_streams(arguments: &[String]) {
     drop(held);
 }
 
-/// PLACE: gets an event stream.
+/// PLACE: opens an event stream.
 fn stream_once(arguments: &[String]) {
     let mut stream = open(&arguments[0]);
     write!(stream, "{EVENTS}\r\n").unwrap();
@@ -118,14 +118,14 @@ fn half_requests() {
     crowd("GET /metrics HTTP/1.1\r\nHost: ");
 }
 
-/// 2,000 connections on the Unix socket and 8,000 over TCP that say this and nothing more.
+/// Opens 2,000 connections on the Unix socket and 8,000 over TCP that send only this text.
 fn crowd(text: &str) {
     const PER_PROCESS: usize = 2000;
     let host = Host::start();
     let watch = Watch::begin(&host);
     let attacker = |place| Actor::start(ATTACKER, "connections", &[place, &PER_PROCESS.to_string(), text]);
     let attackers = [API, HTTP, HTTP, HTTP, HTTP].map(attacker);
-    // All are there; the others are asked about for a while longer.
+    // All connections are open. Keep them for some more samples.
     let samples = || metric("ttmon_samples_total").unwrap_or_default();
     let before = samples();
     within(Duration::from_secs(60), "sampled on", || samples() >= before + 5.0);
@@ -135,7 +135,7 @@ fn crowd(text: &str) {
     host.gives_back();
 }
 
-/// PLACE COUNT TEXT: holds connections open that sent this.
+/// PLACE COUNT TEXT: sends the text on each connection, and keeps the connections open.
 fn connections(arguments: &[String]) {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
@@ -143,7 +143,7 @@ fn connections(arguments: &[String]) {
     let mut held = Vec::new();
     for _ in 0..count {
         let mut stream = open(&arguments[0]);
-        // One that had to make place is closed already.
+        // The service may already have closed this connection to make room for others.
         let _ = stream.write_all(arguments[2].as_bytes());
         held.push(stream);
     }

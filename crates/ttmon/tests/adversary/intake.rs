@@ -62,7 +62,7 @@ fn request(kind: Type, id: u64, size: u64) -> Request {
     Request { kind, device_id: 0, size, buffer_type: 0, process_id, buffer_id: id, timestamp: 0 }
 }
 
-/// COUNT: reports so many live buffers.
+/// COUNT: reports this many live buffers.
 fn allocations(arguments: &[String]) {
     let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
     let mut bytes = Vec::new();
@@ -77,7 +77,7 @@ fn allocations(arguments: &[String]) {
     hold();
 }
 
-/// Reports one buffer that nobody else would, and sees it in the answer.
+/// Reports one very large buffer, and checks that the answer has it.
 fn one_buffer(_: &[String]) {
     const BYTES: u64 = 7 << 30;
     let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
@@ -89,8 +89,8 @@ fn one_buffer(_: &[String]) {
     println!("ready");
 }
 
-/// Ledgers of processes that end at once: without seals, longer than they say, sealed ones with all their pages filled, and one that its
-/// process tries to make longer afterwards.
+/// Ledgers of processes that end at once: without seals, longer than their header claims, sealed with all pages filled, and one that its
+/// process tries to extend afterwards.
 fn handed_over() {
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -113,7 +113,7 @@ fn handed_over() {
     watch.finish();
 }
 
-/// Every place for dumps that wait to be read, and more.
+/// More unread dumps than the service keeps.
 fn dumps() {
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -145,7 +145,7 @@ fn printed_dumps() {
     host.gives_back();
 }
 
-/// Asks for 20,000 dumps of either kind, on 10 connections.
+/// Requests 20,000 dumps of either kind, on 10 connections.
 fn ask_for_printed_dumps(_: &[String]) {
     let streams: Vec<UnixStream> = (0..10)
         .map(|_| {
@@ -159,7 +159,7 @@ fn ask_for_printed_dumps(_: &[String]) {
     drop(streams);
 }
 
-/// COUNT: asks for so many dumps, each too long for the buffer of a socket, and reads none.
+/// COUNT: requests this many dumps, each longer than the buffer of a socket, and reads none.
 fn unread_dumps(arguments: &[String]) {
     let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
     let mut bytes = Vec::new();
@@ -180,7 +180,7 @@ fn unread_dumps(arguments: &[String]) {
     drop((stream, asking));
 }
 
-/// Gets a dump.
+/// Requests and reads one dump.
 fn one_dump(_: &[String]) {
     let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
     stream.write_all(b"\n").unwrap();
@@ -190,7 +190,7 @@ fn one_dump(_: &[String]) {
     println!("ready");
 }
 
-/// Bytes of files in memory that a process holds open.
+/// Returns the bytes of the in-memory files that a process has open.
 fn held(pid: u32) -> u64 {
     let mut files = std::collections::BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
@@ -204,7 +204,7 @@ fn held(pid: u32) -> u64 {
     files.values().sum()
 }
 
-/// HOW: hands over a copy of this process's ledger that is not as it should be, and ends.
+/// HOW: hands over an invalid copy of this process's ledger, and ends.
 fn hand_over(arguments: &[String]) {
     let ledger = own_ledger();
     let length = ledger.metadata().unwrap().len();
@@ -219,7 +219,7 @@ fn hand_over(arguments: &[String]) {
     let mut piece = vec![0; 4096];
     for offset in (0..length).step_by(4096) {
         let count = ledger.read_at(&mut piece, offset).unwrap();
-        // What the ledger leaves empty takes memory here.
+        // Fills the empty parts of the ledger too, so that they take memory.
         if count == 0 || piece.iter().all(|byte| *byte == 0) {
             piece.fill(0xFF);
         }
@@ -251,7 +251,7 @@ fn hand_over(arguments: &[String]) {
 static WRITER: Writer =
     Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
 
-/// A ledger of this process, which no service was sent.
+/// Returns a ledger of this process that no service has received.
 fn own_ledger() -> File {
     drop(WRITER.session().unwrap());
     File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()
@@ -272,7 +272,7 @@ fn bad_connections() {
     host.gives_back();
 }
 
-/// COUNT: connections that say something else than the protocol.
+/// COUNT: opens connections and sends bytes that are not the protocol.
 fn nonsense(arguments: &[String]) {
     for _ in 0..arguments[0].parse().unwrap() {
         let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();

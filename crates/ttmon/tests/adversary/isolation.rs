@@ -10,18 +10,18 @@ use std::process::Command;
 /// Whether a case sees the pids of this machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pids {
-    /// Its own, all ended with the case.
+    /// The case has its own pids. All processes end with the case.
     Private,
-    /// Those of the machine: the service learns the senders of ledgers only in the first pid namespace.
+    /// The case uses the pids of the machine, because the service identifies senders of ledgers only in the first pid namespace.
     Machine,
 }
 
-/// Where every user finds the programs of a case.
+/// Directory with the programs of a case, readable by every user.
 const PROGRAMS: &str = "/run/programs";
 
-/// This program, as every user can start it.
+/// This program, at a path where every user can start it.
 pub(crate) const PROGRAM: &str = "/run/programs/adversary";
-/// The program under test, likewise.
+/// The program under test, at a path where every user can start it.
 pub(crate) const TTMON: &str = "/run/programs/ttmon";
 
 /// Runs a case of this program inside its namespaces.
@@ -35,7 +35,8 @@ pub(crate) fn isolated(name: &str, pids: Pids) -> Command {
     command
 }
 
-/// Makes the namespaces ready. `TTMON_ADVERSARY_PROGRAM` names another program under test. The programs are opened before anything is mounted over them.
+/// Prepares the namespaces. `TTMON_ADVERSARY_PROGRAM` names another program under test. The programs are opened before other file systems
+/// are mounted over them.
 pub(crate) fn enter() {
     let own = File::open(std::env::current_exe().unwrap()).unwrap();
     let ttmon = File::open(std::env::var("TTMON_ADVERSARY_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_ttmon").to_owned())).unwrap();
@@ -61,7 +62,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(status.success(), "{program} {arguments:?}: {status}");
 }
 
-/// This program in one of its roles, as a user.
+/// Returns a command that runs this program in one of its roles, as a user.
 pub(crate) fn role(uid: u32, name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg("role").arg(name).args(arguments).uid(uid).gid(uid).current_dir("/").env_remove("TTMON_TRACKING");

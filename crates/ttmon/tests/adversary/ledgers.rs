@@ -1,4 +1,4 @@
-//! Attacks by ledgers: lists without end, and counts that are not true.
+//! Attacks by ledgers: very long lists, and false counts.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -53,7 +53,7 @@ fn circular_buffers() {
     attack(|| many(strength(100, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
 }
 
-/// COUNT: a ledger with so many live circular buffers.
+/// COUNT: writes a ledger with this many live circular buffers.
 fn circulars(arguments: &[String]) {
     let mut session = WRITER.session().unwrap();
     let allocator = open_allocator(&mut session, 0, 1);
@@ -82,7 +82,7 @@ fn many_chips() {
     attack(|| many(strength(40, 100), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
 }
 
-/// Few circular buffers, whose sum on each core takes long: each names another rectangle of cores, and one a chip.
+/// A few circular buffers that are expensive to add up per core: each has a different rectangle of cores, and one a chip.
 fn costly_circulars() {
     attack(|| many(strength(100, 300), "spread", &["200"]), "derive steps", By::Everybody);
 }
@@ -90,7 +90,7 @@ fn costly_circulars() {
 /// The last column and row that a ledger can name.
 const LAST_CORE: u32 = 63;
 
-/// COUNT: a ledger with so many circular buffers on different cores of 64 chips.
+/// COUNT: writes a ledger with this many circular buffers on different cores of 64 chips.
 fn spread(arguments: &[String]) {
     let mut session = WRITER.session().unwrap();
     let allocator = open_allocator_of(&mut session, 0, 64, origin::HOOK);
@@ -113,7 +113,7 @@ fn spread(arguments: &[String]) {
     hold();
 }
 
-/// COUNT CHIPS: so many allocators, of so many chips each.
+/// COUNT CHIPS: opens this many allocators, each with this many chips.
 fn allocators(arguments: &[String]) {
     let mut session = WRITER.session().unwrap();
     for number in 0..arguments[0].parse().unwrap() {
@@ -124,7 +124,7 @@ fn allocators(arguments: &[String]) {
     hold();
 }
 
-/// COUNT: a ledger with so many live buffers.
+/// COUNT: writes a ledger with this many live buffers.
 fn buffers(arguments: &[String]) {
     fill(arguments[0].parse().unwrap());
     hold();
@@ -133,7 +133,7 @@ fn buffers(arguments: &[String]) {
 fn fill(count: u64) {
     let mut session = WRITER.session().unwrap();
     let allocator = open_allocator(&mut session, 0, 1);
-    // Kernels, which are listed with every scan.
+    // Kernels are listed in every scan.
     insert(&mut session, allocator, kind::KERNEL, 1);
     for number in 0..count {
         insert(&mut session, allocator, kind::DRAM, number);
@@ -145,8 +145,8 @@ fn understated_ledgers() {
     attack(|| (0..count).map(|_| Actor::start(crate::host::ATTACKER, "understated", &["1000000"])).collect(), "buffers", By::Everybody);
 }
 
-/// COUNT: a ledger with so many live buffers that says it has ten. It is a copy, since a process cannot write to its own by the file; the
-/// process becomes another program with the same pid that has the copy alone.
+/// COUNT: holds a ledger with this many live buffers whose header counts ten. The ledger is a copy, because a process cannot write to its
+/// own ledger through the file. The process then executes another program with the same pid, which has only the copy.
 fn understated(arguments: &[String]) {
     fill(arguments[0].parse().unwrap());
     let ledger = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap();

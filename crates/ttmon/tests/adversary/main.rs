@@ -1,7 +1,7 @@
-//! What one user can do to everybody else's monitoring: nothing. Each case starts a service in private namespaces, attacks it as an
-//! ordinary user and holds it to the limits of docs/security.md. Needs root: `cargo xtask ci --only adversary` runs it.
+//! Checks that one user cannot harm the monitoring of other users. Each case starts a service in private namespaces, attacks it as an
+//! ordinary user and checks the limits of docs/security.md. Needs root: `cargo xtask ci --only adversary` runs it.
 //!
-//! This program is also its own attacker: `role NAME ARGS...` plays one of [`ROLES`].
+//! This program is also the attacker: `role NAME ARGS...` runs one of [`ROLES`].
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod alerts;
@@ -24,10 +24,10 @@ use libtest_mimic::{Arguments, Trial};
 
 use isolation::Pids;
 
-/// A name, whether it has its own pids, and what it does inside its namespaces.
+/// The name of a case, whether it has its own pids, and the function to run inside its namespaces.
 type Case = (&'static str, Pids, fn());
 
-#[rustfmt::skip] // one a line
+#[rustfmt::skip] // one per line
 const CASES: &[&[Case]] = &[
     alerts::CASES,
     answers::CASES,
@@ -41,10 +41,10 @@ const CASES: &[&[Case]] = &[
     squatting::CASES,
 ];
 
-/// What a process started by a case does, given its arguments.
+/// A role: its name, and the function of the process, which gets its arguments.
 type Role = (&'static str, fn(&[String]));
 
-#[rustfmt::skip] // one a line
+#[rustfmt::skip] // one per line
 const ROLES: &[&[Role]] = &[
     watch::ROLES,
     alerts::ROLES,
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the cases, one after the other. Each needs root.
+/// Runs the cases one after the other. Each case needs root.
 fn run_all() -> ExitCode {
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let trial = |(name, pids, _): &Case| {

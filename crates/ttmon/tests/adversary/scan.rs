@@ -1,4 +1,4 @@
-//! Attacks on the scan of processes: ledgers, open files, statistics and mappings without end.
+//! Attacks on the scan of processes: huge numbers of ledgers, open files, statistics and mappings.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ pub(crate) const ROLES: &[Role] = &[
 
 pub(crate) const MACHINE: &str = "/run/machine";
 const RSS_MAX: u64 = 256 << 20;
-/// A service of simulated devices that sees the processes of this namespace.
+/// Starts a service of simulated devices that sees the processes of this namespace.
 pub(crate) fn start() -> Host {
     fs::create_dir(MACHINE).unwrap();
     Machine::new(&Spec::parse("n300,idle").unwrap(), 1).unwrap().write(Path::new(MACHINE), 0, &[]).unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn start() -> Host {
     fs::create_dir_all(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
     let mount = |arguments: &[&str]| assert!(Command::new("mount").args(arguments).status().unwrap().success(), "{arguments:?}");
-    // The driver's list of users, beside the processes.
+    // The driver's list of users. It is beside the directories of processes.
     mount(&["-t", "tmpfs", "none", "/proc/driver"]);
     fs::create_dir_all("/proc/driver/tenstorrent/0").unwrap();
     fs::write("/proc/driver/tenstorrent/0/pids", "").unwrap();
@@ -60,16 +60,17 @@ pub(crate) fn start() -> Host {
     Host::with(&["--root", MACHINE, "--socket", ALLOCATIONS, "--handover", HANDOVER, "--state-dir", STATE, "--api", API])
 }
 
-/// Who reaches the limit.
+/// Which readers exceed the limit.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum By {
-    /// The service, and commands.
+    /// The service and commands.
     Everybody,
-    /// Commands, which read everything in one scan. The service has read what began earlier.
+    /// Only commands, which read everything in one scan. The service has already read older processes.
     Commands,
 }
 
-/// Runs an attack: the user is cut and named, root's commands work within their memory, and all is given back after the end.
+/// Runs an attack. The limit applies to the attacker and `problems` names the attacker, root's commands stay within their memory, and all
+/// resources are released at the end.
 pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: By) {
     let host = start();
     let watch = Watch::begin(&host);
@@ -99,7 +100,7 @@ pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: 
     host.gives_back();
 }
 
-/// Output of a command of root without the service, and the most memory that it took.
+/// Runs a command of root without the service. Returns its output and its peak memory.
 fn command(arguments: &[&str]) -> (String, u64) {
     let out = fs::File::create("/run/output").unwrap();
     let mut child =
@@ -128,7 +129,7 @@ fn open_files() {
     attack(|| many(strength(200, 200), "descriptors", &["19900"]), "descriptors", By::Everybody);
 }
 
-/// COUNT: opens so many files.
+/// COUNT: opens this many files.
 fn descriptors(arguments: &[String]) {
     let count: u64 = arguments[0].parse().unwrap();
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -143,7 +144,7 @@ fn statistics() {
     attack(|| vec![Actor::start(ATTACKER, "regions", &["1024"])], "pids in statistics", By::Everybody);
 }
 
-/// COUNT: so many files of statistics, each with 64 pids of its own.
+/// COUNT: creates this many files of statistics, each with 64 different pids.
 fn regions(arguments: &[String]) {
     let count: u64 = arguments[0].parse().unwrap();
     let path = |id: u64| format!("{MACHINE}/dev/shm/tt_device_{id}_memory");
@@ -160,7 +161,7 @@ fn regions(arguments: &[String]) {
     hold();
 }
 
-/// Other users' files are read, those made before the attack and those made after it.
+/// Files of other users are read, whether created before or after the attack.
 fn statistics_of_others() {
     let host = start();
     let watch = Watch::begin(&host);
@@ -178,7 +179,7 @@ fn statistics_of_others() {
     drop((attacker, others));
 }
 
-/// ID: one file of statistics that names this process, whose pid is printed.
+/// ID: creates one file of statistics with the pid of this process. Prints the pid.
 fn own_region(arguments: &[String]) {
     let id: u64 = arguments[0].parse().unwrap();
     let updated = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -193,12 +194,12 @@ fn own_region(arguments: &[String]) {
 }
 
 fn mappings() {
-    // A list of more than a megabyte each.
+    // Each process has a list of mappings of more than a megabyte.
     let count = strength(25_000, 65_000).to_string();
     attack(|| many(strength(110, 200), "mapped", &[&count]), "bytes of mappings", By::Commands);
 }
 
-/// COUNT: maps memory so often. Python does it, since this program has no unsafe code.
+/// COUNT: creates this many mappings. Python does it, because this program has no unsafe code.
 fn mapped(arguments: &[String]) {
     let script = "import mmap, sys
 ways = [mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE]
@@ -210,22 +211,22 @@ sys.stdin.read()";
 }
 
 fn containers() {
-    // Some 256 KiB, which every mount namespace shares.
+    // About 256 KiB of names, which every mount namespace has.
     for number in 0..1100 {
         fs::write(format!("/dev/shm/{number:0>240}"), "").unwrap();
     }
     attack(|| many(strength(150, 1500), "contained", &[]), "bytes of names", By::Commands);
 }
 
-/// A process in a mount namespace of its own that seems to have a ledger.
+/// A process in a separate mount namespace with a file that is named like a ledger.
 fn contained(_: &[String]) {
     let _ledger = rustix::fs::memfd_create("ttmon-ledger", MemfdFlags::empty()).unwrap();
     let error = Command::new("unshare").args(["--user", "--mount", PROGRAM, "role", "held"]).exec();
     panic!("unshare: {error}");
 }
 
-/// Descriptors on file systems that never answer, which are also the `/dev/shm` of their processes. The kernel hides most
-/// of a user's FUSE mounts from root; these are open to all users (`user_allow_other`).
+/// Descriptors on file systems that never answer, which are also the `/dev/shm` of their processes. The kernel hides most FUSE mounts of a
+/// user from root; these are open to all users (`user_allow_other`).
 fn hanging_file_systems() {
     let host = start();
     let watch = Watch::begin(&host);
@@ -237,7 +238,7 @@ fn hanging_file_systems() {
     let before = scans();
     within(Duration::from_secs(60), "sampled on", || scans() >= before + 10.0);
     println!("  scan: {:.1} s old", metric("ttmon_scan_age_seconds").unwrap());
-    // A process that starts now is found: the scan goes on.
+    // A process that starts now is found, so the scan continues.
     let mut other = Actor::begin(BYSTANDER, "own_region", &["70001"]);
     let pid = other.line();
     let is_shown = || ask(API, "/api/v1/processes").is_ok_and(|(_, text)| text.contains(&format!("\"pid\":{pid},")));
@@ -247,7 +248,8 @@ fn hanging_file_systems() {
     host.gives_back();
 }
 
-/// UID: a process of this user in a mount namespace whose `/dev/shm` never answers, with 64 descriptors there. It seems to have a ledger.
+/// UID: runs a process of this user in a mount namespace with a `/dev/shm` that never answers. The process has 64 descriptors there and a
+/// file that is named like a ledger.
 fn hanging(arguments: &[String]) {
     let script = "import ctypes, os, sys
 fuse = os.open('/dev/fuse', os.O_RDWR)

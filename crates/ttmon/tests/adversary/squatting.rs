@@ -1,4 +1,4 @@
-//! Something in the place of the allocation socket in /tmp, where everybody may put it.
+//! Another user's file at the path of the allocation socket in /tmp, which every user may create.
 
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,7 +30,7 @@ fn socket() {
     stays_up("socket");
 }
 
-/// HOW: is in the way until its end, and goes then.
+/// HOW: occupies the path until its input ends, then removes the file.
 fn squat(arguments: &[String]) {
     let _listener = match arguments[0].as_str() {
         "directory" => {
@@ -43,7 +43,7 @@ fn squat(arguments: &[String]) {
     let _ = fs::remove_dir(SOCKET).or_else(|_| fs::remove_file(SOCKET));
 }
 
-/// A service with all its usual places on a machine whose /sys is a simulated one.
+/// Runs a service with all default paths on a machine with a simulated /sys.
 fn stays_up(how: &str) {
     fs::create_dir("/run/machine").unwrap();
     let machine = Machine::new(&Spec::parse("n300,idle").unwrap(), 1).unwrap();
@@ -62,7 +62,7 @@ fn stays_up(how: &str) {
     host.gives_back();
 }
 
-/// Whether the socket in /tmp is a service's, which locks it.
+/// Whether the service created and locked the socket in /tmp.
 fn host_listens(pid: u32) -> bool {
     let has_lock = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == Path::new(SOCKET).with_extension("sock.lock"));
     let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();

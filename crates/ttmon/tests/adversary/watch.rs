@@ -1,5 +1,5 @@
-//! What must hold during every attack: device samples at most 3 intervals old, the service within its memory, and root, another user
-//! and a scraper answered within a second.
+//! The requirements during every attack: device samples are at most 3 intervals old, the service stays within its memory, and root, another
+//! user and a scraper get answers within a second.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::host::{API, Actor, BYSTANDER, HTTP, Host, INTERVAL, ask};
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3 * INTERVAL.as_secs());
 const RSS_MAX: u64 = 256 << 20;
-/// Between two questions of one asker.
+/// Pause between two requests of one client.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) const ROLES: &[Role] = &[("asker", asker)];
 
-/// Root, a user and a scraper ask from now on; each in a process of its own.
+/// Clients of root, of a user and of a scraper, each in its own process. They send requests until `finish`.
 pub(crate) struct Watch {
     askers: Vec<(&'static str, Actor)>,
     figures: JoinHandle<u64>,
@@ -42,7 +42,7 @@ impl Watch {
         Self { askers, figures, stop }
     }
 
-    /// Ends the watch and holds the service to the limits.
+    /// Stops the clients and checks the limits.
     pub(crate) fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
         let rss = self.figures.join().unwrap();
@@ -63,7 +63,7 @@ impl Watch {
     }
 }
 
-/// Asks one place until its input ends; then prints the longest wait, the oldest sample, and what was not as it must be.
+/// Sends requests to one place until its input ends. Then prints the longest wait, the oldest sample, and all violations.
 fn asker(arguments: &[String]) {
     let place = arguments[0].clone();
     let is_over = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! What is answered to whom, over HTTP and the Unix socket.
+//! Tests which answers each client gets, over HTTP and the Unix socket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn every_path_of_the_description_answers() {
     let paths: Vec<&String> = description["paths"].as_object().expect("paths").keys().collect();
     assert_eq!(paths.len(), 17, "{paths:?}");
     let (fleet, paths): (Vec<&String>, Vec<&String>) = paths.into_iter().partition(|path| path.contains("/fleet"));
-    // Without --fleet there is no store to ask.
+    // Without --fleet there is no store to query.
     assert!(fleet.len() == 2 && fleet.iter().all(|path| server.get(path).problem() == "not-found"));
     for path in paths.iter().filter(|path| !path.ends_with("/events") && !path.ends_with("/buffers")) {
         let answer = server.get(path);
@@ -40,7 +40,7 @@ fn every_path_of_the_description_answers() {
     assert_eq!(server.stop(), 0);
 }
 
-/// Scrapers of other hosts call it by any name, need no token, and see devices and workloads.
+/// Scrapers on other hosts may use any host name, need no token, and get only devices and workloads.
 #[test]
 fn metrics_port_has_devices_and_nothing_else() {
     let server = Server::start("n300,procs=2", &["--metrics-listen", "127.0.0.1:0", "--process-metrics", "--metrics", "lean"]);
@@ -69,7 +69,7 @@ fn metrics_port_has_devices_and_nothing_else() {
     assert_eq!(ask("/metrics", "Origin: https://evil.example\r\n").problem(), "foreign-origin");
 }
 
-/// A store that does not answer is named; nothing stands in for what it would say.
+/// If a store does not answer, the answer names it and has no other data instead.
 #[test]
 fn fleet_names_a_dead_store() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
@@ -120,13 +120,13 @@ fn buffers_and_commands_are_for_those_who_may() {
     let whole = server.with("/api/v1/buffers?limit=3", &token).json();
     let count = whole["count"].as_u64().expect("a count");
     assert!(count >= 10 && whole["buffers"].as_array().map(Vec::len) == Some(3), "{whole}");
-    // This user's own service, asked by this user.
+    // The service and the client have the same user.
     assert_eq!(server.unix("/api/v1/buffers").json()["count"], count);
     let pid = whole["buffers"][0]["pid"].as_u64().expect("a pid");
     let of_one = server.unix(&format!("/api/v1/buffers?pid={pid}")).json();
     assert!(of_one["buffers"].as_array().is_some_and(|buffers| !buffers.is_empty() && buffers.iter().all(|buffer| buffer["pid"] == pid)));
     assert_eq!(server.unix("/api/v1/buffers?pid=1").json()["count"], 0);
-    // Rates and peaks of devices, which take more than one look, are there with buffers as they are without.
+    // Rates and peaks of devices, which need more than one sample, are the same with and without buffers.
     for path in ["/api/v1/memory", "/api/v1/memory?banks=true"] {
         server.until("rates", || server.unix(path).json()["processes"][0]["cpu"].is_number());
         let memory = server.unix(path).json();
@@ -136,7 +136,7 @@ fn buffers_and_commands_are_for_those_who_may() {
     assert_eq!(command(server.get("/api/v1/processes")), Value::Null);
     assert!(command(server.with("/api/v1/processes", &token)).is_string());
     assert!(command(server.unix("/api/v1/processes")).is_string());
-    // What is left out says why.
+    // Omitted values have a reason.
     assert_eq!(server.get("/api/v1/processes").json()["processes"][0]["missing"]["command"], "no_permission");
 }
 
@@ -186,7 +186,7 @@ fn beyond_this_host_is_refused_with_the_reason() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("chmod 600"), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the allocation socket counts is among the metrics, refusals too.
+/// The metrics include the counters of the allocation socket and refusals.
 #[test]
 fn the_allocation_socket_is_counted() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -203,7 +203,7 @@ fn the_allocation_socket_is_counted() {
     server.until("counted", || has("messages", 1) && has("queries", 1));
 }
 
-/// A store that takes connections and never answers holds up what it is asked for, and nothing else.
+/// A store that accepts connections and never answers delays only the requests about the fleet.
 #[test]
 fn hanging_store_delays_no_other_answer() {
     let store = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -211,7 +211,7 @@ fn hanging_store_delays_no_other_answer() {
     let server = Server::start("n150", &["--fleet", &place]);
     std::thread::scope(|scope| {
         let fleet = scope.spawn(|| server.unix("/api/v1/fleet").status);
-        // The service has asked.
+        // The service has sent its query.
         let connection = store.accept().expect("a connection");
         assert_eq!(server.unix("/api/v1/buffers?limit=1").status, 200);
         assert!(!fleet.is_finished(), "the store was waited for");

@@ -1,4 +1,4 @@
-//! Commands that ask a service, and do without one that is gone, hangs, or is not what it should be.
+//! Commands that use a service, and that work without it if it is gone, hangs, or gives invalid answers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,7 +23,8 @@ fn ttmon(api: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).expect("text"))
 }
 
-/// The output of a command that asks the service: under load it may be repeated, since commands have short deadlines.
+/// Returns the output of a command that uses the service. Repeats the command, because commands have short deadlines and may fall back
+/// under load.
 fn printed_by_service(server: &Server, arguments: &[&str], is_expected: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     server.until(&format!("printed_by_service: {arguments:?}"), || {
@@ -38,7 +39,7 @@ fn is_simulated(text: &str) -> bool {
     text.contains("\"origin\": \"sim\"")
 }
 
-/// The only process of a simulated machine.
+/// Returns the only process of a simulated machine.
 fn only_pid(server: &Server) -> u64 {
     server.unix("/api/v1/processes").json()["processes"][0]["pid"].as_u64().expect("a pid")
 }
@@ -47,7 +48,7 @@ fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Over HTTP buffers need the token, from a file or from the environment.
+/// Over HTTP, buffers need the token, from a file or from the environment.
 #[test]
 fn a_token_opens_what_is_asked_over_http() {
     let server = Server::start("n300", &[]);
@@ -67,7 +68,7 @@ fn a_token_opens_what_is_asked_over_http() {
     assert!(!printed_by_service(&[]) && !printed_by_service(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
-/// An old sample does not show who holds a device now.
+/// An old sample does not show which process holds a device now, so it is not used.
 #[test]
 fn an_old_look_is_done_without() {
     let server = Server::start("n300", &["--interval", "3600"]);
@@ -75,8 +76,8 @@ fn an_old_look_is_done_without() {
     assert!(!ttmon(&server.api, &["who"]).1.contains("SIMULATED"));
 }
 
-/// The service reports the age of a sample: the clock of another host may be wrong, and a long list is not older because it takes
-/// time.
+/// The age of a sample is the one that the service reports: the clock of another host may be wrong, and a slow transfer does not make a
+/// list older.
 #[test]
 fn a_look_is_as_old_as_its_service_says() {
     let server = Server::start("n300", &[]);
@@ -97,7 +98,7 @@ fn a_look_is_as_old_as_its_service_says() {
     assert!(!is_simulated(&ttmon(&old, &["--json"]).1));
 }
 
-/// Who holds a device is of the scan of processes, which another user can delay.
+/// Holders of devices come from the scan of processes, which another user can delay.
 #[test]
 fn an_old_scan_of_processes_is_done_without() {
     let server = Server::start("n300,idle", &[]);
@@ -118,7 +119,7 @@ fn an_old_scan_of_processes_is_done_without() {
     assert!(!ttmon(&old, &["who"]).1.contains("SIMULATED"));
 }
 
-/// A process that lives and is tracked on other devices is neither missing nor without a device.
+/// The message for a live process that is tracked on other devices says neither that the process is missing nor that it has no device.
 #[test]
 fn a_process_on_another_device_is_said() {
     let server = Server::start("t3k", &[]);
@@ -138,7 +139,7 @@ fn a_process_on_another_device_is_said() {
     });
 }
 
-/// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
+/// Commands use a running service, mark this in the output, and continue without a service that hangs or is gone.
 #[test]
 fn commands_ask_a_service_and_do_without_one() {
     let server = Server::start("n300", &[]);
@@ -148,7 +149,7 @@ fn commands_ask_a_service_and_do_without_one() {
     assert_eq!(printed_by_service(&server, &["-L", "-d", "0"], |text| !text.is_empty()).lines().count(), 1);
     assert_eq!(ttmon(&["-L", "-d", "9"]).0, Some(3));
     printed_by_service(&server, &["who"], |text| text.contains("SIMULATED"));
-    // This machine has no such device, unless it has.
+    // This machine usually has no device of that kind.
     let here = ttmon(&["--no-server", "-L"]);
     printed_by_service(&server, &["-L"], |text| text != here.1);
     server.signal(Signal::STOP);
@@ -157,7 +158,7 @@ fn commands_ask_a_service_and_do_without_one() {
     assert_eq!(ttmon(&["-L"]), here);
 }
 
-/// The part that belongs to this simulation. Processes of other programs on this machine may come and go meanwhile.
+/// Whether an item belongs to this simulation. Processes of other programs on this machine may start and end meanwhile.
 fn is_of(pid: u64) -> impl Fn(&Value) -> bool {
     move |item| item["pid"] == pid
 }
@@ -176,13 +177,13 @@ fn memory_events_and_idleness_are_asked_for() {
     assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
     printed_by_service(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
     assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
-    // A process holds the device as long as the simulation lasts.
+    // A process holds the device until the simulation ends.
     server.until("busy", || ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));
     let idle = Server::start("n150,idle", &[]);
     idle.until("idle", || ttmon(&idle.api, &["wait", "--idle", "--timeout", "5"]).0 == Some(0));
 }
 
-/// Keeps what does not depend on the time of the sample, the reading program, and earlier samples.
+/// Keeps only values that do not depend on the time of the sample, the reading program, or earlier samples.
 fn settled(mut document: Value) -> Value {
     let mut processes: Vec<Value> = Vec::new();
     let pids: Vec<String> = document["processes"].as_array().expect("processes").iter().map(|process| process["pid"].to_string()).collect();
@@ -194,7 +195,7 @@ fn settled(mut document: Value) -> Value {
     let mut kept = serde_json::json!({"processes": processes});
     let devices = document["devices"].as_array().expect("devices").iter().map(|device| {
         let mut memory = device["memory"].clone();
-        // Only a service knows the peak of a device.
+        // Only a service has the peak of a device.
         for kind in memory["kinds"].as_object_mut().expect("kinds").values_mut() {
             kind["peak"] = Value::Null;
         }
@@ -241,7 +242,7 @@ fn shape(value: &Value, path: &str, names: &mut Vec<String>) {
     }
 }
 
-/// The same simulated machine, read by the command itself and by a service: the same names and figures.
+/// The same simulated machine has the same names and figures, read by the command itself and by a service.
 #[test]
 fn figures_are_the_same_with_and_without_a_service() {
     const SPEC: &str = "n300,p150,procs=3,buffers=4";
@@ -254,7 +255,7 @@ fn figures_are_the_same_with_and_without_a_service() {
         names
     };
     for parts in [&[][..], &["--buffers"], &["--banks", "--blocks", "--buffers"]] {
-        // Two simulations: on a busy machine one may be a step behind the other.
+        // These are two simulations. On a busy machine one may be a step behind the other.
         server.until(&format!("the same figures: {parts:?}"), || {
             let printed_by_service = document(&printed_by_service(&server, &[&["mem", "--json"], parts].concat(), is_simulated));
             let read = document(&ttmon(Path::new("/nowhere"), &[&["mem", "--json", "--sim", SPEC, "--seed", "7"], parts].concat()).1);
@@ -281,7 +282,7 @@ fn figures_are_the_same_with_and_without_a_service() {
     assert!(!printed_by_service.is_empty());
 }
 
-/// Answers that are not from a service.
+/// Sends an answer that a service would not send.
 type Answer = fn(&mut UnixStream);
 
 /// Answers every connection to a socket in one way, until the test ends.
@@ -306,7 +307,7 @@ fn take_question(stream: &mut UnixStream) {
     }
 }
 
-/// With any answer, the commands give the same result as without it, and soon.
+/// With any invalid answer, the commands quickly give the same result as without a service.
 #[test]
 fn what_is_no_service_is_done_without() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -347,7 +348,7 @@ fn what_is_no_service_is_done_without() {
     }
 }
 
-/// Characters that a terminal interprets leave a document of a service only as escapes.
+/// Documents of a service are printed with terminal control characters escaped.
 #[test]
 fn documents_of_a_service_are_printed_without_controls() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -384,7 +385,7 @@ impl Drop for Follower {
     }
 }
 
-/// A follower sees the end of a process through the service, and goes on by itself when the service leaves.
+/// `--follow` sees the end of a process through the service, and continues without the service when it stops.
 #[test]
 fn a_stream_is_followed_to_its_end() {
     let server = Server::start("n150,procs=1,buffers=3", &["--interval", "0.2"]);
@@ -402,7 +403,7 @@ fn a_stream_is_followed_to_its_end() {
     assert!(ops.iter().filter(|op| *op == "alloc").count() >= 3, "{ops:?}");
 }
 
-/// A service of this machine, and the socket that ledgers are handed to.
+/// Starts a service of this machine. Returns it with the socket that receives ledgers.
 fn with_handover() -> (Server, String, tempfile::TempDir) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let places = tempfile::Builder::new().permissions(mode).tempdir_in("/dev/shm").expect("a directory");
@@ -412,7 +413,7 @@ fn with_handover() -> (Server, String, tempfile::TempDir) {
     (server, handover, places)
 }
 
-/// The pid of a tracked program that has ended.
+/// Runs a tracked program and returns its pid after it has ended.
 fn ended_program(handover: &str) -> String {
     let mut program = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "asking::a_program_that_ends", "--nocapture"])
@@ -425,7 +426,7 @@ fn ended_program(handover: &str) -> String {
     pid
 }
 
-/// Processes of a simulated machine are shown by no real ttmon, not even after their end.
+/// A service of the real machine never shows processes of a simulated machine, even after they end.
 #[test]
 fn a_real_service_keeps_no_simulated_process() {
     let (server, handover, _places) = with_handover();
@@ -433,7 +434,7 @@ fn a_real_service_keeps_no_simulated_process() {
         command(&server.api, &["--sim", "n150,procs=1", "mem", "--json"]).env("TTMON_HANDOVER", &handover).output().expect("ttmon");
     let simulated = document(&String::from_utf8_lossy(&output.stdout));
     let simulated = simulated["processes"][0]["pid"].as_u64().expect("a pid").to_string();
-    // Messages come in order: with this one the others are there.
+    // Messages arrive in order, so when this program is listed, the earlier ones have arrived too.
     let real = ended_program(&handover);
     server.until("listed", || ttmon(&server.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
     let (code, text) = ttmon(&server.api, &["mem", "--json", "--pid", &simulated]);
@@ -442,7 +443,7 @@ fn a_real_service_keeps_no_simulated_process() {
     assert_eq!(code, Some(3), "{text}");
 }
 
-/// The memory of an ended program is shown by the service alone.
+/// Only the service can show the memory of an ended program.
 #[test]
 fn an_ended_program_is_listed() {
     let (server, handover, _places) = with_handover();
@@ -468,7 +469,7 @@ fn an_ended_program_is_listed() {
     }
 }
 
-/// Not a test by itself.
+/// Not a test. The code of a child process.
 #[test]
 fn a_program_that_ends() {
     if std::env::var_os("ENDING").is_some() {

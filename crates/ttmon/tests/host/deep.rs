@@ -1,4 +1,4 @@
-//! `serve --deep` on simulated chips: one reader for the API, the metrics and other ttmons.
+//! `serve --deep` on simulated chips: one reading process serves the API, the metrics and other ttmon commands.
 
 use crate::server::Server;
 
@@ -14,7 +14,7 @@ fn utilization_is_in_the_api_the_metrics_and_the_history() {
     }
     let known = server.get("/api/v1/fields").body;
     assert!(known.contains("utilization"), "{known}");
-    // The page draws what the history has.
+    // The page draws its charts from the history.
     server.until("history", || server.get("/api/v1/history?fields=utilization").body.contains("0."));
 }
 
@@ -28,7 +28,7 @@ fn without_the_flag_there_is_no_reader() {
     server.until("one reader", || readers_below(server.pid()) == 1);
 }
 
-/// Reading processes that this one has started.
+/// Returns the number of reading processes that a process has started.
 fn readers_below(parent: u32) -> usize {
     let names = std::fs::read_dir("/proc").expect("processes").flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let is_reader = |pid: &String| {

@@ -10,7 +10,7 @@ use ttmon_sim::{Machine, Spec};
 
 use crate::server::Server;
 
-/// A machine as files, and its chip's reset as the errors that the driver answers with meanwhile.
+/// Writes a machine as files. A reset of its chip is simulated by the errors that the driver returns during a reset.
 fn machine_in_files(spec: &str) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let machine = Machine::new(&Spec::parse(spec).expect("a spec"), 1).expect("a machine");
@@ -36,7 +36,7 @@ fn a_reset_is_a_gap_and_a_mark() {
     let stand_in = machine_in_files("n150,idle,fault=reset:0");
     fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
     server.until("in reset", || has("ok", "resetting"));
-    // Two, of which the last may still get one.
+    // Checks two values, because the last one may still change.
     server.until("without a value", || latest() == Some(vec![Value::Null; 2]));
     fs::remove_file(&faults).expect("no more faults");
     server.until("back", || has("resetting", "ok"));
@@ -73,7 +73,7 @@ fn a_hung_source_is_reported_and_others_continue() {
     server.until("sampling on", || samples(&scrape()) > before + 3.0);
 }
 
-/// A stopped service hangs clients without a deadline; it continues later, with a gap in between.
+/// While a service is stopped, clients without a deadline hang. After it is resumed, the history has a gap.
 #[test]
 fn a_service_that_was_stopped_has_a_gap() {
     let server = Server::start("n150", &["--interval", "0.5"]);
@@ -91,7 +91,7 @@ fn a_service_that_was_stopped_has_a_gap() {
     assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
 }
 
-/// A full state directory prevents only new entries: the rest continues, and /readyz reports it.
+/// If the state directory is full, only new entries are refused. Everything else continues, and /readyz reports it.
 #[test]
 #[ignore = "needs root"]
 fn a_full_state_directory_is_reported() {
@@ -116,7 +116,7 @@ fn a_full_state_directory_is_reported() {
     run("umount", &[&path]);
 }
 
-/// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as /proc writes them.
+/// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, in the format of /proc.
 const KEPT: u64 = 1 << 2 | 1 << 19;
 /// The same with CAP_CHECKPOINT_RESTORE.
 const KEPT_BY_SCAN: u64 = KEPT | 1 << 40;
@@ -141,7 +141,7 @@ fn scanning_threads_have_only_the_right_to_read() {
     };
     let is_restricted = |name: &str| status(name).is_some_and(|status| status.contains("Seccomp:\t2\n"));
     server.until("a scan", || is_restricted("scan"));
-    // Ledgers of others are read at the first request.
+    // The service reads ledgers of other users at the first request.
     let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("a connection");
     std::io::Write::write_all(&mut peer, b"\n").expect("a request");
     server.until("a sample for the socket", || is_restricted("intake-sampler"));

@@ -1,4 +1,4 @@
-//! `ttmon serve` as others meet it: over its sockets, on simulated machines.
+//! Tests `ttmon serve` through its sockets, on simulated machines.
 
 mod api;
 mod asking;

@@ -1,4 +1,4 @@
-//! A `ttmon serve` of a simulated machine, and the little HTTP it takes to ask it.
+//! Starts a `ttmon serve` of a simulated machine, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const TOKEN: &str = "a-token-of-the-tests-0123456789";
-/// For what must come sooner or later, on a machine under any load.
+/// Timeout for conditions that must become true eventually, on a machine under any load.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
@@ -71,7 +71,7 @@ impl Server {
         Answer::to(stream, &format!("GET {path} HTTP/1.1\r\nHost: ttmon\r\nConnection: close\r\n\r\n"))
     }
 
-    /// Waits for something that must come.
+    /// Waits until a condition is true.
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + TIMEOUT;
         while !is_so() {
@@ -88,7 +88,7 @@ impl Server {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("not 0");
         rustix::process::kill_process(pid, signal).expect("a signal");
         if signal == rustix::process::Signal::STOP {
-            // The threads stop one after another.
+            // The threads stop one after the other.
             while !self.is_stopped() {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -135,7 +135,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// Which problem a document is about, and that it is one.
+    /// Checks that the document is a problem, and returns its type.
     pub(crate) fn problem(&self) -> String {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let document = self.json();

@@ -1,4 +1,4 @@
-//! Two users and root on one Unix socket, identified by the kernel. Needs root: `cargo xtask ci` runs it in its stage `root`.
+//! Two users and root on one Unix socket, where the kernel identifies them. Needs root: `cargo xtask ci` runs it in its stage `root`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ impl Drop for Program {
     }
 }
 
-/// A tracked program of a user, with one buffer of so many bytes.
+/// Starts a tracked program of a user with one buffer of this size.
 fn program(directory: &Path, uid: u32, bytes: u64) -> Program {
     let mut command = Command::new(directory.join("program"));
     command.args(["--exact", "users::a_program_of_a_user", "--nocapture"]).uid(uid).gid(uid);
@@ -34,7 +34,7 @@ fn program(directory: &Path, uid: u32, bytes: u64) -> Program {
     Program(child)
 }
 
-/// Not a test by itself.
+/// Not a test. The code of a child process.
 #[test]
 fn a_program_of_a_user() {
     let Some(bytes) = std::env::var("BYTES").ok().and_then(|bytes| bytes.parse().ok()) else { return };
@@ -43,7 +43,7 @@ fn a_program_of_a_user() {
     let _ = std::io::stdin().lines().next();
 }
 
-/// The answer of a path of the API to a user.
+/// Requests a path of the API as a user.
 fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
     let mut command = Command::new(directory.join("program"));
     command.args(["--exact", "users::asker_process", "--nocapture"]).uid(uid).gid(uid);
@@ -53,7 +53,7 @@ fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
     serde_json::from_str(line).expect("a document")
 }
 
-/// Not a test by itself.
+/// Not a test. The code of a child process.
 #[test]
 fn asker_process() {
     use std::io::{Read, Write};
@@ -70,7 +70,7 @@ fn asker_process() {
 fn own_in_full_and_others_in_totals() {
     let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
     fs::set_permissions(places.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    // The build directory may be closed to others.
+    // The build directory may be closed to other users.
     fs::copy(std::env::current_exe().expect("a path"), places.path().join("program")).expect("a copy");
     let (one, other) = (program(places.path(), ONE, 1000), program(places.path(), OTHER, 2000));
     let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
@@ -93,7 +93,7 @@ fn own_in_full_and_others_in_totals() {
         for (index, pid) in pids.into_iter().enumerate() {
             let process =
                 memory["processes"].as_array().expect("processes").iter().find(|process| process["pid"] == pid).expect("everybody's");
-            // Totals and names are for all.
+            // All users may read totals and names.
             assert_eq!(process["kinds"]["dram"]["used"], [1000, 2000][index], "{uid} {process}");
             assert!(process["name"].is_string() && process["uid"] == [ONE, OTHER][index], "{uid} {process}");
             assert_eq!(process["command"].is_string(), sees[index], "{uid} {process}");

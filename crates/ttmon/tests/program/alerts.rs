@@ -1,4 +1,4 @@
-//! `ttmon alerts`: rules, tests, silences, and whose configuration is believed.
+//! `ttmon alerts`: rules, tests, silences, and which configuration files are trusted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn rules_are_listed_with_their_promql() {
     assert_eq!((&mine["promql"], &mine["alert_name"]), (&"ttmon_device_power_watts > 100".into(), &"TtmonMine".into()));
 }
 
-/// A file that another user can write starts no program.
+/// A file that another user can write must not start programs.
 #[test]
 fn alerts_of_a_file_that_others_can_write_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::run::{root, ttmon, ttmon_at};
 
-/// The exit code and the beginning of the line.
+/// Checks the exit code and the beginning of the line.
 fn answers(arguments: &str, code: i32, line: &str) {
     let ran = ttmon(arguments);
     assert_eq!(ran.code, code, "{arguments}: {}{}", ran.stdout, ran.stderr);

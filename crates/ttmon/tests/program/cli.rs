@@ -1,4 +1,4 @@
-//! Words that make sense, words that do not, and exit codes.
+//! Valid and invalid command lines, and exit codes.
 
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::run::{command, ran, root, ttmon, ttmon_at};
 
-/// A wrong command line: exit 2, nothing on stdout, and a line that names what to do.
+/// Checks an invalid command line: exit code 2, nothing on stdout, and a line that shows what to do.
 fn refuses(arguments: &str, says: &str) {
     let ran = ttmon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments}: {}", ran.stderr);
@@ -43,7 +43,7 @@ fn flags_that_contradict() {
     refuses("--nonsense", "--nonsense");
 }
 
-/// tt-smi's reset must never be taken for anything else.
+/// `-r` resets boards in tt-smi, and must never have another effect without an error.
 #[test]
 fn r_never_resets() {
     for arguments in ["-r", "-r 0", "-r 0,1", "-r all", "-w -r 49", "-r 1000000000000000000000", "-w -r -5"] {
@@ -92,7 +92,7 @@ fn devices_are_chosen() {
     assert_eq!(ids(&format!("-d {}", serial.trim())), "2 6");
 }
 
-/// Each missing device is named, with any other flags.
+/// Each missing device is listed, with any other flags.
 #[test]
 fn an_unknown_device_among_known_ones_is_an_error() {
     let t3k = root("t3k");
@@ -114,7 +114,7 @@ fn an_unknown_device_among_known_ones_is_an_error() {
     }
 }
 
-/// What other tools call it is answered with what it is called here.
+/// For flags of other tools, the error message names the flag of ttmon.
 #[test]
 fn flags_of_other_tools_name_ours() {
     for (typed, flag) in
@@ -125,7 +125,7 @@ fn flags_of_other_tools_name_ours() {
     assert_eq!(ttmon("-L --sim n150").code, 0);
 }
 
-/// An untracked process has its reason; a missing process has another.
+/// An untracked process and a missing process have different messages.
 #[test]
 fn memory_of_a_process_that_is_not_tracked() {
     let n300 = root("n300");
@@ -147,7 +147,7 @@ fn memory_of_a_process_that_is_not_tracked() {
     assert!(none.stderr.contains("no process 4194304"), "{}", none.stderr);
 }
 
-/// The variables stand in for the flags, and a flag silences them.
+/// Variables have the effect of flags, and a flag overrides them.
 #[test]
 fn the_environment() {
     let n150 = root("n150");
@@ -159,7 +159,7 @@ fn the_environment() {
     assert!(flag.stdout.contains("p100a"), "{}", flag.stderr);
 }
 
-/// A stderr that cannot be written to changes no exit code.
+/// An error while writing to stderr does not change the exit code.
 #[test]
 fn nobody_listens() {
     let empty = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn earlier_names() {
     assert_eq!((removed.code, std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
 }
 
-/// Help of a link has the link's name and the flags of the tool it stands for, those of ttmon apart from them.
+/// The help of a link shows the link's name and first the flags of the earlier tool, then the flags of ttmon.
 #[test]
 fn earlier_names_have_help_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -226,7 +226,7 @@ fn earlier_names_do_not_hide_the_help_of_commands() {
     assert!(help.code == 0 && help.stdout.contains("--idle") && !help.stdout.contains("stands for"), "{}", help.stdout);
 }
 
-/// `allocation_monitor_client -d 0` shows device 0 as bars, used or not.
+/// `allocation_monitor_client -d 0` shows device 0 as bars, whether used or not.
 #[test]
 fn the_monitor_client_draws_bars() {
     let n150 = root("n150");
@@ -236,7 +236,7 @@ fn the_monitor_client_draws_bars() {
     }
 }
 
-/// A reader who leaves is a good end: no message, exit code 0.
+/// If the reader of the output closes the pipe, the program succeeds: no message, exit code 0.
 #[test]
 fn a_closed_pipe() {
     let galaxy = root("galaxy");
@@ -246,7 +246,7 @@ fn a_closed_pipe() {
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 
-/// A full disk: an error, exit 1, and the file that was there is untouched.
+/// With a full disk, the command fails with exit code 1 and the existing file is unchanged.
 #[test]
 fn a_full_disk() {
     let n150 = root("n150");
@@ -289,7 +289,7 @@ fn pages() {
         let help = ttmon(&format!("{command} --help"));
         assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{command}");
     }
-    // A command's own flags stand together, those of the snapshot too; what it refuses is not offered.
+    // A command's own flags are in one group, also those of the snapshot. Flags that a command refuses are not listed.
     let snapshot = ttmon("help all").stdout;
     let (own, common) = snapshot.split_once("Options of every command:").expect("two kinds of flags");
     assert!(own.contains("--watch") && own.contains("--query-gpu") && !own.contains("--sim"), "{snapshot}");
@@ -304,7 +304,7 @@ fn pages() {
     }
 }
 
-/// One screen of 24 lines and 80 columns, then examples; all commands are there.
+/// The summary fits 24 lines and 80 columns, followed by examples. It has all commands.
 #[test]
 fn summary_fits_one_screen() {
     let summary = ttmon("--help").stdout;
@@ -317,7 +317,7 @@ fn summary_fits_one_screen() {
     }
 }
 
-/// The last sections are in every help and in every page, which `man` renders without a warning.
+/// Every help and every manual page has the last sections. `man` renders the pages without a warning.
 #[test]
 fn help_and_manual_have_all_sections() {
     for command in std::iter::once(&"").chain(COMMANDS) {

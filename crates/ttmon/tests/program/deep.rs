@@ -1,4 +1,4 @@
-//! `--deep` on simulated chips: every face that shows what only the chip knows.
+//! `--deep` on simulated chips: all outputs with values that only the chip has.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn simulated_chips_are_read() {
     assert!(number("gddr_temperature") > deep["temperature"].as_f64().unwrap(), "{deep}");
     assert_eq!((&deep["eth_links_up"], deep["eth_links"].as_array().map(Vec::len)), (&0.into(), Some(14)));
     assert_eq!((&deep["throttle_reasons"], deep["queue_utilization"].as_array().map(Vec::len)), (&Value::Array(Vec::new()), Some(1)));
-    // The chip's own firmware and the driver's files name the same bundle.
+    // The firmware bundle is the same in the chip and in the driver's files.
     assert_eq!(deep["firmware"], "19.13.0.0");
 }
 
@@ -50,11 +50,11 @@ fn utilization_is_in_every_face() {
     assert!(value.is_some_and(|value| value.parse::<f64>().is_ok()), "{query}");
     let csv = ttmon(&format!("--deep --query-gpu=utilization.gpu --format=csv,noheader {SIM}")).stdout;
     assert!(csv.trim().ends_with(" %") && csv.trim() != "N/A", "{csv}");
-    // The second line of values has a difference to the first.
+    // The second line of values is computed from the difference to the first sample.
     let lines = ttmon(&format!("dmon --deep -s u -c 3 -d 0.6 {SIM}")).stdout;
     let heading: Vec<&str> = lines.lines().next().unwrap().split_ascii_whitespace().collect();
     let column = heading.iter().position(|name| *name == "utilization").unwrap_or_else(|| panic!("{lines}"));
-    // A heading begins with `#`.
+    // The heading begins with `#`, so it has one column more.
     let value = lines.lines().last().unwrap().split_ascii_whitespace().nth(column - 1).unwrap();
     assert!(value.parse::<f64>().is_ok(), "{lines}");
 }
@@ -67,7 +67,7 @@ fn a_chip_that_hangs_or_is_hot_says_so() {
     assert_eq!(reasons("p150,procs=1,fault=throttle:0")["throttle_reasons"], serde_json::json!(["temperature"]));
 }
 
-/// An idle Wormhole chip is read once its power-down is over. In the simulation, too.
+/// An idle Wormhole chip is read only after its power-down time is over. The simulation behaves in the same way.
 #[test]
 fn an_idle_wormhole_chip_is_waited_for() {
     let start = Instant::now();
@@ -75,7 +75,7 @@ fn an_idle_wormhole_chip_is_waited_for() {
     assert!(start.elapsed() >= Duration::from_secs(6), "{:?}", start.elapsed());
     let [local, remote] = [0, 1].map(|index| &json["devices"][index]);
     assert_eq!((&local["utilization"], &remote["missing"]["utilization"]), (&0.0.into(), &"remote_chip".into()));
-    // Exact totals by what is not harvested, and the same ones of the product table without.
+    // The totals are computed from the cores that are not harvested. Without --deep, the product table gives the same totals.
     assert_eq!(local["tensix_cores"], 64);
 }
 

@@ -1,4 +1,4 @@
-//! `ttmon doctor` on broken machines: each is named, with the command that mends it.
+//! `ttmon doctor` on broken machines: it reports each problem, with the command that fixes it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::run::{CommandResult, command, ran, root, ttmon, ttmon_at};
 
-/// The line of a topic at this severity, and its remedy.
+/// Checks that a topic has this line with this severity, and this remedy.
 fn finds(ran: &CommandResult, code: i32, line: &str, remedy: &str) {
     assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
     let mut lines = ran.stdout.lines();
@@ -22,7 +22,7 @@ fn put(root: &Path, file: &str, text: &str) {
     fs::write(path, format!("{text}\n")).unwrap();
 }
 
-/// The directory of the only PCI device of ours.
+/// Returns the directory of the only Tenstorrent PCI device.
 fn pci(root: &Path) -> std::path::PathBuf {
     fs::canonicalize(root.join("sys/class/tenstorrent/tenstorrent!0/device")).unwrap()
 }
@@ -175,7 +175,7 @@ fn a_bundle_replays_and_has_nothing_private() {
     assert!(grep(serial.trim()));
 }
 
-/// Python imports modules of the current directory: root may work in a directory of another user.
+/// Python imports modules from the current directory, and root may work in a directory of another user.
 #[test]
 fn nothing_of_the_current_directory_is_run() {
     let directory = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ fn nothing_of_the_current_directory_is_run() {
     assert!(ran.stdout.contains("Python") && !started.exists(), "{}{}", ran.stdout, ran.stderr);
 }
 
-/// Whether `--deep` would work, and what it lacks.
+/// Reports whether `--deep` would work, and what is missing for it.
 #[test]
 fn deep_would_work_or_lacks_something() {
     let root = root("n150");

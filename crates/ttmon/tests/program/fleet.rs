@@ -1,4 +1,4 @@
-//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output, and what they refuse.
+//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output and their usage errors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::run::ttmon;
 
-/// On a machine under any load.
+/// Timeout, on a machine under any load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A service that ends with the value, and its port.
+/// A running service with its port. It is killed when this is dropped.
 struct Serving(Child, u16);
 
 impl Serving {
@@ -42,7 +42,7 @@ impl Drop for Serving {
     }
 }
 
-/// A store that gives the same answer to everybody.
+/// Starts a store that gives the same answer to every request.
 fn store(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -69,7 +69,7 @@ fn lists_of_hosts_are_printed_and_served() {
     assert!(serving.get("/sd").contains("tt1:9478") && serving.get("/").contains("no such path"));
     fs::write(&hosts, "tt[1-3]\n").unwrap();
     assert!(serving.get("/sd").contains("tt3:9478"));
-    // What cannot be read leaves the last list.
+    // If the file cannot be read, the last list is still served.
     fs::write(&hosts, "a b\n").unwrap();
     assert!(serving.get("/sd").contains("tt3:9478"));
     let ran = ttmon(&format!("sd --from hosts --input {place}"));
@@ -114,7 +114,7 @@ fn hosts_of_a_store_are_found() {
     assert!(ran.code == 1 && ran.stderr.contains("too many samples"), "{}", ran.stderr);
 }
 
-/// Labels of a store are text of others: in a table they are one cell, and on a terminal they are only text.
+/// Labels of a store are untrusted text. In a table each stays in one cell, and a terminal gets no control characters.
 #[test]
 fn hostile_labels_forge_no_lines() {
     let url = store(
@@ -171,7 +171,7 @@ fn simulated_hosts_are_scraped() {
     let hot = serving.get("/hosts/host-00000/metrics");
     assert!(hot.contains("ttmon_device_health{device=\"0\"") && hot.contains("health=\"critical\"} 1"), "{hot}");
     assert!(hot.contains("ttmon_workload_info{") && hot.contains("origin=\"sim\""), "{hot}");
-    // A quarter of the hosts is idle, and each has ids of its own.
+    // A quarter of the hosts is idle, and each host has its own ids.
     let (idle, other) = (serving.get("/hosts/host-00003/metrics"), serving.get("/hosts/host-00004/metrics"));
     let ids = |text: &str| text.lines().find(|line| line.starts_with("ttmon_device_info")).map(str::to_owned);
     assert!(!idle.contains("ttmon_workload_info{") && ids(&idle) != ids(&other), "{idle}");

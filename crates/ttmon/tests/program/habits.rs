@@ -1,4 +1,4 @@
-//! What users of nvidia-smi, tt-smi, nvtop and htop type, and what ttmon answers.
+//! Command lines that users of nvidia-smi, tt-smi, nvtop and htop type, and the answers of ttmon.
 
 use std::fs;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::run::{command, root, ttmon, ttmon_at};
 
-/// What was typed, the exit code, and words of the answer, all of which are there. `@` stands for a simulated machine.
+/// The command line, the exit code, and texts that the answer must contain. `@` means a simulated machine.
 const HABITS: &[(&str, i32, &[&str])] = &[
     // nvidia-smi
     ("@", 0, &["ID Board", "n300 L", "Processes:"]),
@@ -115,14 +115,14 @@ fn what_other_tools_taught_is_answered() {
         for word in *words {
             assert!(said.contains(word), "{typed}: no {word:?} in {said}");
         }
-        // A refusal is one line, and nothing else.
+        // An error is exactly one line.
         if *code != 0 {
             assert_eq!((ran.stdout.as_str(), ran.stderr.lines().count()), ("", 1), "{typed}: {}", ran.stderr);
         }
     }
 }
 
-/// What a shell offers for the last of these words.
+/// Returns what a shell offers for the last of these words.
 fn completed(words: &[&str]) -> Vec<String> {
     let mut shell = command("--");
     shell.arg("ttmon").args(words).env("COMPLETE", "bash").env("_CLAP_IFS", "\n");
@@ -145,7 +145,7 @@ fn shells_complete_values() {
     assert!(check.success() && script.contains("complete "), "{script}");
 }
 
-/// What bash itself offers: it splits words at `:` and `=`.
+/// Tests the completions in bash itself, which splits words at `:` and `=`.
 #[test]
 fn bash_completes_words_with_breaks() {
     let directory = tempfile::tempdir().unwrap();
@@ -166,12 +166,12 @@ fn bash_completes_words_with_breaks() {
     assert!(offered("ttmon ").lines().any(|word| word == "events"));
 }
 
-/// Every command has its help page, with an example or flags of its own, under both spellings.
+/// Every command has a help page, with an example or its own flags, under both spellings.
 #[test]
 fn every_command_has_help() {
     let page = ttmon("help all").stdout;
     let listed = page.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // Lines that go on with a description begin with more blanks.
+    // Continuation lines of a description are indented more.
     let commands: Vec<&str> =
         listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|word| !word.is_empty()).collect();
     assert!(commands.len() >= 20 && commands.contains(&"alerts"), "{commands:?}");
@@ -183,7 +183,7 @@ fn every_command_has_help() {
     assert!(ttmon("help alerts silence").stdout.contains("Usage: ttmon alerts silence"));
 }
 
-/// A problem that many files of a device have is one short line.
+/// If many files of a device have the same problem, it is reported in one short line.
 #[test]
 fn problems_of_a_device_are_one_line() {
     let machine = root("n300x2,idle,fault=eacces:1");
@@ -214,7 +214,7 @@ fn quiet_is_quiet() {
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert!(child.wait().unwrap().success());
-    // Where the state is kept is not on tmpfs here, which is worth a line.
+    // The state directory is not on tmpfs here, so one warning is expected.
     let err: Vec<&str> = err.lines().filter(|line| !line.contains("not on tmpfs")).collect();
     assert_eq!((out.as_str(), err.as_slice()), ("", &[][..]));
 }

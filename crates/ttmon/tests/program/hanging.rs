@@ -1,4 +1,4 @@
-//! Reads that never come back: the answer does, and the program really ends.
+//! Reads that never return: the program still prints its output and ends.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -27,8 +27,8 @@ fn one_field_of_one_device() {
     assert!(json["problems"].as_array().unwrap().iter().any(|problem| problem["reason"] == "timeout"), "{}", json["problems"]);
 }
 
-/// Everything hangs at once: a reader of the output sees its end, and the parent gets the exit code, although
-/// the reading process cannot be waited for.
+/// All reads hang. A reader of the output sees its end, and the parent gets the exit code, although the reading process cannot be waited
+/// for.
 #[test]
 fn the_whole_machine() {
     let root = root("galaxy");
@@ -56,7 +56,7 @@ fn the_list_of_users_and_a_process() {
     assert_eq!(waited.code, 4, "what cannot be read yet may be later: {}", waited.stderr);
 }
 
-/// In `-l`, a device that hangs costs its time-out once: afterwards it is left alone.
+/// With `-l`, a device that hangs costs its timeout only once. After that it is skipped.
 #[test]
 fn again_and_again() {
     let root = root("n150");

@@ -1,4 +1,4 @@
-//! Nothing under /dev/tenstorrent is ever opened.
+//! Checks that nothing under /dev/tenstorrent is ever opened.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::run::{command, root};
 
-/// Watches device nodes (FIFOs, on which a plain open would wait for ever) while every command runs.
+/// Watches device nodes while every command runs. The nodes are FIFOs, on which a plain open would block forever.
 #[test]
 fn device_nodes_are_left_alone() {
     let root = root("t3k");
@@ -17,7 +17,7 @@ fn device_nodes_are_left_alone() {
     for node in 0..4 {
         fifo(&nodes.join(node.to_string()));
     }
-    // A link to a node, where any user may put one.
+    // A link to a node, in a directory where any user may create one.
     std::os::unix::fs::symlink(nodes.join("0"), root.path().join("dev/shm/tt_device_77_memory")).unwrap();
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&watch, &nodes, WatchFlags::OPEN | WatchFlags::ACCESS).unwrap();
@@ -28,7 +28,7 @@ fn device_nodes_are_left_alone() {
         assert!(status.success(), "{arguments}");
     }
     assert_eq!(events(&watch), 0, "a device node was touched");
-    // The watch would have seen it.
+    // Checks that the watch reports an open.
     fs::read_dir(&nodes).unwrap();
     assert!(events(&watch) > 0);
 }

@@ -1,4 +1,4 @@
-//! What comes out: shapes that scripts rely on.
+//! Output formats that scripts rely on.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::run::{command, root, ttmon_at};
 
-/// Every reason has its null, every null its reason: in the nearest enclosing object with reasons.
+/// Checks that every reason has a null value, and every null a reason in the nearest enclosing object with reasons.
 fn check_reasons(value: &Value, path: &str, reasons: &Map<String, Value>) {
     match value {
         Value::Object(object) => {
@@ -70,7 +70,7 @@ fn a_stream_of_json_has_one_object_a_line_and_rates_from_the_second_on() {
     assert!(lines[1]["devices"][0]["pcie_to_device_bytes_per_s"].is_number(), "{}", lines[1]);
 }
 
-/// A rate asked for by name takes its second sample.
+/// If a rate is requested by name, the command takes a second sample.
 #[test]
 fn csv() {
     let root = root("n300");
@@ -134,7 +134,7 @@ fn a_file_is_written_whole() {
     assert_eq!(json["schema"], 1);
 }
 
-/// Hundreds of programs with thousands of mappings each are 64 MiB soon.
+/// Hundreds of programs with thousands of mappings each quickly exceed 64 MiB.
 #[test]
 fn the_mappings_of_many_processes() {
     let root = root("n150,idle");
@@ -149,7 +149,7 @@ fn the_mappings_of_many_processes() {
     assert_eq!((ran.code, ran.json()["devices"].as_array().map(Vec::len)), (0, Some(1)), "{}", ran.stderr);
 }
 
-/// A fixture has no device node, and a plain file is no device: nothing but the driver's node is ever asked.
+/// A fixture has no device node, and a plain file is not a device. Only the driver's node is ever read.
 #[test]
 fn deep_needs_the_device_node() {
     let root = root("n300");

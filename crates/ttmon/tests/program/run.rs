@@ -1,4 +1,4 @@
-//! Runs the program, and makes machines for it to read.
+//! Runs the program, and creates machines for it to read.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
 
-/// What a run left behind.
+/// The result of a command.
 pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -19,7 +19,7 @@ impl CommandResult {
     }
 }
 
-/// The program with these words, in a plain environment.
+/// Returns the program with these arguments, in a clean environment.
 pub(crate) fn command(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
     command.args(arguments.split_ascii_whitespace()).stdin(Stdio::null());
@@ -39,7 +39,7 @@ pub(crate) fn ttmon(arguments: &str) -> CommandResult {
     ran(command(arguments).output().unwrap())
 }
 
-/// A directory that stands for a machine, made by the simulator, with nobody on it.
+/// Writes a simulated machine without processes into a directory.
 pub(crate) fn root(spec: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     write_root(spec, directory.path());

@@ -20,7 +20,7 @@ fn a_machine_with_memory_and_processes() {
     assert!(ttmon("--sim t3k").stdout.contains("SIMULATED"));
 }
 
-/// Banks of simulated programs: their blocks make the whole, what is used fits, and the sums are those of TT-Metal's statistics.
+/// Banks of simulated programs: the blocks fill the bank, used bytes fit, and the totals equal TT-Metal's statistics.
 #[test]
 fn banks_and_circular_buffers() {
     for spec in ["n300", "p150", "galaxy"] {
@@ -43,7 +43,7 @@ fn banks_and_circular_buffers() {
     }
 }
 
-/// The same seed, the same machine; pids and times apart.
+/// The same seed gives the same machine, except for pids and times.
 #[test]
 fn deterministic() {
     let machine = |arguments: &str| {
@@ -60,7 +60,7 @@ fn deterministic() {
     assert_ne!(machine("--sim t3k --seed 7 --json"), machine("--sim t3k --seed 8 --json"));
 }
 
-/// A card that is not there when ttmon starts keeps its ids, and those of the chips behind it.
+/// If a card is missing when ttmon starts, its ids and those of the chips behind it stay reserved.
 #[test]
 fn ids_belong_to_their_slots() {
     let chips = |spec: &str| {
@@ -123,7 +123,7 @@ fn firmware_that_is_not_ready_is_starting() {
     assert!(ttmon(&format!("--sim {spec} who 0")).stdout.contains("starting"));
 }
 
-/// What a reader that goes on sees while a device vanishes and comes back.
+/// A repeated snapshot shows all states while a device vanishes and returns.
 #[test]
 fn a_device_goes_and_comes_back() {
     for fault in ["gone", "unplug", "unload"] {
@@ -135,7 +135,7 @@ fn a_device_goes_and_comes_back() {
             let json: Value = serde_json::from_str(&line.unwrap()).unwrap();
             let (device, remote) = (&json["devices"][0], &json["devices"][1]);
             assert_eq!((&device["id"], &device["board"], &remote["id"]), (&0.into(), &"n300".into(), &1.into()), "{fault}: {json}");
-            // While the names come and go one by one, some samples may have either half.
+            // While names are removed or restored one by one, a sample may have either state.
             if states.last() != Some(&device["state"]) {
                 states.push(device["state"].clone());
             }
@@ -160,7 +160,7 @@ fn idle_and_waiting() {
     assert!(ttmon("--sim n300 who").stdout.contains("python3"));
 }
 
-/// A simulated process can be killed, and is gone from the next look; its statistics are stale then.
+/// A simulated process can be killed. The next sample does not have it, and its statistics are stale.
 #[test]
 fn a_process_is_killed() {
     let mut child = command("--sim n300,procs=1 --json -lms 100").stdout(Stdio::piped()).spawn().unwrap();
@@ -178,7 +178,7 @@ fn a_process_is_killed() {
     assert!(gone["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
 }
 
-/// However it ends, nothing is left.
+/// The simulation leaves no files or processes, however it ends.
 #[test]
 fn nothing_is_left_behind() {
     for how in ["finished", "killed"] {
@@ -191,7 +191,7 @@ fn nothing_is_left_behind() {
         if how == "killed" {
             child.kill().unwrap();
         }
-        // Otherwise the closed pipe ends it.
+        // The closed pipe ends the program.
         drop(child.stdout.take());
         child.wait().unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -208,7 +208,7 @@ fn kill(pid: u64) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
-/// MemoryReporter's files: those of now, and those that grow with each program.
+/// MemoryReporter's files: the current ones, and those to which each program is appended.
 #[test]
 fn reports_are_those_of_memory_reporter() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,7 +236,8 @@ fn reports_are_those_of_memory_reporter() {
     follower.wait().unwrap();
 }
 
-/// Drivers before 2.7 print pids of the holder's own namespace, which are verified by its open files. Simulated processes have none.
+/// Drivers before 2.7 print pids of the holder's own namespace, which are verified by its open files. Simulated processes have no open
+/// device files.
 #[test]
 fn an_old_driver_has_no_holder_of_another_container() {
     let ran = ttmon("who --sim n150,driver=2.5,procs=1");

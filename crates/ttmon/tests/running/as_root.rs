@@ -1,4 +1,4 @@
-//! Commands of other users and in namespaces of their own, which only root can start; in the stage that has root.
+//! Commands as other users and in separate namespaces, which only root can start. They run in the stage `root`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
 
 const NOBODY: &str = "65534";
 
-/// Where everybody may execute it.
+/// This program, copied to a path where all users may execute it.
 struct Program {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -32,7 +32,7 @@ fn program() -> Program {
     Program { _folder: folder, path }
 }
 
-/// What root sees of all processes.
+/// Returns all processes as root sees them.
 fn processes() -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
     let ran = ran(command.args(["mem", "--json", "--buffers"]).env_remove("TTMON_SIM").stdin(Stdio::null()));
@@ -40,7 +40,7 @@ fn processes() -> Vec<Value> {
     json["processes"].as_array().unwrap().clone()
 }
 
-/// `ttmon run -- AROUND... this program`, observed from the host while it runs, and reported at the end.
+/// Runs `ttmon run -- AROUND... this program`. Checks its process from the host while it runs, and the report at the end.
 fn check(around: &[&str], expected_user: &str) -> Value {
     let program = program();
     let report = tempfile::tempdir().unwrap();
@@ -67,11 +67,11 @@ fn another_users_program() {
 
 fn a_program_in_a_container() {
     let reported = check(&["unshare", "--mount", "--pid", "--fork", "--mount-proc"], "0");
-    // Inside it is process 1; the report has its pid on the host.
+    // Inside the namespace the pid is 1. The report has the pid on the host.
     assert_eq!(reported["processes"][0]["pid"], reported["seen"]["pid"], "{reported}");
     assert!(reported["seen"]["pid"].as_u64().unwrap() > 1);
     assert_eq!(reported["leaks"][0]["size"], 123_456);
-    // With its own /tmp it cannot reach the socket: nothing is reported at the end, but it is still visible.
+    // With its own /tmp the program cannot reach the socket: the report does not have it, but it is visible while it runs.
     let hidden = "mount -t tmpfs none \"$0\" && shift 0 && exec \"$@\"";
     let folder = tempfile::tempdir().unwrap();
     let (place, program) = (folder.path().to_str().unwrap(), program());
@@ -85,7 +85,7 @@ fn a_program_in_a_container() {
     assert!(ran.stderr.contains("nothing was tracked"), "{}", ran.stderr);
 }
 
-/// The report is there whole or not at all.
+/// The report is either complete or missing.
 fn a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap().to_owned();

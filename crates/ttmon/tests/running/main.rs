@@ -1,5 +1,5 @@
-//! `ttmon run` and the commands it starts. This program is its own guinea pig: started again with a script in
-//! `RUNNING_SCRIPT` it is a program that reports buffers, or does other things that programs do.
+//! `ttmon run` and the commands that it starts. The commands are this program, started again with a script in `RUNNING_SCRIPT`. It then
+//! reports buffers, or does other things that programs do.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod as_root;
@@ -18,7 +18,7 @@ fn main() {
     if let Ok(script) = std::env::var(program::SCRIPT) {
         return program::run(&script);
     }
-    // One thread: the cases start programs and wait for signals.
+    // Use one thread, because the cases start programs and wait for signals.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let cases = [plainly::CASES, signals::CASES, terminal::CASES, reports::CASES].concat();
     let for_root = as_root::CASES.iter().map(|(name, case)| trial(name, *case).with_ignored_flag(true));

@@ -1,4 +1,4 @@
-//! A command under `ttmon run` behaves as it does without.
+//! A command behaves under `ttmon run` as it does without.
 
 use std::fs;
 use std::io::Write;
@@ -56,7 +56,7 @@ fn a_command_that_cannot_be_started() {
     check(folder.path().to_str().unwrap(), 126, "Permission denied");
     // Root may open anything, but execute only files that are executable for some user.
     check(plain.to_str().unwrap(), 126, "Permission denied");
-    // A file that the kernel does not know is passed to the shell, as usual; the shell prints the error.
+    // A file that the kernel cannot execute is passed to the shell, as usual; the shell prints the error.
     let shell = ran(&mut run(&["--quiet", "--", garbage.to_str().unwrap()]));
     assert!(matches!(shell.code(), Some(2 | 126 | 127)), "{:?} {}", shell.code(), shell.stderr);
     let ran = ran(&mut run(&[]));
@@ -83,7 +83,7 @@ fn input_and_output_pass_through() {
     writeln!(running.child.stdin.as_mut().unwrap(), "from outside").unwrap();
     assert_eq!((running.line(), running.line()), ("from outside".to_owned(), "bye".to_owned()));
     assert_eq!(running.end().stderr, "");
-    // The reader of its output leaves.
+    // The reader of the output closes the pipe.
     let mut running = Running::start(&mut run(&["--quiet", "--", "yes"]));
     assert_eq!(running.line(), "y");
     assert_eq!(running.leave().signal(), Some(13));
@@ -104,7 +104,7 @@ fn arguments_and_environment_pass_through() {
     assert_eq!(sorted, ["KEPT", "LD_PRELOAD", "TTMON_HANDOVER", "TTMON_LIB", "TTMON_STACKS", "TTMON_TRACKING"], "{variables:?}");
     let library = |line: &str| line.starts_with("LD_PRELOAD=/") && line.ends_with("/libttmon_hook.so");
     assert!(variables.iter().any(|line| library(line)), "{variables:?}");
-    // One that was there stays, and stays first.
+    // An existing library in LD_PRELOAD is kept and stays first.
     let libc =
         fs::read_link(format!("{}/libttmon_hook.so", plain.stdout.lines().find_map(|line| line.strip_prefix("TTMON_LIB=")).unwrap()))
             .unwrap();
@@ -112,7 +112,7 @@ fn arguments_and_environment_pass_through() {
     assert!(both.stdout.contains(&format!("LD_PRELOAD={}:/", libc.display())) && both.stdout.contains("TTMON_OPS=1\n"), "{}", both.stdout);
 }
 
-/// A program without its libraries says where it looked; with them in `../lib/ttmon` it finds them.
+/// Without its libraries, the program lists where it searched. It finds them in `../lib/ttmon`.
 fn libraries_that_are_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let (program, libraries) = (folder.path().join("bin/ttmon"), folder.path().join("lib/ttmon"));
@@ -156,7 +156,7 @@ fn useless_flags() {
         assert_eq!(ran.code(), Some(2), "{words:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
-    // What is refused is not offered.
+    // Flags that `run` refuses are not listed.
     let help = ran(&mut run(&["--help"])).stdout;
     for flag in ["--sim", "--seed", "--root", "--json", "--device", "--id"] {
         assert!(!help.contains(&format!("{flag} ")) && !help.contains(&format!("{flag}\n")), "{flag}: {help}");
@@ -166,7 +166,7 @@ fn useless_flags() {
     assert!(simulated.code() == Some(2) && simulated.stderr.contains("TTMON_SIM"), "{}", simulated.stderr);
 }
 
-/// The report's path is meant from where ttmon was started.
+/// A relative path of the report refers to the directory in which ttmon was started.
 fn another_directory() {
     let folder = tempfile::tempdir().unwrap();
     let ran = ran(scripted(&["--report", "report.json"], "cd /; a 0 10 1").current_dir(folder.path()));
@@ -204,7 +204,7 @@ fn too_few_files() {
     assert!(refused > 0);
 }
 
-/// All that a process inherits, of one that is started plainly and of one that is tracked, from a caller with habits of its own.
+/// Compares everything that a process inherits, started directly and with `ttmon run`, from callers with different settings.
 fn nothing_else_differs() {
     let folder = tempfile::tempdir().unwrap();
     let habits = [
@@ -226,13 +226,13 @@ fn nothing_else_differs() {
             fs::create_dir(&into).unwrap();
             let tool = run(&["--quiet", "--"]);
             let tool = if tracked { std::iter::once(tool.get_program()).chain(tool.get_args()).collect() } else { Vec::new() };
-            // Copied by a program that has nothing to do with shells, nor with a runtime that changes what it finds.
+            // cp copies the files. It is not a shell and has no runtime that changes inherited settings.
             let mut command = std::process::Command::new("bash");
             command.args(["-c", &format!("{habit}\nexec \"$@\""), "bash"]).args(tool).args(["cp", "-rP", "--no-preserve=all"]);
             command.args(files.map(|name| format!("/proc/self/{name}"))).arg(&into);
             command.envs(run(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
             let ran = ran(command.stdin(Stdio::null()));
-            // The directory of descriptors has one that cp itself has open, and no more.
+            // The directory of descriptors has one that cp itself has open, and no others of cp.
             assert!(ran.output.status.code().is_some(), "{habit}: {}", ran.stderr);
             inherited(&into)
         };
@@ -242,7 +242,7 @@ fn nothing_else_differs() {
     }
 }
 
-/// What of those files does not differ between any two processes.
+/// Returns the parts of these files, without values that differ between any two processes.
 fn inherited(folder: &std::path::Path) -> String {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let names = [
@@ -272,7 +272,7 @@ fn inherited(folder: &std::path::Path) -> String {
             let file = file.unwrap();
             let target = fs::read_link(file.path()).unwrap().display().to_string();
             let number = |letter: char| letter.is_ascii_digit();
-            // A pipe of its own each time, and the directory itself.
+            // Each process has a different pipe, and a descriptor of the directory itself.
             let what = if target.starts_with("/proc") { "itself".to_owned() } else { target.replace(number, "") };
             format!("{} {what}", file.file_name().display())
         })
@@ -287,9 +287,9 @@ fn a_script_without_an_interpreter() {
     assert_eq!(ran(&mut run(&["--quiet", "--", script.to_str().unwrap()])).code(), Some(9));
 }
 
-/// Without a dynamic linker, or made for another processor: it runs, and why it is not tracked is said.
+/// A program without a dynamic linker, or for another processor, runs, and a message explains why it is not tracked.
 fn a_static_program() {
-    // The smallest there is: exit(7).
+    // The smallest possible program: exit(7).
     let code = [0xbf, 7, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 5];
     let words: [u64; 15] = [
         0x0001_0102_464c_457f,
@@ -325,7 +325,7 @@ fn a_static_program() {
     }
 }
 
-/// They are not waited for, and it is said.
+/// ttmon does not wait for these children, and prints a message about them.
 fn children_that_outlive_the_command() {
     let mut running = Running::start(&mut scripted(&[], "a 0 10 1; daemon; wait; exit 5"));
     assert_eq!(running.line(), "alive");
@@ -336,7 +336,7 @@ fn children_that_outlive_the_command() {
         read("cmdline").contains("running") && handover.windows(6).any(|part| part == b"a 0 77") && pid.parse() != Ok(ttmon)
     });
     let daemon = daemon.expect("the child is there");
-    // Its output is the pipe that we would wait for.
+    // The child has the pipe open, so waiting for the end of the pipe would block.
     let stderr = running.child.stderr.take().unwrap();
     drop(running.child.stdin.take());
     let status = running.child.wait().unwrap();
@@ -356,14 +356,14 @@ fn nothing_is_left_behind() {
     }
     ran(run(&["--", "no-such-command-anywhere"]).env("TMPDIR", folder.path()));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    // A folder that cannot be used is no reason to fail.
+    // A directory that cannot be used must not make the command fail.
     let (long, script) = ("x".repeat(300), "a 0 10 1");
     for unusable in ["/no/such/folder", "/proc", long.as_str()] {
         assert!(ran(scripted(&[], script).env("TMPDIR", unusable)).stderr.contains("1 allocation"));
     }
 }
 
-/// What it leaves behind goes with the next run; that of one that goes on stays.
+/// The next run removes the directory of a killed run, but not the directory of a run that is still active.
 fn a_killed_ttmon_takes_the_command_along() {
     let folder = tempfile::tempdir().unwrap();
     let places = || fs::read_dir(folder.path()).unwrap().count();

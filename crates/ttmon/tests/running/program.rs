@@ -1,4 +1,4 @@
-//! The program that is run: a script of steps, `a 0 4096 16; t weights; exit 3`.
+//! The program that is run. It executes a script of steps: `a 0 4096 16; t weights; exit 3`.
 
 use std::fs::File;
 use std::io::{BufRead, IoSlice, Write};
@@ -45,7 +45,7 @@ pub(crate) fn run(script: &str) {
             "pid" => println!("{}", std::process::id()),
             "spawn" => spawn(usize::try_from(numbers[0]).unwrap()),
             "daemon" => drop(again("rename; a 0 77 7; say alive; flush; sleep").spawn().unwrap()),
-            // The kernel takes any bytes for a name.
+            // The kernel accepts any bytes as a name.
             "rename" => std::fs::write("/proc/self/comm", b"\xff) S 1").unwrap(),
             "exec" => panic!("{}", again("a 0 222 2").exec()),
             "threads" => {
@@ -62,16 +62,16 @@ pub(crate) fn run(script: &str) {
             },
             "parent" => signal_parent(),
             "hook" => like_the_hook(),
-            // Something that is no ledger, as one of another version would be.
+            // Sends a file that is not a valid ledger, as a ledger of another version would be.
             "nonsense" => hand_over(rustix::fs::memfd_create("ttmon-ledger", rustix::fs::MemfdFlags::CLOEXEC).unwrap().as_raw_fd()),
-            // So many calls were measured, each with so many nanoseconds.
+            // Records this many measured calls, each with this many nanoseconds.
             "cost" => (0..numbers[0]).for_each(|_| WRITER.cost(numbers[1])),
             other => panic!("{other}"),
         }
     }
 }
 
-/// The default action of the signal, even if the parent of these tests has it ignored.
+/// Performs the default action of the signal, even if the parent of these tests ignores the signal.
 fn die(signal: i32) {
     if signal == signal_hook::consts::SIGKILL {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
@@ -85,7 +85,7 @@ fn again(script: &str) -> Command {
     command
 }
 
-/// So many at once, each with a buffer of its own size.
+/// Starts this many processes at once, each with a buffer of a different size.
 fn spawn(count: usize) {
     let children: Vec<_> = (1..=count).map(|number| again(&format!("a 0 {number} 5; f 0 5")).spawn().unwrap()).collect();
     for mut child in children {
@@ -110,7 +110,7 @@ fn signal_parent() {
 static WRITER: Writer =
     Writer::new(Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: Some(hand_over) });
 
-/// As the client does it.
+/// Sends a ledger in the same way as the client.
 fn hand_over(ledger: RawFd) {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
     let file = File::open(format!("/proc/self/fd/{ledger}")).unwrap();
@@ -124,7 +124,7 @@ fn hand_over(ledger: RawFd) {
     rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(&message)], &mut control, SendFlags::empty()).unwrap();
 }
 
-/// What only the hook knows: banks, operations, the program cache, refusals; on two chips of a mesh.
+/// Records data that only the hook has: banks, operations, the program cache, refusals; on two chips of a mesh.
 fn like_the_hook() {
     let mut session = WRITER.session().unwrap();
     let mut kinds = [KindGeometry::default(); 6];

@@ -67,11 +67,11 @@ fn what_was_left() {
     assert!(left.starts_with("  left at exit on chip 0:  64.0MB DRAM 0x4a00000 tag \"layer 7\" age TIME"), "{left}");
     assert!(left.ends_with("1 more") && ran.stderr.contains("LEFT 64.0MB in 4 buffers"), "{}", ran.stderr);
     assert_eq!((leaked_sizes(&report), &report["leaked"]), (vec![67_108_864, 300, 200, 100], &json!({"count": 4, "bytes": 67_109_464})));
-    // A device that was closed with buffers on it.
+    // A device is closed while it has buffers.
     let (ran, report) = reported("a 0 4096 1; a 0 100 2; f 0 2; close 0");
     assert!(ran.stderr.contains("LEFT 4.0KB in 1 buffer"), "{}", ran.stderr);
     assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(4096)));
-    // Every chip is named, the one with the most first, although it has the smaller buffers.
+    // Every chip is listed, the chip with the most bytes first, although its buffers are smaller.
     let (ran, _) = reported("a 0 500 1; a 1 400 1; a 1 300 2; a 2 1 1; a 1 9 3 1; a 1 8 4; close 2");
     let said = timeless(&ran.stderr);
     let left: Vec<&str> = said.lines().filter(|line| line.contains("left at exit")).collect();
@@ -107,7 +107,7 @@ fn what_only_the_hook_knows() {
     assert_eq!((&report["cache"][0]["size"], report["cache"].as_array().unwrap().len()), (&json!(4096), 1));
     let dram = &report["devices"][0]["kinds"]["dram"];
     assert_eq!((&dram["peak"], &dram["peak_allocated"], &dram["capacity"]), (&json!(14 << 20), &json!(36 << 20), &json!(12_u64 << 30)));
-    // Since the mark 8 MiB went and 1 MiB came.
+    // Since the mark, 8 MiB were freed and 1 MiB was allocated.
     assert_eq!(report["growth_bytes"], json!(-7 * (1 << 20)));
     assert_eq!(report["coverage"]["dataflow_buffers"], json!({"state": "stepped_aside", "hits": 0, "reason": "unknown layout"}));
     assert_eq!(report["coverage"]["allocate_buffer"]["state"], "found");
@@ -143,7 +143,7 @@ fn refusals_among_events() {
     running.end();
 }
 
-/// What `ttmon oom` prints.
+/// Returns the output of `ttmon oom`.
 fn explain(target: &str, flags: &[&str]) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ttmon"));
     ran(command.args(["oom", target]).args(flags).env_remove("TTMON_SIM").env("LANG", "C.UTF-8")).stdout
@@ -196,7 +196,7 @@ fn every_key_is_there() {
     assert_eq!((&killed["exit"], &killed["signal"], &killed["signal_name"]), (&Value::Null, &json!(15), &json!("SIGTERM")));
 }
 
-/// The mean of some calls stands for all of them; of a few nobody knows.
+/// The mean of the measured calls is used for all calls. With too few measured calls, the overhead is unknown.
 fn what_tracking_took() {
     let (ran, report) = reported("hook; cost 40 1000");
     let head = ran.stderr.lines().next().unwrap();
@@ -209,7 +209,7 @@ fn what_tracking_took() {
     assert!(!ran.stderr.contains("time in tracking") && report["overhead"].is_null(), "{}", ran.stderr);
 }
 
-/// A hundred at once, each too short-lived to be found by a scan; none is lost.
+/// A hundred children at once, each too short-lived to be found by a scan. None is lost.
 fn many_short_lived_children() {
     let (ran, report) = reported("spawn 100");
     assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
@@ -231,14 +231,14 @@ fn leaked_sizes(report: &Value) -> Vec<u64> {
     report["leaks"].as_array().unwrap().iter().map(|leak| leak["size"].as_u64().unwrap()).collect()
 }
 
-/// Each has a ledger of its own, whether the parent had one before or not.
+/// Parent and child have separate ledgers, whether the parent had one before or not.
 fn a_program_that_forks() {
     for (script, sizes) in [("a 0 111 1; fork; a 0 222 2; exit 4", &[333, 222, 111][..]), ("fork; a 0 222 2; exit 4", &[333, 222])] {
         let (ran, report) = reported(script);
         let pids: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|process| &process["pid"]).collect();
         assert_eq!((ran.code(), leaked_sizes(&report).as_slice(), pids.len()), (Some(4), sizes, 2), "{script}: {report}");
         assert_ne!(pids[0], pids[1]);
-        // Both had memory at the same time: the sum's peak is not known, and not claimed.
+        // Both had memory at the same time, so the peak of their sum is only a lower bound.
         assert_eq!(report["devices"][0]["kinds"]["dram"]["peak_is_at_least"], true);
     }
 }
@@ -250,7 +250,7 @@ fn a_program_that_closes_all_its_files() {
     assert_eq!((ran.code(), leaked_sizes(&report)), (Some(4), vec![222]), "{}", ran.stderr);
 }
 
-/// Flags, script, and the resulting code.
+/// Runs a script with these flags. Checks the exit code and the message.
 fn check(flags: &[&str], script: &str, code: i32, words: &str) {
     let ran = ran(&mut scripted(&[&["--quiet"], flags].concat(), script));
     assert_eq!(ran.code(), Some(code), "{flags:?} {script}: {}", ran.stderr);
@@ -264,7 +264,7 @@ fn leaks_fail() {
     check(&["--fail-on-leak=99"], "a 0 100 1", 123, "99B allowed");
     check(&["--fail-on-leak=1K"], "a 0 600 1; a 1 600 1", 123, "1.2KB left in 2 buffers");
     check(&["--fail-on-leak"], "a 0 100 1; close 0", 123, "100B left in 1 buffer");
-    // Not the program cache's: 7 MiB and 2 KiB are left on both chips of a mesh, and 4 KiB more by the cache.
+    // Buffers of the program cache do not count: 7 MiB and 2 KiB are left on both chips of a mesh, and the cache holds 4 KiB more.
     check(&["--fail-on-leak=7170K"], "hook", 0, "");
     check(&["--fail-on-leak=7169K"], "hook", 123, "7.0MB left in 4 buffers");
 }
@@ -285,13 +285,13 @@ fn limits_fail() {
     check(&["--max-dram", "99"], "a 0 100 1; f 0 1", 123, "--max-dram: the peak on chip 0 was 100B, 99B allowed");
     check(&["--max-l1", "99"], "a 0 100 1; a 0 50 2 1", 0, "");
     check(&["--max-l1", "49"], "a 0 100 1; a 0 50 2 1", 123, "--max-l1");
-    // What the allocator took counts, where it is known: 36 MiB of 12 GiB.
+    // If the size that the allocator took is known, that size counts: 36 MiB of 12 GiB.
     check(&["--max-dram", "36M"], "hook", 0, "");
     check(&["--max-dram", "35M"], "hook", 123, "36.0MB, 35.0MB allowed");
     check(&["--max-dram", "1%"], "hook", 0, "");
     check(&["--max-dram", "0.1%"], "hook", 123, "of 12.0GB allowed");
     check(&["--max-dram", "50%"], "a 0 100 1", 123, "cannot be checked");
-    // Two at once: no limit below what they may have had together is known to hold.
+    // Two processes at once: the check passes only if the limit is at least the sum of both peaks.
     let two = "a 0 111 1; fork; a 0 222 2";
     check(&["--max-dram", "200"], two, 123, "--max-dram: the peak on chip 0 was");
     check(&["--max-dram", "400"], two, 123, "together between");
@@ -303,7 +303,7 @@ fn a_failing_command_keeps_its_code() {
     check(&["--fail-on-leak"], "exit 3", 3, "nothing to judge");
 }
 
-/// A check without data is not a success, unless requested.
+/// A check without data fails, unless the user allows it.
 fn checks_with_nothing_to_judge_fail() {
     let said = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
     for flags in [&["--fail-on-leak"][..], &["--fail-on-growth"], &["--max-dram", "90%"], &["--max-l1", "1G", "--fail-on-leak"]] {
@@ -313,12 +313,12 @@ fn checks_with_nothing_to_judge_fail() {
     check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1", 123, "100B left");
     check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, said);
     check(&["--allow-untracked"], "exit 0", 2, "give a check");
-    // A program that reports nothing although it should.
+    // A program that reports nothing, although it can be tracked.
     let ran = ran(run(&["--quiet", "--fail-on-leak", "--", "env", "-i", "true"]).env("LANG", "C.UTF-8"));
     assert_eq!(ran.code(), Some(123), "{}", ran.stderr);
 }
 
-/// Neither is a check of a part.
+/// A check with incomplete data fails too.
 fn checks_that_did_not_see_everything_fail() {
     let partly = "the checks did not judge everything: 1 ledger could not be read";
     let nothing = "the checks had nothing to judge: nothing was tracked: 1 ledger could not be read";
@@ -337,7 +337,7 @@ fn checks_that_did_not_see_everything_fail() {
     assert_eq!((&report["exact"], &report["unread_processes"]), (&json!(false), &json!(2)));
 }
 
-/// Both know what the inner one's command did.
+/// Both runs report the command of the inner run.
 fn a_run_inside_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -385,16 +385,17 @@ fn a_report_that_cannot_be_written() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     let cluster = ran(&mut run(&["--cluster", "/no/such/file", "--", "echo", "started"]));
     assert_eq!((cluster.code(), cluster.stdout.as_str()), (Some(125), ""), "{}", cluster.stderr);
-    // Known only afterwards.
+    // Errors that only occur after the run.
     report_elsewhere();
-    // An earlier one is replaced whole.
+    // An existing report is replaced completely.
     let path = folder.path().join("report.json");
     fs::write(&path, "old").unwrap();
     assert_eq!(ran(&mut run(&["--quiet", "--report", path.to_str().unwrap(), "--", "true"])).code(), Some(0));
     assert!(fs::read_to_string(&path).unwrap().starts_with('{') && fs::read_dir(folder.path()).unwrap().count() == 1);
 }
 
-/// What could be written before the command ran cannot be written afterwards: it goes where there is room, and is lost only if there is none.
+/// If the report cannot be written after the run, although the check before the run succeeded, it is written to another directory. It is
+/// lost only if that fails too.
 fn report_elsewhere() {
     let (folder, spare) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let goes = folder.path().join("goes");
@@ -430,7 +431,7 @@ fn a_report_into_a_pipe() {
     assert_eq!(report["exit"], json!(0));
 }
 
-/// The command is gone: from then on a signal is for ttmon alone.
+/// After the command has ended, a signal ends ttmon itself.
 fn a_report_that_nobody_takes_can_be_ended() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");

@@ -1,4 +1,4 @@
-//! Signals that reach ttmon, and whom they are meant for.
+//! Signals that reach ttmon, and the process that they are meant for.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn signals_to_ttmon_reach_the_command() {
-    // The parent of these tests may have some of them ignored, which commands inherit.
+    // The parent of these tests may ignore some of them, and commands inherit that.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = u64::from_str_radix(status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim(), 16).unwrap();
     let is_ignored = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 1;
@@ -35,7 +35,7 @@ fn signals_to_ttmon_reach_the_command() {
     }
 }
 
-/// Forwarded each time; the exit code is the command's.
+/// Each signal is forwarded. The exit code is the command's.
 fn a_handled_signal_goes_on() {
     let shell = "n=0; trap 'n=$((n+1)); echo got' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.01; done; exit 6";
     let mut running = Running::start(&mut run(&["--quiet", "--", "sh", "-c", shell]));
@@ -72,7 +72,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(running.end().code(), Some(8));
 }
 
-/// A user who stops and continues the command by its pid does not know about ttmon.
+/// A user who stops and continues the command by its pid may not know about ttmon.
 fn a_stop_without_a_terminal() {
     let mut command = scripted(&["--quiet"], "pid; flush; wait; exit 4");
     let mut setsid = Command::new("setsid");
@@ -106,7 +106,7 @@ fn a_whole_group_is_ended() {
     assert!(ran.stderr.contains("exit 7"), "{}", ran.stderr);
 }
 
-/// A parent that does not want to hear of its children leaves that to them.
+/// ttmon inherits SIGCHLD as ignored, and still returns the exit code of the command.
 fn an_ignored_child_signal() {
     let command = scripted(&["--quiet"], "exit 8");
     let mut shell = Command::new("sh");
@@ -120,7 +120,7 @@ fn an_ignored_child_signal() {
     assert_eq!(ran(&mut shell).code(), Some(8));
 }
 
-/// They have no names, and end a process without a handler.
+/// Real-time signals have no names, and end a process without a handler.
 fn real_time_signals_reach_the_command() {
     for number in [34, 37, 64] {
         let handled = format!("trap 'echo got' {number}; echo ready; while :; do sleep 0.01; done");
@@ -131,7 +131,7 @@ fn real_time_signals_reach_the_command() {
         assert_eq!(running.line(), "got");
         running.send(Signal::TERM);
         assert_eq!(running.end().output.status.signal(), Some(15));
-        // Not handled.
+        // This command does not handle the signal.
         let mut running = Running::start(&mut scripted(&[], "a 0 10 1; pid; flush; sleep"));
         running.line();
         let killed = Command::new("kill").args([&format!("-{number}"), &running.child.id().to_string()]).status().unwrap();

@@ -1,4 +1,4 @@
-//! A shell on a terminal, and what its keys do to a command under `ttmon run`.
+//! A shell on a terminal, and the effects of its keys on a command under `ttmon run`.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     ("no_line_is_wider_than_the_terminal", no_line_is_wider_than_the_terminal),
 ];
 
-/// A shell with job control on a terminal of its own.
+/// A shell with job control on a separate terminal.
 struct Shell {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
@@ -62,7 +62,7 @@ impl Shell {
         self.keys.flush().unwrap();
     }
 
-    /// What was shown since the last time, once this is in it.
+    /// Waits for this text. Returns the output since the last call.
     fn shows(&mut self, text: &str) -> String {
         let seen = || self.screen.lock().unwrap().find(text);
         eventually(&format!("{text:?} on the screen: {}", self.screen.lock().unwrap()), || seen().is_some());
@@ -71,10 +71,10 @@ impl Shell {
         screen.drain(..end).collect()
     }
 
-    /// The exit code of what ended last, as the shell has it.
+    /// Returns the exit code of the last command, as the shell reports it.
     fn code(&mut self) -> String {
         self.press("echo code=$(( $? ))\n");
-        // The line as typed is shown too.
+        // The typed line is shown too.
         self.shows("code=$(( $? ))");
         self.shows("code=");
         self.shows("\n").trim().to_owned()
@@ -113,12 +113,12 @@ fn control_c_reaches_the_command_once() {
     shell.press("\x03");
     let between = shell.shows("hit=");
     assert_eq!(shell.shows("\n").trim(), "2", "{between}");
-    // Ctrl-\ ends it; so does Ctrl-C without a handler, and the shell gets the status.
+    // Ctrl-\ ends the command. Ctrl-C without a handler does too, and the shell gets the status.
     shell.press("\x1c");
     shell.shows("> ");
     assert_eq!(shell.code(), "131");
     shell.press("\"$TTMON\" run -- cat\n");
-    // Once as typed, once from the command: it is there.
+    // The text appears once as typed and once from the command, so the command reads the terminal.
     shell.press("line\n");
     shell.shows("line");
     shell.shows("line");
@@ -157,7 +157,7 @@ fn control_z_and_fg() {
     assert!(shell.is_tidy());
 }
 
-/// It may not read from the terminal there, and waits until it may.
+/// A background command may not read from the terminal, so it waits until it is in the foreground.
 fn in_the_background() {
     let mut shell = Shell::start();
     shell.press("\"$TTMON\" run --quiet -- cat & echo pid=$!=\n");
@@ -185,7 +185,7 @@ fn a_closed_terminal() {
     drop(std::mem::replace(keys, Box::new(std::io::sink())));
     let pair = native_pty_system().openpty(PtySize::default()).unwrap();
     drop(std::mem::replace(master, pair.master));
-    // The reader of the screen holds the terminal too; closing a window removes the terminal from its session.
+    // The thread that reads the screen also has the terminal open. Closing a window removes the terminal from its session.
     let _ = shell.child.kill();
     eventually("both end", || pids.iter().all(|pid| !is_alive(pid)));
     eventually("nothing is left", || shell.is_tidy());

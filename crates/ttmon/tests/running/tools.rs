@@ -1,4 +1,4 @@
-//! Starting `ttmon run`, and commands for it.
+//! Starts `ttmon run`, and commands for it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::program::SCRIPT;
 
-/// A folder with a library to preload. Which one does not matter here, as these programs report by themselves; what the
-/// hook does is tried with the hook. So it is a library that every program has anyway.
+/// A folder with a library to preload. The choice does not matter here, because these programs report their memory themselves; the hook has
+/// its own tests. So it is a library that every program loads anyway.
 static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
@@ -26,7 +26,7 @@ static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 /// `ttmon run WORDS...`
 pub(crate) fn run(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    // Nothing of the environment of these tests.
+    // Remove the variables of the environment of these tests.
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("TTMON"));
     ours.chain(["LD_PRELOAD".into()]).for_each(|name| {
         command.env_remove(name);
@@ -62,7 +62,7 @@ impl CommandResult {
     }
 }
 
-/// Runs a script with a report, which is returned.
+/// Runs a script with a report. Returns both.
 pub(crate) fn reported(script: &str) -> (CommandResult, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
@@ -71,7 +71,7 @@ pub(crate) fn reported(script: &str) -> (CommandResult, Value) {
     (ran, serde_json::from_str(&text).unwrap())
 }
 
-/// A run that goes on, and what it prints.
+/// A running `ttmon run`, and its output.
 pub(crate) struct Running {
     pub(crate) child: Child,
     lines: BufReader<ChildStdout>,
@@ -94,7 +94,7 @@ impl Running {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Closes its output, and says how it ended.
+    /// Closes its output. Returns its exit status.
     pub(crate) fn leave(self) -> ExitStatus {
         let Self { mut child, lines } = self;
         drop(lines);
@@ -117,7 +117,7 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Without what depends on the machine's mood: `at 00:41` is `at TIME`.
+/// Replaces times that depend on the speed of the machine: `at 00:41` becomes `at TIME`.
 pub(crate) fn timeless(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']).scan("", |before, word| {
         let is_time = matches!(before.trim_end(), "at" | "age" | "after") && word.starts_with(|first: char| first.is_ascii_digit());
@@ -128,13 +128,13 @@ pub(crate) fn timeless(text: &str) -> String {
     words.collect()
 }
 
-/// Alive, and not only waiting to be asked how it ended.
+/// Whether a process is alive and not a zombie.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     String::from_utf8_lossy(&stat).rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// A file of our own making, with a mode.
+/// Writes a file with a mode.
 pub(crate) fn file(folder: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
     let path = folder.join(name);
     fs::write(&path, text).unwrap();

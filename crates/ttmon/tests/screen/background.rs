@@ -1,4 +1,4 @@
-//! The question for the terminal's background: after the first frame, answered or not.
+//! The query for the terminal's background: sent after the first frame, with or without an answer.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use crate::terminal::Terminal;
 
 const QUESTION: &str = "\x1b]11;?\x1b\\";
 const LIGHT: &str = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\";
-/// Later than this an answer is ignored.
+/// A later answer is ignored.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// Of the first word of the title in true colour: on dark, on light.
+/// Colour of the first word of the title in true colour: on dark, on light.
 const ON_DARK: vt100::Color = vt100::Color::Rgb(0x7c, 0xc7, 0xff);
 const ON_LIGHT: vt100::Color = vt100::Color::Rgb(0x0a, 0x58, 0xb8);
 
@@ -36,7 +36,7 @@ fn quit(mut terminal: Terminal) {
 
 #[test]
 fn an_answer_in_time_changes_the_colours() {
-    // A machine under load may be too late with an answer that was written at once.
+    // On a busy machine, an answer that was written at once may still be too late.
     for _ in 0..30 {
         let mut terminal = asked();
         let written = terminal.written();
@@ -63,7 +63,7 @@ fn a_late_answer_is_neither_a_colour_nor_keys() {
         terminal.expect("3", "3 Detail");
     }
     terminal.press(LIGHT);
-    // As keys the answer would show the main view and another device.
+    // If the answer were read as keys, it would show the main view and another device.
     let screen = terminal.expect("?", "Help: ");
     assert!(screen.contains("3 Detail"), "{screen}");
     let screen = terminal.expect("?", "Device 0 ");

@@ -1,4 +1,4 @@
-//! Every key, the mouse and a change of size, and what they bring to the screen.
+//! Every key, the mouse and a change of size, and their effects on the screen.
 
 use crate::terminal::Terminal;
 
@@ -42,7 +42,7 @@ fn views() {
     top.wait("the help to close", |text| !text.contains("Help: Esc"));
 }
 
-/// Buffers, the map of a bank and circular buffers are there from the start where the memory view is the first one.
+/// If the memory view is the first view, it has buffers, the map of a bank and circular buffers from the start.
 #[test]
 fn memory_first() {
     let top = Terminal::top(120, 40, "--sim n300 --view 4 -r 200");
@@ -79,7 +79,7 @@ fn processes() {
     top.expect(ESCAPE, "Processes (3)");
 }
 
-/// The process that was chosen gets the signal, after a question.
+/// The selected process gets the signal after a confirmation.
 #[test]
 fn signals() {
     let mut top = t3k();
@@ -115,7 +115,7 @@ fn time_and_pace() {
     top.wait_for("Processes (3)");
 }
 
-/// The keys that no other test presses: to the ends of lists and pages, back and forth in time.
+/// Keys that no other test presses: ends of lists, pages, back and forth in time.
 #[test]
 fn ends_and_pages() {
     const PAGE_UP: &str = "\x1b[5~";
@@ -156,7 +156,7 @@ fn settings_are_kept() {
     other.wait_for("unknown key nonsense");
 }
 
-/// Neither waits for a writer nor reads without an end.
+/// A settings path that is not a regular file neither blocks nor is read without a limit.
 #[test]
 fn settings_that_are_no_file_are_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn ascii_and_no_colour() {
     assert!(text.is_ascii(), "{text}");
 }
 
-/// A source that hangs holds nothing up: keys are answered, and the other chip is shown.
+/// A source that hangs blocks nothing: keys still work, and the other chip is shown.
 #[test]
 fn a_hanging_source() {
     let mut top = Terminal::top(120, 40, "--sim p150x2,fault=hang:0 --read-timeout 300 -r 500");
@@ -226,16 +226,16 @@ fn a_hanging_source() {
     top.expect("1", "UNREAD");
 }
 
-/// A machine on which nothing changes costs no bytes.
+/// While nothing changes on the machine, no bytes are written.
 #[test]
 fn nothing_changed_nothing_written() {
     let root = tempfile::tempdir().unwrap();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("p150x8,idle").unwrap(), 1).unwrap();
     machine.write(root.path(), 0, &vec![None; machine.process_count()]).unwrap();
-    // Without charts, which fill for a minute.
+    // A small screen without charts, because charts change for a minute.
     let mut top = Terminal::top(80, 18, &format!("--root {} -r 50", root.path().display()));
     top.wait_for("no process holds a device");
-    // The second look may still change something: a rate is known by then.
+    // The second sample may still change the screen, because it has rates.
     let mut quiet = 0;
     let mut before = top.bytes();
     for _ in 0..100 {

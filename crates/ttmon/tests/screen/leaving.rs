@@ -1,4 +1,4 @@
-//! The terminal is given back whole, however the program ends.
+//! The terminal is restored completely, however the program ends.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `ttmon top` in a real pseudo-terminal: what is on the screen after each key, and that the terminal comes back whole.
+//! `ttmon top` in a real pseudo-terminal: the screen after each key, and the restored terminal at the end.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod background;

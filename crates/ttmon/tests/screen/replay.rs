@@ -1,4 +1,4 @@
-//! What was recorded is shown again.
+//! Recordings are replayed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn record(path: &Path, more: &str) -> Output {
     command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").output().unwrap()
 }
 
-/// A dozen frames of a simulated machine.
+/// Records a dozen frames of a simulated machine.
 fn recording(directory: &Path) -> PathBuf {
     let path = directory.join("night");
     let output = record(&path, "--sim t3k --duration 1.1 -r 100");
@@ -28,7 +28,7 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.wait_for("[REPLAY]");
     top.wait_for("[SIMULATED]");
     top.wait_for("Processes (3)");
-    // It plays to its end, and stands there.
+    // The recording plays to its end and pauses there.
     top.wait_for("PAUSED");
     let count = top.wait_for("frame").lines().find_map(|line| line.split("frame ").nth(1)?.split([' ', ';', ',']).next()?.parse().ok());
     let count: usize = count.unwrap();
@@ -40,13 +40,13 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.expect(" ", "x1/2");
     top.wait_for("PAUSED");
     top.expect("2", "Device 0 n300 L");
-    // Memory and events were recorded too.
+    // The recording has memory and events too.
     top.expect("4", "Memory of device 0");
     top.wait("buffers and a map", |text| {
         let has_map = text.lines().any(|line| line.contains(" dram ") && line.contains("███") && line.contains("frag"));
         has_map && text.contains("activations") && text.contains("CBs by core")
     });
-    // The last events before the recording began were of the program's second chip.
+    // The last events before the recording began were on the program's second chip.
     top.expect("]]]]", "Memory of device 4");
     top.wait("events", |text| !text.contains("nothing was recorded"));
     top.expect("1", "Processes (3)");
@@ -78,11 +78,11 @@ fn utilization_is_recorded_with_deep() {
         let path = directory.path().join(format!("recording{flag}"));
         assert!(record(&path, &format!("--sim p150,procs=1 --seed 3 --duration 2 -r 600 {flag}")).status.success());
         let top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
-        // It stops at its last frame. Utilization needs two samples.
+        // The replay stops at the last frame. Utilization needs two samples.
         let text = top.wait_for("PAUSED");
         let heading = text.lines().position(|line| line.contains("p150a")).unwrap_or_else(|| panic!("{text}"));
         let row = text.lines().nth(heading + 1).unwrap();
-        // With utilization there are three shares, else those of DRAM and L1.
+        // With utilization there are three percentages, otherwise only those of DRAM and L1.
         let shares = if is_deep { 3 } else { 2 };
         assert_eq!((text.contains("[DEEP]"), text.contains("UTIL"), row.matches('%').count()), (is_deep, is_deep, shares), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Services as sources: they come, go, hang, talk nonsense, and the screen says so.
+//! Services as sources: they start, stop, hang and send invalid answers, and the screen shows this.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ struct Server {
 }
 
 impl Server {
-    /// A simulated machine; the port is any that is free, or one that was had before.
+    /// Starts a service of a simulated machine. Port 0 means any free port.
     fn start(spec: &str, port: u16) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let api = directory.path().join("api.sock");
@@ -32,7 +32,7 @@ impl Server {
         let mut lines = messages.lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("http://")).expect("where it serves");
         let port = line.rsplit(':').next().and_then(|port| port.trim().parse().ok()).unwrap();
-        // A reader that stops reading stops the writer.
+        // Read the output until its end, because a full pipe would block the service.
         thread::spawn(move || lines.for_each(drop));
         let server = Self { child, port, api, _directory: directory };
         server.until("ready", |server| server.get("/readyz").contains(" 200 "));
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// The whole answer; empty if there is none.
+    /// Returns the whole answer, or an empty text without an answer.
     fn get(&self, path: &str) -> String {
         let mut answer = String::new();
         let asked = UnixStream::connect(&self.api).and_then(|mut stream| {
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-/// Two services: the one that is killed is shown as such, with since when, while the other goes on; started again it is back.
+/// Two services: the killed one is shown as lost, with the time, while the other continues. After a restart, it is shown again.
 #[test]
 fn a_host_goes_and_comes_back() {
     let (one, mut other) = (Server::start("n300", 0), Server::start("p150x2", 0));
@@ -86,7 +86,7 @@ fn a_host_goes_and_comes_back() {
     top.wait_for("NO ANSWER since");
     top.wait_for("cannot be reached");
     top.wait("its last state", |text| text.contains("p150a") && text.contains("n300 L"));
-    // Keys are answered meanwhile, and the other host is sampled.
+    // Meanwhile keys still work, and the other host is sampled.
     top.expect("2", "the last 60 seconds");
     top.expect("1", "NO ANSWER since");
     let _again = Server::start("p150x2", port);
@@ -99,7 +99,7 @@ fn a_host_goes_and_comes_back() {
     assert!(top.end().0.success());
 }
 
-/// A hung host is reported, and the other one's screen continues.
+/// A service that hangs is reported, and the other one is still updated.
 #[test]
 fn a_host_that_hangs_holds_nothing_up() {
     let (one, other) = (Server::start("n300", 0), Server::start("p150", 0));
@@ -112,7 +112,7 @@ fn a_host_that_hangs_holds_nothing_up() {
     top.wait("it to be back", |text| text.contains("answers again") && !text.contains("NO ANSWER"));
 }
 
-/// No service, and a foreign one.
+/// An address without a service, and a server that is not ttmon.
 #[test]
 fn foreign_services_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -137,8 +137,8 @@ fn foreign_services_are_reported() {
     assert!(!status.success() && after.text.contains("http://HOST:PORT"), "{after:?}");
 }
 
-/// A service of this machine is a source while it lives: its history is in the charts from the start. When it is gone the
-/// machine is read here, and when it hangs too; it is used again when it answers.
+/// The service of this machine is the source while it runs, and the charts begin with its history. When the service stops or hangs, the
+/// machine is read directly. The service is used again when it answers.
 #[test]
 fn the_service_of_this_machine() {
     let mut server = Server::start("n300", 0);
@@ -151,11 +151,11 @@ fn the_service_of_this_machine() {
     top.wait_for("is back");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    // There is no device here: the machine says so itself.
+    // This machine has no device, and the message says so.
     top.wait_for("cannot be reached (Connection refused): reading here; no");
 }
 
-/// The past of a service is on the screen before top has looked twice.
+/// The history of a service is on the screen before `top` has two samples.
 #[test]
 fn the_past_of_a_service() {
     let server = Server::start("n300", 0);

@@ -1,4 +1,4 @@
-//! A terminal for one program: a pseudo-terminal, and an emulator that reads what is written to it.
+//! A terminal for one program: a pseudo-terminal, and an emulator that reads its output.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use vt100::Parser;
 
-/// A machine under heavy load gets this long for anything.
+/// Timeout for a machine under heavy load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the emulator knows, and how many bytes it was given.
+/// The state of the emulator, and the number of bytes that it received.
 struct Seen {
     parser: Parser,
     bytes: usize,
-    /// All that was written.
+    /// All bytes that were written.
     written: Vec<u8>,
     is_closed: bool,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Terminal {
     keyboard: Box<dyn Write + Send>,
     pub(crate) child: Box<dyn Child + Send + Sync>,
     seen: Arc<(Mutex<Seen>, Condvar)>,
-    /// Settings of this run, and of no other.
+    /// Home directory with the settings of this run only.
     pub(crate) home: tempfile::TempDir,
 }
 
@@ -40,7 +40,7 @@ fn parser(columns: u16, rows: u16) -> Parser {
 }
 
 impl Terminal {
-    /// Starts `ttmon top` with these words.
+    /// Starts `ttmon top` with these arguments.
     pub(crate) fn top(columns: u16, rows: u16, arguments: &str) -> Self {
         Self::top_with(columns, rows, arguments, &[])
     }
@@ -49,7 +49,7 @@ impl Terminal {
         Self::start(columns, rows, &format!("top {arguments}"), variables)
     }
 
-    /// Starts `ttmon` with these words.
+    /// Starts `ttmon` with these arguments.
     pub(crate) fn start(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
@@ -92,7 +92,7 @@ impl Terminal {
         self.keyboard.flush().unwrap();
     }
 
-    /// A click of the left button, counted from 0.
+    /// Clicks the left button. Positions count from 0.
     pub(crate) fn click(&mut self, column: u16, row: u16) {
         self.press(&format!("\x1b[<0;{0};{1}M\x1b[<0;{0};{1}m", column + 1, row + 1));
     }
@@ -110,17 +110,17 @@ impl Terminal {
         self.seen.0.lock().unwrap().bytes
     }
 
-    /// All that the program wrote, with its escape sequences.
+    /// Returns all output of the program, with escape sequences.
     pub(crate) fn written(&self) -> String {
         String::from_utf8_lossy(&self.seen.0.lock().unwrap().written).into_owned()
     }
 
-    /// The colour of a character, counted from 0.
+    /// Returns the colour of a character. Positions count from 0.
     pub(crate) fn color(&self, column: u16, row: u16) -> Option<vt100::Color> {
         self.seen.0.lock().unwrap().parser.screen().cell(row, column).map(vt100::Cell::fgcolor)
     }
 
-    /// Waits until the screen is as wanted, and returns it.
+    /// Waits until the screen fulfils a condition, and returns it.
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         self.wait_until(what, |seen| is_so(&seen.parser.screen().contents()))
     }
@@ -148,19 +148,19 @@ impl Terminal {
         self.wait(text, |screen| screen.contains(text))
     }
 
-    /// Presses keys and waits for what they bring.
+    /// Presses keys and waits for a text on the screen.
     pub(crate) fn expect(&mut self, keys: &str, text: &str) -> String {
         self.press(keys);
         self.wait_for(text)
     }
 
-    /// The row of the screen, from 0, that has this text.
+    /// Returns the row of the screen with this text. Rows count from 0.
     pub(crate) fn row_of(&self, text: &str) -> u16 {
         let screen = self.wait_for(text);
         u16::try_from(screen.lines().position(|line| line.contains(text)).unwrap()).unwrap()
     }
 
-    /// Waits for the end, and returns how it ended and what the terminal is like then.
+    /// Waits for the end. Returns the exit status and the state of the terminal.
     pub(crate) fn end(mut self) -> (portable_pty::ExitStatus, After) {
         let deadline = Instant::now() + TIMEOUT;
         let status = loop {
@@ -173,7 +173,7 @@ impl Terminal {
         let flags = self.master.get_termios().map(|termios| format!("{:?}", termios.local_flags)).unwrap_or_default();
         let (lock, changed) = &*self.seen;
         let mut seen = lock.lock().unwrap();
-        // What it wrote last may still be on its way.
+        // The last output may not have been read yet.
         while !seen.is_closed {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "the terminal was not given back");
@@ -192,7 +192,7 @@ impl Terminal {
     }
 }
 
-/// The terminal once the program is gone.
+/// The state of the terminal after the program has ended.
 #[derive(Debug)]
 pub(crate) struct After {
     pub(crate) is_alternate: bool,

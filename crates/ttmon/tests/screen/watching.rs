@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::terminal::Terminal;
 
-/// A change of size interrupts the wait for the reading process: the kernel restarts no read of a socket with a timeout.
+/// A change of size interrupts the wait for the reading process, because the kernel does not restart a read of a socket with a timeout.
 #[test]
 fn resizing_during_a_read_does_not_end_a_watch() {
     let mut terminal = Terminal::start(80, 24, "-w --no-server --sim n300,fault=hang:0", &[]);
@@ -13,7 +13,7 @@ fn resizing_during_a_read_does_not_end_a_watch() {
     let deadline = Instant::now() + Duration::from_secs(60);
     for frame in 0..5 {
         let before = terminal.bytes();
-        // A frame takes as long as the read that hangs, so that some of these come during the read.
+        // A frame takes as long as the hanging read, so some of these signals arrive during the read.
         while terminal.bytes() == before {
             assert_eq!(terminal.child.try_wait().unwrap().map(|status| status.exit_code()), None, "frame {frame}:\n{}", terminal.text());
             assert!(Instant::now() < deadline, "no frame {frame}");
@@ -27,7 +27,7 @@ fn resizing_during_a_read_does_not_end_a_watch() {
     terminal.end().1.assert_whole();
 }
 
-/// Also where the columns are narrow.
+/// The states are also shown if the columns are narrow.
 #[test]
 fn top_shows_starting_and_throttling_devices() {
     for (columns, rows) in [(80, 24), (140, 40)] {
@@ -38,7 +38,7 @@ fn top_shows_starting_and_throttling_devices() {
     }
 }
 
-/// More lines than rows: the arrows go to them, and `q` ends it with the terminal as it was.
+/// If there are more lines than rows, the arrow keys scroll. `q` quits and restores the terminal.
 #[test]
 fn a_watch_scrolls_and_ends_with_q() {
     let mut terminal = Terminal::start(80, 12, "-w --no-server --sim t3k", &[]);

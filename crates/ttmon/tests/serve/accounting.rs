@@ -1,4 +1,4 @@
-//! Sums that are always the sums of entries.
+//! Totals always equal the sums of entries.
 
 use ttmon_wire::allocation::{Request, Type, Usage};
 
@@ -110,7 +110,7 @@ fn a12_sizes_from_nothing_to_too_much() {
     assert_eq!((&counters["counters"]["bad_sizes"], &counters["counters"]["unknown_frees"]), (&2.into(), &0.into()));
 }
 
-/// Where the device is known, more than it has is refused, and said.
+/// If the device is known, an allocation beyond its capacity is refused and reported.
 #[test]
 fn a12_no_more_than_the_device_has() {
     let server = Server::with(&["--sim", "n300,idle"]);
@@ -121,12 +121,12 @@ fn a12_no_more_than_the_device_has() {
     assert_eq!((usage.dram, usage.l1), (12 << 30, 64 << 20));
     server.says("⚠️  Invalid size 12884901889 - ignoring message");
     server.says("⚠️  Invalid size 1073741824 - ignoring message");
-    // Of a device that nobody knows nothing is known.
+    // The capacity of an unknown device is unknown, so nothing is refused.
     client.send(&[alloc(77, 1, 200 << 30, DRAM)]);
     assert_eq!(client.usage(77).dram, 200 << 30);
 }
 
-/// Each answer is of one time: this client moves bytes from one kind to another, and no answer has them in both or in none.
+/// Each answer is consistent: this client moves bytes between two kinds, and no answer has them in both or in neither.
 #[test]
 fn a15_an_answer_is_of_one_time() {
     let server = Server::with(&["--quiet"]);
@@ -134,7 +134,7 @@ fn a15_an_answer_is_of_one_time() {
     client.send(&[alloc(0, 1, 64, DRAM)]);
     let mut asker = server.connect();
     for round in 1..500 {
-        // One write: the server reads it completely between two answers, since it has one thread.
+        // Both messages are in one write. The server has one thread and reads them between two answers.
         client.send(&[free(0, round), alloc(0, round + 1, 64, if round % 2 == 0 { DRAM } else { L1 })]);
         let usage = asker.usage(0);
         assert!(usage.dram + usage.l1 == 64, "{usage:?}");

@@ -1,4 +1,4 @@
-//! What only root can show. Run by `cargo xtask ci` as its stage `root`; plain `cargo test` passes over it, saying so.
+//! Tests that need root. `cargo xtask ci` runs them in its stage `root`; plain `cargo test` skips them with a message.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ fn p2_whose_an_abandoned_socket_is() {
     assert!(socket.exists());
 }
 
-/// A small tmpfs that is gone at the end.
+/// A small tmpfs that is unmounted when this is dropped.
 struct SmallTmpfs(PathBuf);
 
 impl SmallTmpfs {
@@ -54,8 +54,8 @@ impl Drop for SmallTmpfs {
     }
 }
 
-/// A full state directory: entries that do not fit are refused, counted and reported; accepted ones are exact and can be freed;
-/// with room it continues.
+/// With a full state directory, entries that do not fit are refused, counted and reported. Accepted entries are exact and can be freed.
+/// When there is room again, new entries are accepted.
 #[test]
 #[ignore = "needs root"]
 fn p12_a_full_state_directory() {
@@ -75,11 +75,11 @@ fn p12_a_full_state_directory() {
     let refused = counters["counters"]["memory_refused"].as_u64().unwrap();
     assert_eq!((counters["counters"]["allocations"].as_u64(), taken + refused), (Some(taken), MANY), "{counters}");
     server.says("is full - ignoring message");
-    // Another process finds no room at all, and gets a remedy.
+    // Another process cannot add any entry, and gets a message with a remedy.
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 1, DRAM)]);
     server.says("make room there");
-    // Killed and started again on the full directory it has everything.
+    // A server that is killed and started again on the full directory has all entries.
     server.kill();
     server.start_again();
     let mut client = server.connect();
@@ -100,12 +100,13 @@ fn p12_a_full_state_directory() {
     });
 }
 
-/// Of another user's buffers a dump over the socket has the sums, without addresses; of the own and for root everything.
+/// A dump over the socket has only totals of other users' buffers, without addresses. It has all of the user's own buffers, and root sees
+/// all.
 #[test]
 #[ignore = "needs root"]
 fn dumps_over_the_socket_obey_the_access_rules() {
     let server = Server::with(&["-q"]);
-    // Where another user may run it.
+    // Copy the program to a path where another user may run it.
     let program = server.directory.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -118,7 +119,7 @@ fn dumps_over_the_socket_obey_the_access_rules() {
     assert!(seen.contains("|    - 1 of other users: 1 KB|") && !seen.contains("0xabc0"), "{seen}");
     let whole = own.order("dump");
     assert!(whole.contains("0xabc0") && whole.contains("0xdef0"), "{whole}");
-    // The service's own output is the operator's.
+    // The output of the service itself has all buffers, because only the operator reads it.
     stranger.says(&[Request::new(ttmon_wire::allocation::Type::DumpRemaining)]);
     server.says("Buffer 0xabc0: 1 KB");
 }

@@ -1,4 +1,4 @@
-//! Streams cut anywhere, of every size, and what is not the protocol.
+//! Streams split at any position, messages of every size, and data that is not the protocol.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ fn f1_f6_a_message_split_at_every_place() {
             let mut client = server.connect_in(size);
             let (front, back) = message.as_bytes().split_at(cut);
             client.raw(front);
-            // The server may or may not read between these two: both must do.
+            // The server may or may not read between these two writes. Both must work.
             std::thread::yield_now();
             client.raw(back);
             client.send(&[alloc(1, u64::try_from(cut).unwrap(), 1, L1)]);
@@ -81,7 +81,7 @@ fn f9_f10_replies_have_the_size_of_their_question() {
     server.connect().send(&[alloc(0, 1, 1 << 20, DRAM), event(Type::CbAlloc, 0, 2, 4096, 0)]).usage(0);
     for size in Size::ALL {
         let mut client = server.connect_in(size);
-        // A lone question: the server waits for more, then answers in what came.
+        // After a single request the server waits for more data, then answers in the size that it received.
         let first = client.usage(0);
         assert_eq!(first.cb, if size >= Size::B128 { 4096 } else { 0 }, "{size:?}");
         let again = client.usage(0);
@@ -106,7 +106,7 @@ fn f8_f11_a_reader_of_128_of_144_bytes_is_answered() {
     assert_eq!(rest, [0; 16]);
 }
 
-/// `echo "" | nc -U`: with and without closing.
+/// `echo "" | nc -U`, with and without closing the connection.
 #[test]
 fn f12_p10_an_empty_line_is_answered_with_a_dump() {
     let server = Server::start();
@@ -127,7 +127,7 @@ fn f12_p10_an_empty_line_is_answered_with_a_dump() {
         assert!(text.contains("  │   Type:      Fabric\n"), "{text}");
         assert!(text.contains("📊 Device 0 - Total: 0.0546875 MB (1 kernels)\n   Fabric: 0.0546875 MB (1 kernels)\n"), "{text}");
     }
-    // None became an entry.
+    // None of them became an entry.
     assert_eq!(client.usage(0).kernel, 57344);
 }
 

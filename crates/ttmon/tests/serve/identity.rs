@@ -1,4 +1,4 @@
-//! Whose entries are whose, and when they end.
+//! Which process an entry belongs to, and when it ends.
 
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ fn i2_a2_dram_and_l1_at_one_address_are_two() {
     assert_eq!(server.counters()["counters"]["ambiguous_frees"], 1);
 }
 
-/// Circular buffers have addresses too, and kernels any number: a free concerns neither.
+/// Circular buffers have addresses too, and kernels have arbitrary numbers. A free affects neither.
 #[test]
 fn i2_a_newer_circular_buffer_changes_nothing() {
     let server = Server::start();
@@ -63,7 +63,8 @@ fn i3_i4_a_stranger_s_pid_is_only_a_label() {
     server.until("only its own go with it", || server.usage(0).dram == 40);
 }
 
-/// As root, with a client of another user; a server of a user other than root notices by signals that it may not send.
+/// Runs as root with a client of another user. A server that is not root finds that a process is alive because signals to it are not
+/// permitted.
 #[test]
 fn i5_another_user_s_process_is_alive() {
     if !rustix::process::geteuid().is_root() {
@@ -88,7 +89,7 @@ fn i6_a_pid_that_means_another_process_takes_nothing_over() {
     server.kill();
     let names = ledgers(&server);
     let name = names.iter().find(|name| name.starts_with(&format!("{}-", other.pid()))).unwrap();
-    // As if that process had ended and another had got its pid.
+    // Simulates that the process has ended and another process has its pid.
     std::fs::rename(server.state().join(name), server.state().join(format!("{}-12345.ledger", other.pid()))).unwrap();
     server.start_again();
     assert_eq!(server.usage(0).dram, 0);
@@ -114,12 +115,12 @@ fn i8_a_zombie_is_dead() {
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 64, DRAM)]);
     other.child.kill().unwrap();
-    // Nobody waits for it: it stays in the list of processes.
+    // No process waits for this child, so it stays a zombie.
     server.until("it is dead", || server.usage(0).dram == 0);
     assert!(std::path::Path::new(&format!("/proc/{}", other.pid())).exists());
 }
 
-/// In a pid namespace of its own, where it is process 1.
+/// The client is in a separate pid namespace, where its pid is 1.
 #[test]
 fn i9_a_pid_of_another_namespace_is_its_own() {
     if !rustix::process::geteuid().is_root() {
@@ -153,7 +154,7 @@ fn i10_the_end_of_a_connection_frees_nothing() {
     server.until("its end does", || server.usage(0).dram == 0);
 }
 
-/// What came before the end counts, although the server has first to find out who a new process is.
+/// Messages before the end of a client count, although the server must first identify a new process.
 #[test]
 fn i10_a_client_that_leaves_at_once_still_counts() {
     let server = Server::with(&["--quiet"]);
@@ -168,12 +169,13 @@ fn i10_a_client_that_leaves_at_once_still_counts() {
     drop(others);
 }
 
-/// A question that waits for other sources, then an allocation, then the end: nobody reads the answer, and the allocation counts.
+/// A client sends a query that waits for other sources, then an allocation, and ends. No process reads the answer, and the allocation
+/// counts.
 #[test]
 fn i10_what_was_said_behind_a_question_counts() {
     let server = Server::with(&["--quiet"]);
     for round in 1..=5 {
-        // Until what is known of other sources is too old to answer with.
+        // Wait until the data of other sources is too old for an answer.
         std::thread::sleep(std::time::Duration::from_millis(300));
         server.connect().send(&[Request::new(Type::Query), alloc(0, round, 64, DRAM), Request::new(Type::Query), alloc(1, round, 1, DRAM)]);
         server.until("both", || (server.usage(0).dram, server.usage(1).dram) == (round * 64, round));
@@ -195,7 +197,7 @@ fn i11_a_forked_child_owns_what_it_says() {
     server.until("the parent's go", || server.usage(0).dram == 0);
 }
 
-/// The end of a child is often heard of before the last of what it said.
+/// The server often sees the end of a child before it reads the last messages of the child.
 #[test]
 fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
     let server = Server::with(&["--log", "json"]);
@@ -210,7 +212,7 @@ fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
     assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
 }
 
-/// Unread last messages of an ended program are not an error; messages of another process on its connection are.
+/// Unread last messages of an ended program are not an error. Messages of another process on its connection are an error.
 #[test]
 fn i12_messages_after_the_end_are_reported_only_of_others() {
     let server = Server::with(&["--log", "json"]);
@@ -227,7 +229,8 @@ fn i12_messages_after_the_end_are_reported_only_of_others() {
     assert_eq!(server.errors().matches("not tracked").count(), 1, "{}", server.errors());
 }
 
-/// This program is every other's parent, and they have connections of their own: it does not speak for them.
+/// This program is the parent of all clients, but they have their own connections. Its messages with their pids do not free their
+/// entries.
 #[test]
 fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
     let server = Server::with(&["--log", "json"]);
@@ -242,7 +245,7 @@ fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
     server.until("only its own goes with it", || server.usage(0).dram == 40);
 }
 
-/// A query in the middle of a turn is answered, too: ends since its beginning are known.
+/// A query in the middle of a batch is answered correctly too: processes that ended since the beginning of the batch are known.
 #[test]
 fn i12_bytes_of_the_dead_are_not_answered_beside_load() {
     let server = Server::with(&["--quiet"]);
@@ -282,7 +285,7 @@ fn i12_bytes_of_the_dead_are_not_answered() {
         let mut asker = server.connect();
         assert_eq!(asker.usage(0).dram, 64);
         other.kill();
-        // Its parent was notified of its end, and so was the server: no later answer has it.
+        // The parent and the server were notified of its end, so no later answer has it.
         server.until("zero", || server.usage(0).dram == 0);
         assert_eq!(asker.usage(0).dram, 0);
     }

@@ -1,11 +1,11 @@
-//! The machine's values, which are the same for all clients.
+//! Values of the machine, which are the same for all clients.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::server::{DRAM, Server, alloc, me};
 
-/// Worker cores only, and figures that do not fit are answered as the largest that do.
+/// Only worker cores count. Figures that do not fit the message are answered as the largest value.
 #[test]
 fn a14_what_devices_have() {
     let server = Server::with(&["--sim", "n300,idle"]);
@@ -23,7 +23,7 @@ fn a14_what_devices_have() {
     assert_eq!((info.arch, info.dram_bytes, info.dram_channels, info.dram_channel_bytes), (3, 8 * 4_278_190_080, 8, 4_278_190_080));
 }
 
-/// The machine's numbers of chips, as a process sees them through TT_VISIBLE_DEVICES.
+/// Device numbers are those that a process sees with TT_VISIBLE_DEVICES.
 #[test]
 fn devices_are_metal_ids() {
     let server = Server::with(&["--sim", "n150x3,idle"]);
@@ -35,7 +35,7 @@ fn devices_are_metal_ids() {
     assert_eq!((client.usage(0).dram, client.usage(2).dram), (0, 4096), "its device 0 is the machine's 2");
 }
 
-/// A program on TT-Metal's mock or simulated chips uses none of this machine's, for any report or query.
+/// A program on TT-Metal's mock or simulated chips uses no chip of this machine, in any report or query.
 #[test]
 fn mock_chips_are_none_of_the_machine_s() {
     let server = Server::with(&["--sim", "n150,idle"]);
@@ -49,7 +49,7 @@ fn mock_chips_are_none_of_the_machine_s() {
     assert_eq!(mock.order("usage 0"), "4096");
 }
 
-/// Only programs know which number a remote chip has. What one of them proved stays known after its end.
+/// Only programs provide the number of a remote chip. The number stays known after the program ends.
 #[test]
 fn remote_chips_have_the_numbers_that_ledgers_prove() {
     let server = Server::with(&["--sim", "t3k,procs=1", "--log", "json"]);
@@ -66,13 +66,13 @@ fn remote_chips_have_the_numbers_that_ledgers_prove() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(program().unwrap()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     server.until("its memory is free", || (0..8).all(|number| client.usage(number).dram == 0));
-    // A number that means a chip of the machine: what is reported under it is on that chip.
+    // A report with this number refers to that chip of the machine.
     client.send(&[alloc(6, 1, 4096, DRAM)]);
     assert_eq!(client.usage(6).dram, 4096);
     assert!(!server.errors().contains("of which nothing is known"), "{}", server.errors());
 }
 
-/// No program runs, so that nobody knows which chip has the number. All of them are alike, and the peer gets its own figures.
+/// No program runs, so the chip with this number is unknown. All chips are alike, and the client gets its own figures.
 #[test]
 fn a_remote_chip_without_a_number_is_not_answered_as_nothing() {
     let server = Server::with(&["--sim", "t3k,idle"]);
@@ -85,7 +85,7 @@ fn a_remote_chip_without_a_number_is_not_answered_as_nothing() {
     server.says("asks for device 8, of which nothing is known");
 }
 
-/// A number means a device of the view of the process that gives it: another view's is another device.
+/// A number refers to a device in the view of its process. In another view the same number is another device.
 #[test]
 fn numbers_of_different_views_are_not_added() {
     let server = Server::start();
@@ -121,7 +121,7 @@ fn a_simulated_machine_never_takes_the_default_socket() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("give another --socket"));
 }
 
-/// The service's own figures have what its own socket heard, wherever it keeps its state.
+/// The service's own figures include entries of its socket, with any state directory.
 #[test]
 fn the_api_knows_what_the_socket_heard() {
     let server = Server::with(&["--sim", "n300,idle"]);
@@ -139,10 +139,11 @@ fn the_api_knows_what_the_socket_heard() {
     });
 }
 
-/// A number that nobody else on this machine uses.
+/// A number that no other program on this machine uses.
 const DEVICE: i32 = 4711;
 
-/// A process with a ledger of its own says the same on the socket: it counts once. And what only its ledger says is in the answer.
+/// A process with a ledger also reports the same buffers on the socket. They count once. The answer also has buffers that are only in the
+/// ledger.
 #[test]
 fn a_ledger_of_its_own_is_not_counted_twice() {
     let server = Server::with(&["--here"]);
@@ -165,12 +166,12 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
     writeln!(program.stdin.take().unwrap(), "end").unwrap();
     program.wait().unwrap();
     server.until("it ended", || server.usage(DEVICE).dram == 0);
-    // Its ledger was handed over, and is kept.
+    // The service received the ledger and keeps it.
     server.signal(rustix::process::Signal::USR1);
     server.says(&format!("PID {} (", program.id()));
 }
 
-/// Not a test by itself.
+/// Not a test. The code of a child process.
 #[test]
 fn a_tracked_program() {
     let Ok(socket) = std::env::var("TRACKED") else { return };

@@ -1,4 +1,4 @@
-//! The server as a program: its place, its limits, its output, its signals.
+//! The server as a program: its paths, its limits, its output, its signals.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -40,7 +40,7 @@ fn p1_a_state_directory_has_one_server() {
     assert!(message.contains(&format!("another server keeps its state there (pid {})", server.pid())), "{message}");
 }
 
-/// On a disk it works as in memory, with a warning; readers find what is kept there.
+/// A state directory on a disk works as in memory, with a warning. Readers find its content.
 #[test]
 fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
     let disk =
@@ -88,7 +88,7 @@ fn p5_a_peer_that_never_reads_is_dropped_alone() {
     good.send(&[alloc(0, 1, 5, DRAM)]);
     let mut bad = server.connect();
     let questions: Vec<u8> = (0..1000).flat_map(|_| Request::new(Type::Query).encode(Size::B144).as_bytes().to_vec()).collect();
-    // Until the server stops reading.
+    // Write until the server stops reading.
     while bad.stream.write_all(&questions).is_ok() {}
     assert_eq!(good.usage(0).dram, 5);
     server.until("it is counted", || server.counters()["counters"]["peers_dropped"] == 1);
@@ -98,7 +98,7 @@ fn p5_a_peer_that_never_reads_is_dropped_alone() {
 fn p6_without_descriptors_it_sheds_and_recovers() {
     let mut server = Server::start();
     server.kill();
-    // The limit of a shell, for good: the server cannot raise it.
+    // A hard limit, so that the server cannot raise it.
     let inner = server.command();
     let mut command = Command::new("sh");
     command.arg("-c").arg("ulimit -n 128; exec \"$0\" \"$@\"").arg(inner.get_program()).args(inner.get_args());
@@ -124,7 +124,7 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     child.wait().unwrap();
 }
 
-/// An accepted client is tracked: none is accepted without a descriptor for its process, and each rejected one is counted once.
+/// Every accepted client is tracked. Without a descriptor for its process a client is rejected, and counted once.
 #[test]
 fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
     let server = Server::with(&["--log", "json"]);
@@ -152,7 +152,7 @@ fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
     assert_eq!(counters["counters"]["connections_refused"], refused, "{counters}");
 }
 
-/// Nobody reads its output: the pipe is full after 64 KiB.
+/// No process reads the server's output, so the pipe is full after 64 KiB.
 #[test]
 fn p7_a_full_pipe_on_stdout_stops_nothing() {
     let mut server = Server::start();
@@ -237,7 +237,8 @@ fn p10_dumps_on_stdout() {
     assert!(server.output().contains(&expected), "{}", server.output());
 }
 
-/// However many ask for a dump on stdout meanwhile, one follows the one under way; an asker for himself waits for no more.
+/// Any number of requests for a dump on stdout during a dump cause only one more dump. A client that requests a dump for itself does not
+/// wait longer.
 #[test]
 fn p12_a_flood_of_dumps_is_a_few() {
     let server = Server::with(&["-q"]);
@@ -259,7 +260,7 @@ fn p12_a_flood_of_dumps_is_a_few() {
     assert!(dumps < 1000, "{dumps}");
 }
 
-/// The state directory is gone; what is live is still known.
+/// The state directory is removed, but live entries are still known.
 #[test]
 fn p10_a_dump_needs_no_name() {
     let server = Server::with(&["-q"]);
@@ -294,10 +295,10 @@ fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
     assert_eq!(server.counters()["counters"]["entries_refused"], 44);
 }
 
-/// A shell's way to say something before it becomes the server.
+/// Runs shell commands before the shell executes the server.
 fn started_by(server: &Server, words: &str) -> std::process::Child {
     let inner = server.command();
-    // Independent of the signals that the caller of the tests ignores.
+    // Resets the signals that the caller of the tests ignores.
     let mut command = Command::new("env");
     command
         .args(["--default-signal=HUP", "sh", "-c"])
@@ -336,7 +337,7 @@ fn p3_directories_are_open_with_any_umask() {
     child.wait().unwrap();
 }
 
-/// Dropping a sent descriptor may take as long as its sender wants: none is received.
+/// Closing a received descriptor may take as long as its sender wants, so none is received.
 #[test]
 fn p5_descriptors_are_not_taken() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -349,7 +350,7 @@ fn p5_descriptors_are_not_taken() {
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let message = alloc(0, 1, 64, DRAM).encode(Size::B144);
-    // The kernel refuses it, or else the server does.
+    // Either the kernel or the server refuses the descriptor.
     if sendmsg(&client.stream, &[std::io::IoSlice::new(message.as_bytes())], &mut control, SendFlags::empty()).is_ok() {
         assert!(client.is_closed());
     }

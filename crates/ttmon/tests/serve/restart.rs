@@ -1,4 +1,4 @@
-//! A server that is killed loses nothing that it answered for.
+//! A killed server loses no entry that it has confirmed.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn a17_what_cannot_be_taken_over_is_left_alone() {
     assert!(ledgers(&server).contains(&name));
 }
 
-/// A simulated machine that is started anew is another one, with the same state directory too.
+/// A simulated machine that is started again is a different machine, even with the same state directory.
 #[test]
 fn another_simulated_machine_takes_over_nothing() {
     let mut server = Server::with(&["--sim", "n300,idle"]);
@@ -67,12 +67,12 @@ fn a_clean_stop_keeps_what_lives() {
     assert_eq!(server.usage(0).dram, 100);
 }
 
-/// Kills the server repeatedly in the middle of everything. `TTMON_TEST_KILLS` is the number of kills.
+/// Kills the server repeatedly under load. `TTMON_TEST_KILLS` is the number of kills.
 #[test]
 fn killed_under_load_it_loses_nothing_it_confirmed() {
     let kills = std::env::var("TTMON_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     let mut server = Server::with(&["--quiet"]);
-    // What must be there, and what may be: sent and not confirmed.
+    // Entries that must exist, and entries that may exist because they were sent but not confirmed.
     let mut confirmed: BTreeMap<u64, u64> = BTreeMap::new();
     let mut next = 1;
     let mut random = 7_u64;
@@ -94,7 +94,7 @@ fn killed_under_load_it_loses_nothing_it_confirmed() {
             confirmed.extend(batch.iter().map(|request| (request.buffer_id, request.size)));
             assert_eq!(usage.dram, confirmed.values().sum::<u64>(), "round {round}");
         }
-        // More, unconfirmed, and the kill somewhere in it.
+        // Sends more entries without confirmation, and kills the server meanwhile.
         let unconfirmed: Vec<Request> = (0..2000)
             .map(|_| {
                 next += 1;
@@ -134,7 +134,7 @@ fn killed_under_load_it_loses_nothing_it_confirmed() {
         let mut client = server.connect();
         assert_eq!(client.usage(0).dram, live.values().sum::<u64>(), "round {round}: totals are the sum of entries");
         assert_eq!(client.usage(1), Usage::default(), "round {round}: nothing of the dead survives");
-        // What came without being confirmed is freed, so that the next round begins with what is known.
+        // Frees the unconfirmed entries, so that the next round begins with a known state.
         let rest: Vec<Request> = live.keys().filter(|id| !confirmed.contains_key(id)).map(|id| free(0, *id)).collect();
         client.send(&rest).send(&[Request::new(Type::Query)]).reply();
     }

@@ -1,4 +1,4 @@
-//! A server of our own, and clients in this process and in others.
+//! Starts a server, and clients in this process and in others.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
-/// Longer than anything takes here; only a defect waits for it.
+/// Longer than any step takes. Only a defect reaches it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const DRAM: u8 = 0;
@@ -33,14 +33,14 @@ impl Server {
         Self::with(&[])
     }
 
-    /// With `--here` it serves this machine, with all its processes.
+    /// Starts a server. With `--here` it serves this machine, with all its processes.
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        // State belongs into memory, inaccessible to other users, with any umask.
+        // The state directory must be in memory and not accessible to other users, with any umask.
         let mode = fs::Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         if !arguments.iter().any(|argument| argument == "--sim" || argument == "--here") {
-            // A machine without devices and without processes of others that track their memory.
+            // A machine without devices and without tracked processes.
             let root = directory.path().join("root");
             fs::create_dir(&root).unwrap();
             arguments.extend(["--root".to_owned(), root.to_str().unwrap().to_owned()]);
@@ -95,7 +95,7 @@ impl Server {
         child.wait().unwrap();
     }
 
-    /// Asks it to stop; its exit code.
+    /// Stops the server. Returns its exit code.
     pub(crate) fn stop(&mut self) -> Option<i32> {
         self.signal(rustix::process::Signal::TERM);
         self.child.take().unwrap().wait().unwrap().code()
@@ -134,7 +134,7 @@ impl Server {
         self.connect().usage(device)
     }
 
-    /// `ttmon` that reads this server's state.
+    /// Runs a `ttmon` that reads this server's state. Returns its output.
     pub(crate) fn ttmon(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
         command.args(arguments).env("TTMON_STATE_DIR", self.state()).env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
@@ -146,7 +146,7 @@ impl Server {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The counters of `--log json`.
+    /// Returns the counters of `--log json`.
     pub(crate) fn counters(&self) -> Value {
         let before = self.output().len();
         self.signal(rustix::process::Signal::USR1);
@@ -244,10 +244,10 @@ impl Client {
 
 const SOCKET: &str = "TTMON_TEST_SOCKET";
 const SPEAK: &str = "TTMON_TEST_SPEAK";
-/// Set, the first thing that the process does is to connect, to allocate 20 times 64 bytes and to close, all in one go.
+/// If this variable is set, the process first connects, allocates 64 bytes 20 times and closes the connection, without pauses.
 pub(crate) const HASTY: &str = "TTMON_TEST_HASTY";
 
-/// Another process with a connection: this program again, which executes orders.
+/// Another process with a connection. It is this program, which executes commands from its input.
 pub(crate) struct Other {
     pub(crate) child: Child,
     orders: ChildStdin,
@@ -272,7 +272,7 @@ impl Other {
         loop {
             line.clear();
             assert!(self.answers.read_line(&mut line).unwrap() > 0, "the other process ended");
-            // The harness may have something to say too.
+            // The test harness may print lines too.
             if let Some(answer) = line.trim().strip_prefix("answer ") {
                 return answer.to_owned();
             }
@@ -283,14 +283,14 @@ impl Other {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Sends messages under its own pid, or under another; all of them have come when this returns.
+    /// Sends messages with its own pid or another pid. The server has received all of them when this returns.
     pub(crate) fn sends(&mut self, requests: &[Request]) {
         let hex: String =
             requests.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).map(|byte| format!("{byte:02x}")).collect();
         self.order(&format!("send {hex}"));
     }
 
-    /// Says the same, with its own pid in them.
+    /// Sends these messages with its own pid.
     pub(crate) fn says(&mut self, requests: &[Request]) {
         let own: Vec<Request> = requests.iter().map(|request| Request { process_id: self.pid(), ..*request }).collect();
         self.sends(&own);
@@ -318,7 +318,7 @@ pub(crate) fn other_command(server: &Server) -> Command {
     other_command_by(server, &std::env::current_exe().unwrap())
 }
 
-/// The same as another user, by a copy of this program that the user may run.
+/// Returns the same command for another user, with a copy of this program that the user may run.
 pub(crate) fn other_command_of(server: &Server, program: &Path, uid: u32) -> Command {
     let mut command = other_command_by(server, program);
     command.uid(uid).gid(uid).current_dir("/");
@@ -331,7 +331,7 @@ fn other_command_by(server: &Server, program: &Path) -> Command {
     command
 }
 
-/// What `echo "" | nc -U` prints.
+/// Returns the output of `echo "" | nc -U`.
 pub(crate) fn dump(socket: &Path) -> String {
     let mut asker = UnixStream::connect(socket).unwrap();
     asker.write_all(b"\n").unwrap();
@@ -341,9 +341,16 @@ pub(crate) fn dump(socket: &Path) -> String {
     text
 }
 
-/// Not a test by itself: what [`Other`] starts. `send HEX`; `usage DEVICE` (its DRAM); `dump` (what it is sent, with `|` for line feeds); `again` (connect anew); `child HEX` (a child that
-/// sends the first message on the same connection, under its own pid, and stays; if there are more, it sends them as they are when
-/// there is a file `go` beside the socket, and ends); `end-child`; `close`.
+/// Not a test. The code of [`Other`]'s process. Its commands:
+///
+/// - `send HEX`: sends messages.
+/// - `usage DEVICE`: prints the used DRAM.
+/// - `dump`: prints a dump, with `|` for line feeds.
+/// - `again`: connects again.
+/// - `child HEX`: starts a child that sends the first message on the same connection with its own pid, and stays. If there are more
+///   messages, the child sends them unchanged when a file `go` exists beside the socket, and ends.
+/// - `end-child`: kills the children.
+/// - `close`: shuts down the connection.
 #[test]
 fn another_process() {
     if let Ok(bytes) = std::env::var(SPEAK) {
@@ -389,7 +396,7 @@ fn another_process() {
     }
 }
 
-/// A forked child goes on with its parent's connection, under its own pid.
+/// A forked child uses its parent's connection with its own pid.
 fn speak(bytes: &str) {
     let mut message = decode(bytes);
     let later = message.split_off(Size::B144.bytes());
@@ -398,7 +405,7 @@ fn speak(bytes: &str) {
     let socket = rustix::io::dup(&stream).unwrap();
     rustix::io::write(&socket, &message).unwrap();
     eprintln!("spoken");
-    // Until it is killed.
+    // Wait to be killed.
     while later.is_empty() {
         std::thread::park();
     }
@@ -420,6 +427,6 @@ pub(crate) fn hex(request: &Request) -> String {
 /// Files in the state directory.
 pub(crate) fn ledgers(server: &Server) -> Vec<String> {
     let entries = fs::read_dir(server.state()).unwrap().flatten();
-    // The list of devices is there too, from the first sample on.
+    // The state directory also has the list of devices, from the first sample on.
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "devices").collect()
 }

@@ -1,4 +1,4 @@
-//! Programs that write ledgers of their own, as the server's output and its dumps show them.
+//! Programs with their own ledgers, in the server's output and dumps.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use ttmon_wire::allocation::{Request, Type};
 
 use crate::server::{Server, dump};
 
-/// A number that no program of another test uses, here or in another run on this machine.
+/// Returns a number that no program of another test uses, in this run or in another run on this machine.
 fn device(server: &Server) -> i32 {
     i32::try_from(server.pid()).unwrap()
 }
@@ -39,7 +39,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Has it done when this returns.
+    /// Sends a command. The program has executed it when this returns.
     fn does(&mut self, order: &str) {
         writeln!(self.child.stdin.as_ref().unwrap(), "{order}").unwrap();
         assert!(self.answers.by_ref().lines().map_while(Result::ok).any(|line| line == "done"));
@@ -58,7 +58,7 @@ impl Drop for Program {
     }
 }
 
-/// Not a test by itself: what [`Program`] starts.
+/// Not a test. The code of [`Program`]'s process.
 #[test]
 fn a_program() {
     let Some(device) = std::env::var(DEVICE).ok().and_then(|device| device.parse::<i32>().ok()) else { return };
@@ -100,7 +100,7 @@ fn event_lines_of_a_program_with_a_ledger() {
     assert_eq!(server.output().matches(&once).count(), 1, "{}", server.output());
 }
 
-/// It begins and ends between two samples, of which there is one an hour.
+/// The program starts and ends between two samples, because there is only one sample per hour.
 #[test]
 fn event_lines_of_a_short_program() {
     let server = Server::with(&["--here", "--interval", "3600"]);
@@ -123,7 +123,7 @@ fn event_lines_of_a_flood_are_counted() {
     assert!(server.output().matches(&of_program).count() < 20_000);
 }
 
-/// DUMP, DUMP_KERNELS and an empty line list what QUERY counts. `--quiet` prints the dumps and no event.
+/// DUMP, DUMP_KERNELS and an empty line list the buffers that QUERY counts. `--quiet` prints dumps, but no events.
 #[test]
 fn dumps_list_a_program_with_a_ledger() {
     let server = Server::with(&["--here", "-q", "--interval", "0.2"]);

@@ -1,4 +1,4 @@
-//! What goes wrong around tracked processes: they fork and leave, pids come again, readers sleep, clocks differ, files lie.
+//! Unusual situations of tracked processes: forks, orphans, reused pids, stopped readers, different clocks, forged files.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::{CHILD, Follower, Tracked, retry, ttmon};
 
-/// Where the start time of its process stands in a ledger.
+/// Offset of the process's start time in a ledger.
 const START_TICKS: u64 = 0x88;
 
-/// A program that does more than report on request.
+/// Runs a program that does more than report on request.
 pub(super) fn child(role: &str) {
     match role {
         "orphan" => orphan(),
@@ -31,7 +31,7 @@ fn wait_for_the_end() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// Leaves a forked child behind, which reports after its parent is gone.
+/// Leaves a forked child behind, which reports after its parent has ended.
 fn orphan() {
     ttmon_client::report_allocation(0, 11, 0, 1);
     let parent = rustix::process::getpid();
@@ -46,14 +46,14 @@ fn orphan() {
     wait_for_the_end();
 }
 
-/// Makes a copy of its ledger, in which its start time is later by `COPY_LATER`, and becomes a program that only holds the copy:
-/// with the same pid and the same start time, as a later process with its pid would be found.
+/// Copies its ledger with a start time that is later by `COPY_LATER`, and executes a program that only holds the copy. Pid and start time
+/// of the process stay the same. So the copy looks like the ledger of a later process with the same pid.
 fn copy() {
     ttmon_client::report_allocation(0, 44_444, 0, 1);
     let own = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let own = own.into_iter().find(|path| fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains("ttmon-ledger"))).unwrap();
     let original = fs::File::open(own).unwrap();
-    // Without CLOEXEC: it is to outlive the exec.
+    // Without CLOEXEC, so that the file outlives the exec.
     let copy = rustix::fs::memfd_create("ttmon-ledger", rustix::fs::MemfdFlags::empty()).unwrap();
     let copy = fs::File::from(copy);
     std::io::copy(&mut &original, &mut &copy).unwrap();
@@ -71,7 +71,7 @@ fn in_role(role: &str) -> Command {
     command
 }
 
-/// A process that is killed with the test, and what it says.
+/// A process that is killed when this is dropped, and its output.
 struct Process {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -114,12 +114,12 @@ pub(super) fn a_child_outlives_its_parent() {
     assert!(parent.child.wait().unwrap().success(), "the parent is gone");
     assert_eq!(sizes(pid), (vec![33_333], 0), "its own, and not its parent's");
     assert_ne!(sizes(&parent.child.id().to_string()).1, 0, "of the parent nothing is left");
-    // It ends when its input does.
+    // The process ends when its input is closed.
     drop(stdin);
     retry(|| Path::new(&format!("/proc/{pid}")).exists(), |exists| !exists);
 }
 
-/// A ledger is its process's only if the start time fits too.
+/// A ledger belongs to a process only if the start time is the same too.
 pub(super) fn a_pid_that_came_again() {
     for (later, expected) in [("0", vec![44_444]), ("1", Vec::new())] {
         let mut program = Process::start(in_role("copy").env("COPY_LATER", later));
@@ -139,7 +139,7 @@ pub(super) fn a_follower_stopped_and_resumed() {
     let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.child), signal).unwrap();
     signal(Signal::STOP);
     program.does(&["many 40000", "a 0 12 2"]);
-    // A query in between is answered as usual.
+    // A query in between is answered normally.
     assert_eq!(sizes(&program.child.id().to_string()), (vec![12, 11], 0));
     signal(Signal::CONT);
     assert!(follower.line_with("  overrun ").contains("earlier events are no longer in the recorder"));
@@ -148,7 +148,7 @@ pub(super) fn a_follower_stopped_and_resumed() {
     follower.line_with(" 13B  DRAM");
 }
 
-/// Stopped wherever it is, most likely inside an event: looks are answered, and agree.
+/// The program is stopped at a random point, most likely inside an event. Samples still succeed and agree.
 pub(super) fn a_program_stopped_while_it_reports() {
     let mut program = Tracked::start();
     program.does(&["a 0 4096 7777777"]);
@@ -169,15 +169,15 @@ pub(super) fn a_program_stopped_while_it_reports() {
     }
 }
 
-/// A control group as a container's, removed when its process is gone.
+/// A control group like that of a container. It is removed when its process has ended.
 pub(super) struct ControlGroup {
     directory: PathBuf,
-    /// What it is called by `ttmon`.
+    /// The name of the container in `ttmon`.
     pub(super) container: &'static str,
 }
 
 impl ControlGroup {
-    /// Puts the process into one; `None` where that is not allowed.
+    /// Moves the process into a new control group. Returns `None` if that is not permitted.
     pub(super) fn of_a_container(pid: u64) -> Option<Self> {
         const NAME: &str = "docker-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
         ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/freezer"].into_iter().find_map(|root| {
@@ -201,7 +201,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// In a time namespace the monotonic clock is another one: buffers and ages are as ever.
+/// In a time namespace the monotonic clock differs. Buffers and ages are still correct.
 pub(super) fn a_process_with_a_clock_of_its_own() {
     for offset in ["1000000", "-100"] {
         let mut command = Command::new("unshare");
@@ -216,11 +216,11 @@ pub(super) fn a_process_with_a_clock_of_its_own() {
     }
 }
 
-/// Files that are named like ledgers and are none: `ttmon` is not kept waiting by them.
+/// Files that are named like ledgers and are not ledgers. They must not block `ttmon`.
 pub(super) fn files_that_look_like_ledgers() {
     let directory = tempfile::tempdir().unwrap();
     let mount = directory.path().to_str().unwrap();
-    // An open file of a file system that was unmounted has a path without the place where that was.
+    // An open file of an unmounted file system has a path without the mount point.
     let pipe = format!(
         "mount -t tmpfs none {mount} && mkfifo '{mount}/memfd:ttmon-ledger' && exec 9<>'{mount}/memfd:ttmon-ledger' && \
          rm '{mount}/memfd:ttmon-ledger' && umount -l {mount} && echo ready $$ && read x"
@@ -243,7 +243,7 @@ pub(super) fn files_that_look_like_ledgers() {
     not_kept_waiting(&silent.line());
 }
 
-/// `ready PID`: that process holds a file that is named like a ledger.
+/// Checks that the process of `ready PID`, which holds a file that is named like a ledger, does not block `ttmon`.
 fn not_kept_waiting(line: &str) {
     let pid = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line}"));
     let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|entry| entry.unwrap().path());

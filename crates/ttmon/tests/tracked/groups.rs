@@ -29,7 +29,7 @@ pub(super) fn groups_grow_since_a_mark() {
         assert_eq!((ran.0.as_str(), ran.2), ("", 0), "{}", ran.1);
         assert_eq!(std::fs::read_to_string(place.join(name)).unwrap().lines().count(), 2, "{name}");
     }
-    // More events than are kept.
+    // More events than the ring keeps.
     program.does(&["many 40000"]);
     let (text, _, _) = program.ttmon("mem --by tag");
     assert!(text.contains("growth is not known: events since the mark were overwritten"), "{text}");
@@ -53,7 +53,7 @@ pub(super) fn buffers_are_sorted_and_cut() {
     let pid = program.child.id().to_string();
     assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&pid)).count(), 2, "{text}");
     assert!(text.contains("and 1 more, left out by --top"), "{text}");
-    // A list that is cut is no list to compare with.
+    // A shortened list cannot be used for a comparison.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("cut.json");
     std::fs::write(&file, program.ttmon("mem --json --buffers --top 2").0).unwrap();
