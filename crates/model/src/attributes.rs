@@ -1,5 +1,5 @@
-//! The driver's files: the format of their text, the possible values, and the first driver that has them. The [field
-//! table](crate::fields) lists the files. `source` reads them in a loop, `derive` checks them in a loop.
+//! The driver's files: the format of their text, the valid values, and the first driver version that has each file. The [field
+//! table](crate::fields) lists the files. The `source` crate reads every file in the table, and `derive` checks every value.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use crate::units::Version;
 pub enum AttributeFolder {
     /// `tenstorrent!N/`
     Class,
-    /// `tenstorrent!N/device/hwmon/hwmonK/`, whichever K is the newest.
+    /// `tenstorrent!N/device/hwmon/hwmonK/`, with the highest K.
     Hwmon,
     /// `tenstorrent!N/device/`
     Pci,
@@ -28,7 +28,7 @@ pub enum AttributeFolder {
 pub enum Format {
     /// `54312`
     Decimal,
-    /// `1`, or `-1` for none.
+    /// `1`, or `-1` if there is no value.
     DecimalOrNone,
     /// `0x401e`
     PrefixedHex,
@@ -36,7 +36,7 @@ pub enum Format {
     Hex64,
     /// `n300`
     Word,
-    /// `18.4.0.0`, or 255 in each place for none.
+    /// `18.4.0.0`, or `255.255.255.255` if there is no version.
     FirmwareVersion,
     /// `16.0 GT/s PCIe`, read as a PCIe generation.
     LinkSpeed,
@@ -47,9 +47,9 @@ pub enum Format {
 pub enum ReadInterval {
     /// Once, when the device appears.
     Static,
-    /// With every sample.
+    /// In every sample.
     Dynamic,
-    /// Every few samples: it hardly ever changes.
+    /// Once in several samples, because it rarely changes.
     Slow,
 }
 
@@ -63,7 +63,7 @@ pub enum Raw {
 }
 
 impl Raw {
-    /// The number, if it is one.
+    /// Returns the number, or `None` for a text.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -71,7 +71,7 @@ impl Raw {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, or `None` for a number.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Number(_) => None,
@@ -83,26 +83,26 @@ impl Raw {
 /// One file of the driver or of the kernel's PCI directory.
 #[derive(Debug)]
 pub struct Attribute {
-    /// Its name in code.
+    /// The name in code.
     pub attr: Attr,
-    /// Where it lives.
+    /// The directory of the file.
     pub place: AttributeFolder,
-    /// Its file name.
+    /// The file name.
     pub file: &'static str,
-    /// How it reads.
+    /// The format of the text.
     pub format: Format,
-    /// How often it is read.
+    /// How often the file is read.
     pub pace: ReadInterval,
-    /// Numbers outside this range are invalid. All-ones, the answer of a dead bus, is always outside.
+    /// Numbers outside this range are invalid. All ones, which a dead bus returns, is always outside.
     pub bounds: RangeInclusive<u64>,
-    /// Part of the telemetry: its value determines the device's state.
+    /// Whether the file is part of the telemetry, which determines the device's state.
     pub is_telemetry: bool,
-    /// First driver that publishes it, by architecture: Wormhole, Blackhole, Grayskull.
+    /// The first driver that publishes the file, by architecture: Wormhole, Blackhole, Grayskull.
     pub since: [Option<Version>; 3],
 }
 
 impl Attribute {
-    /// First driver that publishes it for this architecture.
+    /// Returns the first driver that publishes the file for this architecture.
     pub fn since(&self, arch: Arch) -> Option<Version> {
         match arch {
             Arch::Wormhole => self.since[0],
@@ -111,12 +111,12 @@ impl Attribute {
         }
     }
 
-    /// Whether the firmware must answer before the file has a value. The kernel itself answers for files of the PCI device.
+    /// Returns whether the value comes from the chip's firmware. The kernel itself provides the files of the PCI device.
     pub fn is_from_firmware(&self) -> bool {
         matches!(self.place, AttributeFolder::Class | AttributeFolder::Hwmon | AttributeFolder::Counters)
     }
 
-    /// Parses a text. Its bounds are checked later (see [`Attribute::judge`]).
+    /// Parses a text. [`Attribute::judge`] checks the bounds.
     pub fn parse(&self, text: &str) -> Reading<Raw> {
         let text = text.trim_end_matches(['\n', ' ', '\0']);
         match self.format {
@@ -132,7 +132,7 @@ impl Attribute {
         }
     }
 
-    /// Whether a parsed value is within its bounds.
+    /// Checks whether a parsed value is within its bounds.
     pub fn judge(&self, raw: &Raw) -> Reading<()> {
         match raw {
             Raw::Number(number) if !self.bounds.contains(number) => Err(Missing::OutOfRange),
@@ -213,30 +213,30 @@ pub(crate) const HWMON_MAX: [Option<Version>; 3] = since(v(1, 27), v(2, 9), v(1,
 pub(crate) const COUNTERS: [Option<Version>; 3] = since(v(2, 0), v(2, 0), None);
 
 impl Attr {
-    /// Its row.
+    /// Returns the row of this file in the table.
     pub fn attribute(self) -> &'static Attribute {
         &ATTRIBUTES[self as usize]
     }
 }
 
-/// Counters of data to the chip: writes of the host, and host memory that the chip read.
+/// Counters of data sent to the chip: writes by the host, and reads of host memory by the chip.
 pub const TO_DEVICE: &[Attr] =
     &[Attr::HostPosted0, Attr::HostPosted1, Attr::HostNonposted0, Attr::HostNonposted1, Attr::ChipRead0, Attr::ChipRead1];
-/// Counters of data from the chip: its writes into host memory, and reads of the host.
+/// Counters of data sent by the chip: its writes to host memory, and reads by the host.
 pub const FROM_DEVICE: &[Attr] =
     &[Attr::HostRead0, Attr::HostRead1, Attr::ChipPosted0, Attr::ChipPosted1, Attr::ChipNonposted0, Attr::ChipNonposted1];
 
-/// All files of one device, each with its reading.
+/// The readings of all files of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attributes(Vec<Reading<Raw>>);
 
 impl Attributes {
-    /// A device without any value, for one reason.
+    /// Returns a device without any value, for one reason.
     pub fn all_missing(reason: Missing) -> Self {
         Self(vec![Err(reason); ATTRIBUTES.len()])
     }
 
-    /// The reading of one file.
+    /// Returns the reading of one file.
     pub fn get(&self, attr: Attr) -> Reading<&Raw> {
         self.0[attr as usize].as_ref().map_err(|reason| *reason)
     }
@@ -253,12 +253,12 @@ impl Attributes {
         self.judged(attr)?.number().ok_or(Missing::Unparsable)
     }
 
-    /// A text.
+    /// Returns the text of one file.
     pub fn text(&self, attr: Attr) -> Reading<&str> {
         self.get(attr)?.text().ok_or(Missing::Unparsable)
     }
 
-    /// Sets a reading.
+    /// Sets the reading of one file.
     pub fn set(&mut self, attr: Attr, reading: Reading<Raw>) {
         self.0[attr as usize] = reading;
     }
@@ -300,7 +300,7 @@ mod tests {
         check(Attr::FirmwareBundle, "255.255.255.255\n", Err(Missing::NoSource));
     }
 
-    /// Values of a dead bus and of stale telemetry addresses, by file (all-ones, and tt-kmd#213).
+    /// Values of a dead bus (all ones) and of stale telemetry addresses (tt-kmd#213), by file.
     #[test]
     fn nonsense_is_out_of_range() {
         for (attr, text) in [

@@ -13,29 +13,29 @@ pub struct Request {
     pub is_idle: bool,
     /// Highest temperature allowed, in degrees Celsius.
     pub temperature_max: Option<f64>,
-    /// Least free DRAM of each device, in bytes.
+    /// Minimum free DRAM of each device, in bytes.
     pub free_dram_min: Option<u64>,
-    /// Least number of devices that can be read.
+    /// Minimum number of readable devices.
     pub count_min: Option<usize>,
-    /// No process that has ended left memory or an open device behind.
+    /// No ended process left memory or an open device behind.
     pub has_no_stale: bool,
 }
 
 /// Result of a check, from the least to the most severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The check holds.
+    /// The condition is met.
     Ok,
-    /// It cannot be checked.
+    /// The condition cannot be evaluated.
     Unknown,
-    /// It holds in part.
+    /// The condition is met in part.
     Warning,
-    /// It does not hold.
+    /// The condition is not met.
     Critical,
 }
 
 impl Verdict {
-    /// The word that monitoring plugins print.
+    /// Returns the name that monitoring plugins print.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// The exit code of a monitoring plugin.
+    /// Returns the exit code of a monitoring plugin.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -59,17 +59,17 @@ impl Verdict {
 /// One failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The flag that asked for it, without dashes: `healthy`, `max-temp` ...
+    /// The flag that requested the check, without dashes: `healthy`, `max-temp` ...
     pub check: &'static str,
-    /// The device, where it concerns one.
+    /// The device, if the finding concerns one.
     pub device: Option<DeviceId>,
-    /// How severe it is.
+    /// The severity.
     pub verdict: Verdict,
     /// The reason, without the device.
     pub reason: String,
 }
 
-/// Returns the failed checks, the most severe first. An empty list means that every check holds.
+/// Returns the failed checks, most severe first. An empty list means that every check passed.
 pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
     let mut findings = Vec::new();
     for device in &snapshot.devices {
@@ -102,12 +102,12 @@ pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
     findings
 }
 
-/// The most severe verdict of all findings.
+/// Returns the most severe verdict of all findings.
 pub fn overall(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
 }
 
-/// The driver publishes no telemetry of a remote chip. Its state is known only while its gateway cannot be read.
+/// Returns whether only the gateway shows the health of a device. The driver publishes no telemetry of a remote chip.
 fn is_judged_by_gateway(device: &Device) -> bool {
     device.location == Location::Remote && device.state == State::Unknown
 }
@@ -145,7 +145,7 @@ fn temperature(device: &Device, limit: f64) -> Option<(Verdict, String)> {
 fn free_dram(device: &Device, least: u64) -> Option<(Verdict, String)> {
     match device.memory.dram.free() {
         Ok(free) if free < least => Some((Verdict::Critical, format!("{} of DRAM free, below {}", size(free), size(least)))),
-        // Unreported memory does not count as free.
+        // Memory of untracked processes does not count as free.
         Ok(_) if device.memory.untracked_processes > 0 => {
             Some((Verdict::Unknown, "free DRAM unknown: a process holds the device and is not tracked".to_owned()))
         }

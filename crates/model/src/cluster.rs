@@ -1,14 +1,14 @@
-//! UMD cluster descriptors: the only source for remote chips that differ from the board's standard.
+//! UMD cluster descriptors. They are the only source for remote chips that differ from the standard layout of the board.
 
 use crate::identity::Bdf;
 use crate::product::Arch;
 
-/// A parsed descriptor.
+/// A parsed cluster descriptor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
-    /// Chips by their UMD id, in order.
+    /// The chips, sorted by their UMD id.
     pub chips: Vec<ClusterChip>,
-    /// Ethernet links between chips, the lower id first, with the number of links.
+    /// Ethernet links between two chips: lower id, higher id, and the number of links.
     pub links: Vec<(u32, u32, u32)>,
 }
 
@@ -25,7 +25,7 @@ pub struct ClusterPlace {
 /// One chip of a descriptor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterChip {
-    /// UMD's id, which is TT-Metal's.
+    /// UMD's id, which TT-Metal uses too.
     pub chip: u32,
     /// Architecture.
     pub arch: Option<Arch>,
@@ -35,18 +35,18 @@ pub struct ClusterChip {
     pub device: Option<u32>,
     /// PCI address, if the file has one.
     pub bdf: Option<Bdf>,
-    /// Board, by its id.
+    /// The id of the board.
     pub board_id: Option<u64>,
-    /// The board's type, in UMD's words.
+    /// The board's type as named by UMD.
     pub board_type: Option<String>,
     /// Position on the board.
     pub location: Option<u32>,
-    /// Position, if the file has coordinates.
+    /// Position in the cluster, if the file has coordinates.
     pub place: Option<ClusterPlace>,
 }
 
 impl Cluster {
-    /// The chip on PCIe that shares this chip's board.
+    /// Returns the chip on PCIe that is on the same board.
     pub fn gateway_of(&self, chip: &ClusterChip) -> Option<&ClusterChip> {
         let board = chip.board_id?;
         self.chips.iter().find(|other| other.board_id == Some(board) && other.device.is_some())

@@ -1,10 +1,10 @@
-//! Values that `--deep` reads from the chip itself: telemetry tags of its firmware and counters of its command queues.
+//! Values that `--deep` reads directly from the chip: telemetry tags of its firmware and counters of its command queues.
 
 use std::time::Duration;
 
 use crate::missing::Reading;
 
-/// Telemetry tags by the number that the firmware gives them.
+/// Telemetry tags, by their number in the firmware.
 pub mod tag {
     #![allow(missing_docs, reason = "each is named as its firmware names it")]
     pub const BOARD_TEMPERATURE: u16 = 13;
@@ -35,13 +35,13 @@ pub mod tag {
 /// How often a tag is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagPace {
-    /// With every sample, or every few if the counters of queues leave little room.
+    /// In every sample. If the counters of the queues leave little room, once in several samples.
     Often,
     /// Once, until the chip is reset.
     Once,
 }
 
-/// The tags that are read of a chip.
+/// The tags that are read from a chip.
 pub const TAGS: &[(u16, TagPace)] = &[
     (tag::TIMER_HEARTBEAT, TagPace::Often),
     (tag::BOARD_TEMPERATURE, TagPace::Often),
@@ -74,14 +74,14 @@ pub const TAGS: &[(u16, TagPace)] = &[
     (tag::AICLK_LIMIT_MAX, TagPace::Once),
 ];
 
-/// One deep sample of a chip.
+/// One direct sample of a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeepSample {
-    /// Age of the sample: an idle chip is read every 30 s at most.
+    /// The age of the sample. An idle chip is read at most once in 30 s.
     pub age: Duration,
     /// The values of [`TAGS`] that the firmware publishes.
     pub tags: Vec<(u16, u32)>,
-    /// The command queues of the program that runs on the chip; `not_held` if no process holds the chip.
+    /// The command queues of the program on the chip, or `not_held` if no process holds the chip.
     pub dispatch: Reading<Dispatch>,
 }
 
@@ -90,9 +90,9 @@ pub struct DeepSample {
 pub struct Dispatch {
     /// Cores that the program may use, if it reports them.
     pub worker_cores: Option<u32>,
-    /// Time between the two samples. `None` before the second.
+    /// Time between the two samples. `None` in the first sample.
     pub elapsed: Option<Duration>,
-    /// The queues in use.
+    /// The command queues in use.
     pub queues: Vec<Queue>,
 }
 
@@ -108,46 +108,46 @@ pub struct Queue {
 /// Counters of a queue's dispatch firmware. Times are cycles of the chip's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// How often the queue began to wait for host commands.
+    /// The number of times that the queue started to wait for host commands.
     pub blocked: u32,
-    /// How often a wait ended.
+    /// The number of times that a wait ended.
     pub unblocked: u32,
-    /// Completed programs.
+    /// The number of completed programs.
     pub programs: u32,
-    /// The chip's time.
+    /// The chip's clock.
     pub timestamp: u64,
     /// Average working time of the workers in completed programs.
     pub average_runtime: u64,
     /// Time with at least one running program.
     pub busy: u64,
-    /// Start of the current work; 0 if there is none.
+    /// Start of the current work, or 0 if there is none.
     pub busy_since: u64,
-    /// Parts of the chip with workers, on which programs run.
+    /// The parts of the chip on which programs run.
     pub sub_devices: Vec<SubDevice>,
 }
 
-/// A part of a chip.
+/// A part of a chip with its own workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubDevice {
-    /// Its workers.
+    /// The number of workers.
     pub workers: u32,
-    /// Workers that have finished the last launch.
+    /// The number of workers that have finished the last launch.
     pub completed: u32,
     /// Time of the last launch.
     pub launched: u64,
-    /// Working time since the last launch of the workers that have finished.
+    /// Time that the finished workers have worked since the last launch.
     pub runtime: u64,
 }
 
 impl SubDevice {
-    /// Workers that have not finished.
+    /// Returns the number of workers that have not finished.
     pub(crate) fn in_flight(&self) -> u32 {
         self.workers.saturating_sub(self.completed)
     }
 }
 
 impl DeepSample {
-    /// The value of a tag. All ones mean that the firmware has no value.
+    /// Returns the value of a tag. All ones mean that the firmware has no value.
     pub fn tag(&self, tag: u16) -> Reading<u32> {
         match self.tags.iter().find(|(known, _)| *known == tag) {
             Some((_, u32::MAX)) => Err(crate::Missing::NoSource),

@@ -1,4 +1,4 @@
-//! Derives a snapshot from samples: checks values, computes rates and merges sources. Pure.
+//! Derives a snapshot from samples: checks values, computes rates and merges sources. This code is pure.
 
 mod allocator;
 mod blocks;
@@ -41,12 +41,13 @@ use steps::Steps;
 pub use sums::DeviceSums;
 
 impl Snapshot {
-    /// Derives a snapshot. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.
+    /// Derives a snapshot. Rates of processes need a previous sample with an earlier scan. Without one, they are `first_sample`.
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
         Self::derive_counted(sample, previous).0
     }
 
-    /// Like [`Self::derive`], with the number of figures that were not computed because a user reached the limit.
+    /// Derives a snapshot like [`Self::derive`]. Also returns the number of figures that were not computed because a user reached the
+    /// limit.
     pub fn derive_counted(sample: &Sample, previous: Option<&Sample>) -> (Self, u64) {
         let mut steps = Steps::default();
         let rows = rows::list(sample);
@@ -105,9 +106,9 @@ impl Snapshot {
     }
 }
 
-/// The user of a process, if it is known.
+/// Returns the user of a process, if known.
 fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
-    // They are in the order of their pids, except in some tests.
+    // The processes are sorted by pid, except in some tests.
     let place = sample.processes.binary_search_by_key(&pid, |process| process.key.pid).ok();
     let process =
         place.map_or_else(|| sample.processes.iter().find(|process| process.key.pid == pid), |place| sample.processes.get(place))?;
@@ -119,7 +120,7 @@ type Holders<'a> = Reading<&'a crate::sample::Users>;
 /// A process, and its memory on a device.
 type Use<'p> = (&'p Process, &'p DeviceUse);
 
-/// Memory of processes by device: there may be hundreds of processes, on a few devices each.
+/// Groups the memory of processes by device. There may be hundreds of processes, on a few devices each.
 fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
     let mut uses: HashMap<DeviceId, Vec<Use<'_>>> = HashMap::new();
     for (process, use_of) in processes.iter().flat_map(|process| process.devices.iter().map(move |use_of| (process, use_of))) {
@@ -143,8 +144,8 @@ fn not_held_problem(pid: u32, devices: &[DeviceId]) -> Problem {
     }
 }
 
-/// Selects the memory that counts for a device. If the driver does not list the process as a holder, only memory that the service
-/// vouches for counts: any user may write anything into their own ledger.
+/// Selects the memory that counts for a device. If the driver does not list a process as a holder, its own ledger does not count, because
+/// any user may write anything into their own ledger. Memory that the service received still counts.
 fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], not_held: &mut NotHeld) -> Vec<&'p DeviceUse> {
     let may_hold =
         |process: &Process| holders.map_or(true, |users| !users.is_complete || users.hidden > 0 || users.pids.contains(&process.key.pid));
@@ -174,16 +175,16 @@ fn memory(
         Ok(users) => (users.pids.as_slice(), users.hidden, users.is_complete),
         Err(_) => (&[][..], 0, false),
     };
-    // A process whose memory is on chips without a row may have memory here.
+    // A process with memory on chips without a row may have memory here.
     let is_tracked = |process: &&Process| {
         let is_here = process.on(device.id).is_some_and(|use_of| use_of.source().is_ok());
         is_here || (process.source().is_ok() && process.unmapped.is_empty())
     };
-    // They are sorted.
+    // The processes are sorted by pid.
     let of_pid = |pid: &u32| processes.binary_search_by_key(pid, |process| process.key.pid).ok().map(|index| &processes[index]);
     let told_of = pids.iter().filter_map(of_pid).filter(is_tracked).count();
     let untracked = (pids.len() - told_of.min(pids.len())) as u64 + hidden;
-    // The number that memory was reported for may be this chip's, even if the process does not hold this chip.
+    // The chip number of a report may be that of this chip, even if the process does not hold this chip.
     let may_be_reported = tracked.may_be_on(row);
     let open = match holders {
         Ok(users) if users.pids.is_empty() && hidden == 0 && !is_complete => Err(Missing::NoPermission),
@@ -195,7 +196,7 @@ fn memory(
         State::Resetting => Some(Missing::Resetting),
         _ => None,
     };
-    // The reading for devices without a figure: nothing is used, or the use is unknown.
+    // The reading for kinds without a figure: nothing is in use, or the use is unknown.
     let otherwise = match (away, holders) {
         (Some(reason), _) | (None, Err(reason)) => Err(reason),
         _ if untracked > 0 || may_be_reported => Err(Missing::NotTracked),
@@ -233,7 +234,7 @@ fn memory(
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
     let dram = Bar { total: dram_total, used: used(&Kind::DRAM_BAR) };
     let l1 = Bar { total: l1_total, used: used(&Kind::L1_BAR) };
-    // The caller adds the refusals of each tracked program.
+    // The caller adds the refused allocations of each tracked program.
     let refusals = if untracked > 0 || may_be_reported { Err(Missing::NotTracked) } else { open.map(|_| 0) };
     Memory {
         kinds,
@@ -248,19 +249,19 @@ fn memory(
     }
 }
 
-/// Processes that have exited while their device file is still open.
+/// Counts the processes that have exited while their device file is still open.
 fn dead(uses: &[Use<'_>]) -> u64 {
     uses.iter().filter(|(process, _)| process.status == Status::Dead).count() as u64
 }
 
-/// The largest free block of a bank, of the allocator where it is smallest: a program that needs a block uses one of the
-/// allocators.
+/// Returns the largest free block of a bank. If there are several allocators, the smallest of their values is returned, because a program
+/// allocates from only one of them.
 fn largest_free(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.largest_free_per_bank.ok();
     here.iter().filter_map(of).min().ok_or(Missing::NotTracked)
 }
 
-/// The largest capacity of the chip's allocators: a mesh and its submesh share the same bytes.
+/// Returns the largest capacity of the chip's allocators. A mesh and its submesh share the same bytes.
 fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| {
         let banks = allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?;
@@ -269,7 +270,7 @@ fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     here.iter().filter_map(of).max().ok_or(Missing::NotTracked)
 }
 
-/// DRAM and L1 of the chip, by the product table. L1 is exact if the chip reported its number of cores.
+/// Returns the DRAM and L1 of the chip from the product table. L1 is exact if the chip reported its number of cores.
 fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {

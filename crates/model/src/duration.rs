@@ -1,11 +1,11 @@
-//! Durations as users write them: `500ms`, `30s`, `5m`, `1h30m`, `2d`.
+//! Durations in the format that users write: `500ms`, `30s`, `5m`, `1h30m`, `2d`.
 
 use std::time::Duration;
 
-/// Units and their seconds, the largest first. `ms` comes before `m`, whose text it begins with.
+/// Units and their seconds, largest first. `ms` must come before `m`, because it begins with `m`.
 const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3600.0), ("ms", 1e-3), ("m", 60.0), ("s", 1.0)];
 
-/// Parses a duration: numbers, each with its unit (`d`, `h`, `m`, `s`, `ms`), the largest unit first. A number may have a fraction.
+/// Parses a duration: numbers, each with its unit (`d`, `h`, `m`, `s`, `ms`), largest unit first. A number may have a fraction.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     last.is_finite().then_some(total)
 }
 
-/// Formats a duration as [`parse`] reads it. Parts of a millisecond are left out.
+/// Formats a duration in the format of [`parse`]. Fractions of a millisecond are dropped.
 pub fn format(duration: Duration) -> String {
     let mut seconds = duration.as_secs();
     let mut text = String::new();

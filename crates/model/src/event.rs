@@ -15,7 +15,7 @@ pub struct BufferEvent {
     pub time: Option<UnixTime>,
     /// The process.
     pub pid: u32,
-    /// Number in the process's recorder. `None` if the event does not come from the recorder.
+    /// Number of the event in the process's recorder. `None` if the event does not come from the recorder.
     pub number: Option<u64>,
     /// Type of the event.
     pub op: Op,
@@ -25,21 +25,21 @@ pub struct BufferEvent {
     pub allocator: Option<String>,
     /// The allocator's chips that are on a row.
     pub devices: Vec<DeviceId>,
-    /// The ids of its other chips.
+    /// The ids of the allocator's other chips.
     pub unmapped: Vec<u64>,
     /// Address of the buffer.
     pub address: Option<u64>,
-    /// Its bytes.
+    /// Size of the buffer in bytes.
     pub size: Option<u64>,
     /// References after the event.
     pub refs: Option<u64>,
     /// The program that a circular buffer belongs to.
     pub program: Option<u64>,
-    /// The tag that was active.
+    /// The tag that was active at the event.
     pub tag: Option<String>,
-    /// Number of lost earlier events.
+    /// Number of earlier events that were lost.
     pub overrun: Option<u64>,
-    /// Details of the refusal, for the last refusals.
+    /// Details of the refusal. Only the most recent refusals have them.
     pub refusal: Option<Refusal>,
     /// The line that requested the buffer.
     pub line: Option<Arc<SourceLine>>,
@@ -94,7 +94,7 @@ impl Op {
         Self::Overrun,
     ];
 
-    /// The name in JSON. Added and removed references have the same name.
+    /// Returns the name in JSON. Added and removed references have the same name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alloc => "alloc",
@@ -114,7 +114,7 @@ impl Op {
 }
 
 impl BufferEvent {
-    /// The devices of the event, in words.
+    /// Describes the devices of the event.
     pub fn place(&self) -> String {
         match (self.devices.as_slice(), self.unmapped.as_slice()) {
             _ if self.allocator.is_none() => "an unknown device".to_owned(),
@@ -126,7 +126,7 @@ impl BufferEvent {
     }
 }
 
-/// A refused request: its size, the free memory, and the buffers in the way.
+/// A refused request: its size, the free memory, and the buffers that prevented it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Type of the refusal.
@@ -135,9 +135,9 @@ pub struct Refusal {
     pub kind: BufferKind,
     /// Requested bytes.
     pub size: u64,
-    /// Number of banks; 0 is unknown.
+    /// Number of banks, or 0 if unknown.
     pub banks: u64,
-    /// Bytes per bank; 0 is unknown.
+    /// Requested bytes per bank, or 0 if unknown.
     pub per_bank: u64,
     /// Free bytes of a bank.
     pub free_per_bank: u64,
@@ -151,14 +151,14 @@ pub struct Refusal {
     pub message: String,
     /// The line that made the request.
     pub line: Option<Arc<SourceLine>>,
-    /// Bytes of a bank; 0 is unknown.
+    /// Bytes of a bank, or 0 if unknown.
     pub bank_bytes: u64,
-    /// The fewest bytes whose release would have made room, if the live buffers are known. Of a clash: the L1 buffers below the
-    /// end of the circular buffers.
+    /// The smallest set of buffers to release to make room, if the live buffers are known. For a clash: the L1 buffers below the end of the
+    /// circular buffers.
     pub window: Option<Window>,
-    /// Of a clash: the region for small buffers.
+    /// For a clash: the region for small buffers.
     pub l1_small: Option<SmallRegion>,
-    /// Too many events followed: the buffers that were live then are unknown.
+    /// Whether too many events followed, so that the buffers that were live at the refusal are unknown.
     pub is_overrun: bool,
 }
 
@@ -171,30 +171,30 @@ pub enum Refused {
     Clash,
 }
 
-/// A live buffer that was in the way.
+/// A live buffer that took space at the refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Large {
     /// Its address.
     pub address: u64,
     /// Its bytes.
     pub size: u64,
-    /// Its bytes per bank; 0 is unknown.
+    /// Its bytes per bank, or 0 if unknown.
     pub per_bank: u64,
     /// Its tag.
     pub tag: String,
-    /// The operation that made the buffer.
+    /// The operation that created the buffer.
     pub operation: String,
     /// The line that requested the buffer.
     pub line: Option<Arc<SourceLine>>,
 }
 
 impl Refusal {
-    /// Whether the free memory would have been enough in one block; `None` if the request per bank is unknown.
+    /// Returns whether the free memory would have been enough in one block. Returns `None` if the request per bank is unknown.
     pub fn fits_without_fragmentation(&self) -> Option<bool> {
         (self.what == Refused::OutOfMemory && self.per_bank > 0).then_some(self.per_bank <= self.free_per_bank)
     }
 
-    /// Why the request failed; `None` if the request per bank is unknown, or a block of that size was free.
+    /// Returns why the request failed. Returns `None` if the request per bank is unknown, or if a block of that size was free.
     pub fn verdict(&self) -> Option<Verdict> {
         if self.what != Refused::OutOfMemory || self.per_bank == 0 {
             return None;
@@ -207,7 +207,7 @@ impl Refusal {
         }
     }
 
-    /// `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, if known.
+    /// Returns `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, if known.
     fn release(&self) -> String {
         match &self.window {
             Some(window) => format!("; releasing {} per bank makes room: {}", size(window.bytes), HeldByLine::list(&window.lines)),
@@ -216,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// Remedies for a clash: release the L1 buffers in the way, or reduce `l1_small_size`, which moves L1 buffers up.
+    /// Returns the remedies for a clash: release the L1 buffers in the way, or reduce `l1_small_size`, which moves L1 buffers up.
     fn levers(&self, over: u64) -> String {
         let mut text = match &self.window {
             Some(window) => format!("; in the way: {} ({} per core)", HeldByLine::list(&window.lines), size(window.bytes)),
@@ -234,7 +234,7 @@ impl Refusal {
         text
     }
 
-    /// Bytes by which circular buffers reach into an L1 buffer, or exceed a core's memory.
+    /// Returns the bytes by which circular buffers overlap an L1 buffer, or exceed a core's memory.
     pub fn bytes_over(&self) -> Option<u64> {
         if self.what != Refused::Clash {
             return None;
@@ -242,7 +242,7 @@ impl Refusal {
         clash_addresses(&self.message).or_else(|| clash_limit(&self.message)).map(|(first, end)| end - first)
     }
 
-    /// One line in words; `place` names the devices.
+    /// Describes the refusal in one line. `place` names the devices.
     pub fn words(&self, place: &str) -> String {
         match self.what {
             Refused::OutOfMemory => self.out_of_memory(place),
@@ -250,7 +250,7 @@ impl Refusal {
         }
     }
 
-    /// ` at models/decoder.py:42 Decoder.forward`, if known.
+    /// Returns ` at models/decoder.py:42 Decoder.forward`, if known.
     fn at(&self) -> String {
         self.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"))
     }
@@ -270,7 +270,7 @@ impl Refusal {
         );
         text += &match self.per_bank {
             asked if self.bank_bytes > 0 && asked > self.bank_bytes => format!("can never fit, a bank has {}", size(self.bank_bytes)),
-            // The allocator's own reason is unknown; do not guess.
+            // The allocator's reason is unknown, so none is given.
             asked if asked <= self.largest_free_per_bank => "there is a block of that size".to_owned(),
             asked if asked <= self.free_per_bank => "would fit if not fragmented".to_owned(),
             asked => format!("{} per bank too little is free", size(asked - self.free_per_bank)),
@@ -278,7 +278,7 @@ impl Refusal {
         text + &self.release()
     }
 
-    /// Parses TT-Metal's message: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
+    /// Describes a clash from TT-Metal's message: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
     /// circular buffer region ends at 118112`, or `... grow to 1600000 B which is beyond max L1 size of 1499136 B`.
     fn clash(&self, place: &str) -> String {
         let at = self.at();
@@ -301,12 +301,12 @@ impl Refusal {
     }
 }
 
-/// Small sizes are exact: a clash may be about 192 bytes.
+/// Formats a size. Small sizes are exact, because a clash may be about 192 bytes.
 fn exact_size(bytes: u64) -> String {
     if bytes < 10_000 { format!("{bytes} bytes") } else { size(bytes) }
 }
 
-/// TT-Metal's messages continue with a backtrace.
+/// Returns the first line of a message. TT-Metal's messages continue with a backtrace.
 fn first_line(message: &str) -> &str {
     message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -317,13 +317,13 @@ fn number_after(message: &str, words: &str) -> Option<u64> {
     rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
 }
 
-/// From TT-Metal's message about a clash: the start of the lowest L1 buffer, and the larger end of the circular buffers.
+/// Parses TT-Metal's message about a clash. Returns the start of the lowest L1 buffer, and the larger end of the circular buffers.
 pub fn clash_addresses(message: &str) -> Option<(u64, u64)> {
     let found = (number_after(message, "allocated at ")?, number_after(message, "region ends at ")?);
     (found.1 > found.0).then_some(found)
 }
 
-/// The same for the other message: the size of a core, and the larger size of the circular buffers.
+/// Parses the other message about a clash. Returns the size of a core's L1, and the larger size of the circular buffers.
 fn clash_limit(message: &str) -> Option<(u64, u64)> {
     let found = (number_after(message, "max L1 size of ")?, number_after(message, "grow to ")?);
     (found.1 > found.0).then_some(found)
@@ -383,7 +383,7 @@ mod tests {
             clash("Statically allocated circular buffers on core range [0-0] grow to 1600000 B which is beyond max L1 size of 1499136 B"),
             "circular buffers of a program grow to 1.5MB on device 0, 98.5KB beyond what a core has"
         );
-        // Unknown messages are kept.
+        // Unknown messages are printed unchanged.
         assert_eq!(
             clash("They clash: allocated at x"),
             "circular buffers of a program clash with L1 on device 0: They clash: allocated at x"

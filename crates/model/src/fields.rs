@@ -1,5 +1,5 @@
-//! The field table: one row per shown value. Struct members, reading and checking the driver's files, tables, `-q`, JSON (written
-//! and read), CSV, metrics, history, charts, help and docs are loops over its rows.
+//! The field table, with one row for each value that is shown. Struct members, reading and checking the driver's files, tables, `-q`, JSON
+//! (written and read), CSV, metrics, history, charts, help and docs are all loops over its rows.
 
 mod device;
 mod memory;
@@ -21,7 +21,7 @@ use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
 use crate::units::Unit;
 
-/// The sections of nvidia-smi, which `-q -d` takes.
+/// The sections of nvidia-smi, as accepted by `-q -d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Identity.
@@ -61,7 +61,7 @@ impl Section {
         Self::Pids,
     ];
 
-    /// The name for `-q -d`.
+    /// Returns the name for `-q -d`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "IDENTITY",
@@ -81,40 +81,40 @@ impl Section {
 /// Number of samples that a value needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
-    /// One is enough.
+    /// One sample.
     One,
-    /// Two: a rate.
+    /// Two samples, for a rate.
     Two,
-    /// Two that are at least a second apart.
+    /// Two samples at least a second apart.
     TwoSlow,
 }
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// The value goes up and down.
+    /// The value can increase and decrease.
     Gauge,
-    /// The value only grows, until it is reset.
+    /// The value only increases, until it is reset.
     Counter,
 }
 
-/// A field among the service's metrics, in the base unit of [`Unit::base`].
+/// The metric of a field, in the base unit of [`Unit::base`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// The full name. Names never change: dashboards and alerts use them.
+    /// The full name. Names never change, because dashboards and alerts use them.
     pub name: &'static str,
     /// The type.
     pub kind: MetricKind,
-    /// Whether it is in `--metrics lean`, for a store of many hosts.
+    /// Whether the metric is part of `--metrics lean`, for a store of many hosts.
     pub is_lean: bool,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
     /// A file of the driver.
     File(Attr),
-    /// Computed, from this file among others, or without a file.
+    /// Computed, from this file among others or from no file.
     Computed(Option<Attr>),
 }
 
@@ -125,13 +125,13 @@ pub struct Chart {
     pub order: u8,
     /// Its name in the configuration file. Names never change.
     pub name: &'static str,
-    /// The field with the limit: a line in the chart, and the hot end of the mesh's scale.
+    /// The field with the limit. The limit is a line in the chart and the hot end of the mesh's scale.
     pub limit: Option<&'static str>,
     /// The share of the limit from which the value is critical.
     pub critical: Option<f64>,
     /// A field that replaces this one if it has a value.
     pub unless: Option<&'static str>,
-    /// For a field of a kind of memory: the kind, and the title.
+    /// For a field of a kind of memory: the kind and the title of the chart.
     pub part: Option<(Kind, &'static str)>,
 }
 
@@ -161,7 +161,7 @@ impl Chart {
     }
 }
 
-/// The row of a field, independent of the type that has the field.
+/// The row of a field, independent of the struct that has the field.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInfo {
     /// Its name in JSON, CSV and docs. A dot separates an object from its member.
@@ -172,33 +172,33 @@ pub struct FieldInfo {
     pub section: Section,
     /// Its unit.
     pub unit: Unit,
-    /// Number of samples that it needs.
+    /// Number of samples that the value needs.
     pub samples: Samples,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: FieldSource,
-    /// Its metric. Identities, and values that metrics show in another form, have none.
+    /// Its metric. Identities have none, nor do values that metrics show in another form.
     pub metric: Option<Metric>,
-    /// Whether the service keeps its history.
+    /// Whether the service stores its history.
     pub is_kept: bool,
     /// Its charts.
     pub charts: &'static [Chart],
     /// Its short title for narrow columns.
     pub short: Option<&'static str>,
-    /// It does not change while the device is present.
+    /// Whether the value is constant while the device is present.
     pub is_fixed: bool,
-    /// Only the chip has the value: it is read with `--deep`.
+    /// Whether the value is read directly from the chip, with `--deep`.
     pub is_deep: bool,
     /// Its meaning in one sentence.
     pub help: &'static str,
 }
 
 impl FieldInfo {
-    /// Its title for narrow columns: one word.
+    /// Returns the title for narrow columns: one word.
     pub fn heading(&self) -> &'static str {
         self.short.unwrap_or_else(|| self.name.rsplit('.').next().unwrap_or(self.name))
     }
 
-    /// The driver's file behind it, with the first driver that has the file.
+    /// Returns the driver's file that the value comes from.
     pub fn attr(&self) -> Option<Attr> {
         match self.source {
             FieldSource::File(attr) => Some(attr),
@@ -210,9 +210,9 @@ impl FieldInfo {
 /// One row of the table: a field of `T`.
 pub struct Field<T> {
     info: FieldInfo,
-    /// Its value.
+    /// Returns the value.
     pub get: fn(&T) -> Reading<Value>,
-    /// Replaces its value. Computed fields are left unchanged.
+    /// Replaces the value. Does nothing for computed fields.
     pub set: fn(&mut T, Reading<Value>),
 }
 
@@ -290,7 +290,7 @@ impl<T> Field<T> {
         self
     }
 
-    /// Leaves the metric out of `--metrics lean`.
+    /// Removes the metric from `--metrics lean`.
     const fn full_only(mut self) -> Self {
         if let Some(metric) = &mut self.info.metric {
             metric.is_lean = false;
@@ -314,7 +314,7 @@ impl<T> Field<T> {
     }
 }
 
-/// A device's field by name: a row of [`DEVICE`], or one of a kind of memory.
+/// A field of a device: a row of [`DEVICE`], or a row of a kind of memory.
 #[derive(Clone, Copy)]
 pub enum DeviceField {
     /// A row of the device table.
@@ -351,13 +351,13 @@ impl DeviceField {
         DEVICE_KIND.iter().find(|field| field.name == rest).map(|field| Self::OfKind(kind, field))
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub fn all() -> impl Iterator<Item = Self> {
         let kinds = Kind::ALL.into_iter().flat_map(|kind| DEVICE_KIND.iter().map(move |field| Self::OfKind(kind, field)));
         DEVICE.iter().map(Self::Plain).chain(kinds)
     }
 
-    /// Its JSON name.
+    /// Returns the JSON name.
     pub fn name(&self) -> String {
         match self {
             Self::Plain(field) => field.name.to_owned(),
@@ -365,14 +365,14 @@ impl DeviceField {
         }
     }
 
-    /// Its chart and the chart's title.
+    /// Returns the chart of the field and the title of the chart.
     pub fn chart(&self) -> Option<(&'static Chart, &'static str)> {
         let of = if let Self::OfKind(kind, _) = self { Some(*kind) } else { None };
         let chart = self.charts.iter().find(|chart| chart.part.map(|(kind, _)| kind) == of)?;
         Some((chart, chart.part.map_or(self.title, |(_, title)| title)))
     }
 
-    /// Its value.
+    /// Returns the value.
     pub fn get(&self, device: &Device) -> Reading<Value> {
         match self {
             Self::Plain(field) => (field.get)(device),
@@ -380,12 +380,12 @@ impl DeviceField {
         }
     }
 
-    /// Its value as a number.
+    /// Returns the value as a number.
     pub fn number(&self, device: &Device) -> Reading<f64> {
         self.get(device)?.number().ok_or(Missing::Unparsable)
     }
 
-    /// Replaces its value.
+    /// Replaces the value.
     pub fn set(&self, device: &mut Device, value: Reading<Value>) {
         match self {
             Self::Plain(field) => (field.set)(device, value),
@@ -395,7 +395,8 @@ impl DeviceField {
 }
 
 impl Device {
-    /// Sets the device to an earlier time: it keeps constant fields, takes these numbers, and has no other value.
+    /// Sets the device to an earlier time. Constant fields keep their values, the given fields get these numbers, and all other fields are
+    /// missing.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and no such number is negative")]
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
         for field in DeviceField::all().filter(|field| !field.is_fixed) {
@@ -405,7 +406,7 @@ impl Device {
             self.memory.kinds[kind].figure.kernel_types = None;
         }
         for (field, number) in numbers {
-            // A whole number may have become a mean.
+            // A whole number may have been averaged.
             field.set(self, Ok(if field.unit.is_whole() { Value::Integer(number as u64) } else { Value::Float(number) }));
         }
     }
@@ -434,7 +435,7 @@ mod tests {
         check(ALLOCATOR_BANKS);
     }
 
-    /// Names of metrics end with the base unit, or with `_total` for a counter, and are unique.
+    /// The name of a metric ends with the base unit, or with `_total` for a counter. Names are unique.
     #[test]
     fn metrics_are_named_by_the_rules() {
         let device = DEVICE.iter().filter_map(|field| Some((field.metric?, field.unit)));
@@ -451,7 +452,7 @@ mod tests {
         }
     }
 
-    /// A service keeps means, so 812.5 MHz is a clock too.
+    /// A service stores averages, so 812.5 MHz is a valid clock.
     #[test]
     fn whole_numbers_are_restored_from_means() {
         let field = |name| DeviceField::find(name).unwrap();

@@ -11,15 +11,15 @@ use crate::units::UnixTime;
 /// What buffers are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// The line that requested them.
+    /// The line that requested the buffers.
     Line,
-    /// Their tag.
+    /// The tag of the buffers.
     Tag,
-    /// The operation that made them.
+    /// The operation that created the buffers.
     Op,
 }
 
-/// The common property of a group's buffers; `None` if unknown.
+/// The common property of a group's buffers, or `None` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GroupKey {
     /// A line.
@@ -31,11 +31,11 @@ pub enum GroupKey {
 /// A group of live buffers. Bytes are per chip, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferGroup {
-    /// Their common property.
+    /// The common property of the buffers.
     pub key: GroupKey,
-    /// Their bytes.
+    /// Bytes of the buffers.
     pub bytes: u64,
-    /// Their number.
+    /// Number of buffers.
     pub count: u64,
     /// Bytes of the largest buffer.
     pub largest: u64,
@@ -43,11 +43,11 @@ pub struct BufferGroup {
     pub oldest: Option<UnixTime>,
     /// Bytes allocated since a time, if one was given.
     pub since: Option<u64>,
-    /// Bytes more than at the last mark of their programs, where that is known.
+    /// Change of the bytes since the last mark of the programs, if known.
     pub growth: Option<i64>,
 }
 
-/// Groups buffers, most bytes first. With `since`, buffers that were allocated at that time or later are counted.
+/// Groups buffers, most bytes first. With `since`, also sums the bytes of buffers that were allocated at that time or later.
 pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
     let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
     for buffer in buffers {

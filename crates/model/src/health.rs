@@ -1,9 +1,9 @@
 //! Health: compares a device with the limits that it publishes itself.
 //!
-//! Power alone is never critical: a p150c publishes 500 W, more than its board may draw.
+//! Power alone is never critical: a p150c publishes a limit of 500 W, more than its board may draw.
 //!
-//! A chip is throttling while all three hold: a process has it open, its AI clock is at 95 % of the nominal limit or below, and its
-//! temperature or its power is at 95 % of the limit it publishes, or above. A low clock alone means nothing: an idle chip has one.
+//! A chip is throttling if three conditions hold. A process has it open. Its AI clock is at most 95 % of the nominal limit. Its temperature
+//! or its power is at least 95 % of the limit that the chip publishes. A low clock alone means nothing, because an idle chip has one.
 
 use crate::Arch;
 use crate::limits::{AT_LIMIT_RATIO, CLOCK_HELD_RATIO, WARNING_RATIO};
@@ -11,7 +11,7 @@ use crate::missing::{Missing, Reading};
 use crate::product::Product;
 use crate::snapshot::{Device, Health, Location, State};
 
-/// Computes the health of a device whose other fields are complete, with reasons in words.
+/// Computes the health of a device and the reasons. The other fields of the device must be complete.
 pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
@@ -53,17 +53,17 @@ pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, V
 }
 
 impl Device {
-    /// The reasons of its health in one line, if any.
+    /// Returns the reasons of the health in one line, if any.
     pub fn reasons(&self) -> Option<String> {
         (!self.health_reasons.is_empty()).then(|| self.health_reasons.join(", "))
     }
 
-    /// Whether a process has it open, if known.
+    /// Returns whether a process is known to have the device open.
     pub fn is_in_use(&self) -> bool {
         self.memory.holders.is_ok_and(|holders| holders > 0)
     }
 
-    /// The limit that reduces the AI clock, `temperature` or `power`, while the chip is throttling.
+    /// Returns the limit that reduces the AI clock, `temperature` or `power`, if the chip is throttling.
     pub fn throttled_by(&self) -> Option<&'static str> {
         let is_held = self.aiclk_mhz.ok()?.0 as f64 <= self.aiclk_limit_mhz.ok()?.0 as f64 * CLOCK_HELD_RATIO;
         let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));
@@ -77,7 +77,7 @@ impl Device {
 }
 
 impl Device {
-    /// Whether the chip is throttling, or the reason why that is unknown.
+    /// Returns whether the chip is throttling, or the reason why that is unknown.
     pub fn throttling(&self) -> Reading<bool> {
         self.aiclk_mhz?;
         self.aiclk_limit_mhz?;
@@ -103,7 +103,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Severity of a share of a limit: critical from this share, a warning slightly below.
+    /// Returns the severity of a share of a limit: critical from the share `critical` on, a warning slightly below.
     pub fn of_share(share: f64, critical: f64) -> Self {
         match share {
             share if share >= critical => Self::Critical,
@@ -114,7 +114,7 @@ impl Severity {
 }
 
 impl Device {
-    /// A word for the health, so that colour is never the only sign.
+    /// Returns a name for the health, so that colour is never the only sign.
     pub fn health_word(&self) -> (&'static str, Severity) {
         match (self.state, self.health) {
             (State::Resetting, _) => ("RESET", Severity::Warning),
@@ -130,7 +130,7 @@ impl Device {
         }
     }
 
-    /// Severity compared with other devices: unknown is not worse than healthy.
+    /// Returns the severity for a comparison with other devices. Unknown is not worse than healthy.
     pub fn severity(&self) -> Severity {
         match self.health_word().1 {
             Severity::Unknown => Severity::Fine,
@@ -138,12 +138,12 @@ impl Device {
         }
     }
 
-    /// The temperature as a share of its limit.
+    /// Returns the temperature as a share of its limit.
     pub fn warmth(&self) -> Reading<f64> {
         Ok(self.temperature?.0 / self.temperature_limit?.0)
     }
 
-    /// Whether no value could be read in time. A device in a reset, or a missing one, has its own state.
+    /// Returns whether no value could be read in time. A missing device and a device that is being reset have their own states.
     pub fn is_silent(&self) -> bool {
         let (temperature, power) = (self.temperature.map(drop), self.power.map(drop));
         let readings = [temperature, power, self.aiclk_mhz.map(drop), self.heartbeat.map(drop)];
@@ -151,7 +151,7 @@ impl Device {
     }
 }
 
-/// Why a device cannot be read.
+/// Returns why a device cannot be read.
 fn state_reason(device: &Device) -> Option<String> {
     if let (Ok(via), State::Resetting | State::Gone) = (device.via, device.state) {
         return Some(format!("reached through device {via}, which is {}", device.state.name()));
@@ -181,12 +181,12 @@ fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
     })
 }
 
-/// Lanes in use and possible lanes.
+/// Returns the lanes in use and the possible lanes.
 fn lanes(device: &Device, slot_width_max: Reading<u64>) -> Reading<(u64, u64)> {
     Ok((device.pcie_width?, device.pcie_width_max?.min(slot_width_max.unwrap_or(u64::MAX))))
 }
 
-/// Whether the link has fewer lanes than chip and slot allow. Some products have fewer by design.
+/// Returns whether the link has fewer lanes than chip and slot allow. Some products have fewer by design.
 pub(crate) fn is_link_degraded(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> Reading<bool> {
     let (width, possible) = lanes(device, slot_width_max)?;
     Ok(width < possible && !product.is_some_and(|product| product.narrow_link_is_normal))

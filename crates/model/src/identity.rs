@@ -13,7 +13,7 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// UMD's number of a chip, which names TT-Metal's statistics.
+/// UMD's unique id of a chip. The files of TT-Metal's statistics are named by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UniqueId(pub u64);
 
@@ -23,7 +23,7 @@ impl fmt::Display for UniqueId {
     }
 }
 
-/// A PCI address, `DDDD:BB:DD.F`. Sorted as UMD sorts it.
+/// A PCI address, `DDDD:BB:DD.F`. The order is the one that UMD uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bdf {
     domain: u32,
@@ -61,10 +61,10 @@ impl fmt::Display for Bdf {
     }
 }
 
-/// A process: a pid alone may be reused, a pid with its start time is unique.
+/// Identifies a process. A pid alone may be reused, but a pid with its start time is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessKey {
-    /// Process id as this host sees it.
+    /// Process id on this host.
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
     pub start_ticks: u64,
@@ -80,12 +80,12 @@ pub enum ChipPosition {
 }
 
 impl ChipPosition {
-    /// The position of a letter.
+    /// Returns the position for a letter.
     pub fn from_letter(letter: &str) -> Option<Self> {
         [Self::Left, Self::Right].into_iter().find(|position| position.letter() == letter)
     }
 
-    /// The vendor's letter.
+    /// Returns the vendor's letter.
     pub fn letter(self) -> &'static str {
         match self {
             Self::Left => "L",
@@ -94,12 +94,12 @@ impl ChipPosition {
     }
 }
 
-/// The ids that UMD, and so TT-Metal's statistics, may use for a chip. The driver publishes none. The id in use depends on board,
+/// Returns the ids that UMD and TT-Metal's statistics may use for a chip. The driver does not publish the id in use. It depends on board,
 /// firmware, UMD version and whether an Ethernet link was up.
 pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position: Option<ChipPosition>, shares_serial: bool) -> Vec<u64> {
     let mut candidates = Vec::new();
     candidates.extend(asic_id);
-    // Chips that share their board's serial have no unique id from it.
+    // A serial that several chips share does not identify a chip.
     if let Some(serial) = serial.filter(|_| !shares_serial) {
         match position {
             Some(position) => {
@@ -118,7 +118,7 @@ pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position:
     candidates
 }
 
-/// The parts of a range of numbers without these numbers, which are sorted.
+/// Returns the parts of a range that contain none of these sorted numbers.
 pub(crate) fn gaps(first: u32, last: u32, numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
     let mut next = Some(first);
@@ -130,7 +130,7 @@ pub(crate) fn gaps(first: u32, last: u32, numbers: impl IntoIterator<Item = u32>
     gaps
 }
 
-/// Device ids, with ranges: `0-3,6`.
+/// Formats device ids with ranges: `0-3,6`.
 pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
     let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
     ids.sort_unstable();

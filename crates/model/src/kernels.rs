@@ -19,17 +19,17 @@ impl KernelType {
     /// Every type, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Application, Self::Fabric, Self::Dispatch, Self::Other];
 
-    /// The type of a number in the client API and on the allocation socket.
+    /// Returns the type for a number in the client API and on the allocation socket.
     pub fn from_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
     }
 
-    /// The type of a name in JSON.
+    /// Returns the type for a name in JSON.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kernel_type| kernel_type.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -39,7 +39,7 @@ impl KernelType {
         }
     }
 
-    /// The name in lines of the allocation server.
+    /// Returns the name in lines of the allocation server.
     pub fn title(self) -> &'static str {
         match self {
             Self::Application => "Application",
@@ -71,12 +71,12 @@ impl KernelTypes {
         sum.count = sum.count.saturating_add(more.count);
     }
 
-    /// The types with at least one kernel.
+    /// Returns the types with at least one kernel.
     pub fn iter(&self) -> impl Iterator<Item = (KernelType, KernelUse)> {
         KernelType::ALL.into_iter().zip(self.0).filter(|(_, kernels)| kernels.count > 0)
     }
 
-    /// Sums the types of several figures; `None` unless every figure with kernels has known types.
+    /// Sums the types of several figures. Returns `None` if a figure with kernels has unknown types.
     pub(crate) fn sum<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Option<Box<Self>> {
         let mut sum: Option<Box<Self>> = None;
         for figure in figures {

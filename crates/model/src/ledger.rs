@@ -1,4 +1,4 @@
-//! Content of a process's ledger: allocators, rows, programs, and buffers if requested.
+//! Contents of a process's ledger: allocators, rows, programs, and buffers if requested.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::missing::Reading;
 use crate::stack::{SourceLine, Stack};
 use crate::units::UnixTime;
 
-/// One ledger, or why it could not be read.
+/// The contents of one ledger, or the reason why it could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerSample {
-    /// The process it belongs to.
+    /// The process that owns the ledger.
     pub owner: ProcessKey,
-    /// Its content.
+    /// The contents of the ledger.
     pub content: Reading<Ledger>,
 }
 
 /// The contents of a ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
-    /// False if events were lost: the figures may be wrong.
+    /// Whether no events were lost. If false, the figures may be wrong.
     pub is_exact: bool,
-    /// Its buffers changed faster than they could be listed: their sum may differ from the figures, which are exact.
+    /// Whether the buffers changed faster than they could be listed. The sum of the list may then differ from the figures, which are exact.
     pub is_changing: bool,
     /// Whether [`Ledger::buffers`] has all live buffers except those that the ledger does not list.
     pub is_listed: bool,
@@ -32,13 +32,13 @@ pub struct Ledger {
     pub has_blocks: bool,
     /// The writer.
     pub writer: LedgerWriter,
-    /// The chips are TT-Metal's mock or simulated ones, which have no row.
+    /// Whether the chips are mock or simulated chips of TT-Metal, which have no row.
     pub is_mock: bool,
-    /// TT_VISIBLE_DEVICES as the process saw it.
+    /// TT_VISIBLE_DEVICES in the environment of the process.
     pub visible_devices: VisibleDevices,
     /// Number of events so far.
     pub events: u64,
-    /// Allocators, including closed ones: they had peaks.
+    /// Allocators, including closed ones, which still have peaks.
     pub allocators: Vec<LedgerAllocator>,
     /// Chips that several of its allocators shared at the same time.
     pub shared: Vec<LedgerShared>,
@@ -46,26 +46,26 @@ pub struct Ledger {
     pub buffers: Vec<LedgerBuffer>,
     /// Circular and dataflow buffers of programs.
     pub circulars: Vec<LedgerCircular>,
-    /// False if they were not read, because there are too many.
+    /// Whether `circulars` was read. False if there are too many.
     pub has_circulars: bool,
     /// Programs launched, by chip.
     pub launches: Vec<LedgerLaunches>,
-    /// Coverage of its hook; empty if the hook did not write it.
+    /// Coverage of the hook. Empty if the hook did not write the ledger.
     pub coverage: Vec<LedgerFeature>,
 }
 
-/// The highest sum over several allocators of one origin on a chip.
+/// The highest total of several allocators of one origin on a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerShared {
     /// TT-Metal's number of the chip.
     pub metal_id: u32,
     /// Origin of the allocators.
     pub origin: LedgerWriter,
-    /// By kind.
+    /// The peak of each kind.
     pub peaks: PerKind<LedgerSharedPeak>,
 }
 
-/// A common peak for one kind of memory.
+/// A common peak of one kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSharedPeak {
     /// Highest live bytes, as requested.
@@ -77,7 +77,7 @@ pub struct LedgerSharedPeak {
 }
 
 impl Ledger {
-    /// The common peak of the allocators of an origin on a chip, if several existed at the same time.
+    /// Returns the common peak of the allocators of an origin on a chip, if several existed at the same time.
     pub fn shared_on(&self, chip: &LedgerChip, origin: LedgerWriter) -> Option<&LedgerShared> {
         self.shared.iter().find(|shared| Some(shared.metal_id) == chip.metal_id && shared.origin == origin)
     }
@@ -86,62 +86,62 @@ impl Ledger {
 /// The writer of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerWriter {
-    /// The client library: reports of the program.
+    /// The client library, with reports of the program.
     Client,
-    /// The preloaded hook: actions of TT-Metal.
+    /// The preloaded hook, with actions of TT-Metal.
     Hook,
     /// The service, for a program on its socket.
     Service,
-    /// A writer that this version does not know.
+    /// A writer that this version does not support.
     Unknown,
 }
 
 /// TT_VISIBLE_DEVICES of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VisibleDevices {
-    /// It was not set.
+    /// The variable was not set.
     All,
-    /// Its value.
+    /// The value of the variable.
     Only(String),
-    /// The value was too long to be stored: the devices cannot be determined.
+    /// The value was too long to be stored, so the devices cannot be determined.
     Cut,
 }
 
-/// Manages memory on one or several chips.
+/// An allocator, which manages memory on one or several chips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerAllocator {
     /// Its slot in the ledger.
     pub slot: u16,
     /// How often the slot was used before.
     pub generation: u32,
-    /// Whether it still manages memory.
+    /// Whether the allocator still manages memory.
     pub is_open: bool,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
-    /// The id the program gave.
+    /// The id that the program gave.
     pub given_id: u32,
     /// The writer that reports it.
     pub origin: LedgerWriter,
     /// Its chips.
     pub chips: Vec<LedgerChip>,
-    /// The layout of its memory, if known.
+    /// The layout of its memory, for each kind with known banks.
     pub geometry: PerKind<Option<LedgerGeometry>>,
-    /// How reliable it is.
+    /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
     /// Its figures, for the kinds that had an event.
     pub rows: Vec<LedgerRow>,
-    /// Number of listed buffers that are not in [`Ledger::buffers`], because only the first ones in some order were wanted.
+    /// Number of listed buffers that are not in [`Ledger::buffers`], because only the first ones in some order were requested.
     pub buffers_left_out: u64,
 }
 
 impl LedgerAllocator {
-    /// Refused allocations, over all kinds.
+    /// Returns the number of refused allocations, over all kinds.
     pub fn refused(&self) -> u64 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.refused))
     }
 }
 
-/// A chip as a process numbers it.
+/// A chip, as numbered by a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerChip {
     /// TT-Metal's id inside that process.
@@ -153,24 +153,24 @@ pub struct LedgerChip {
 /// Layout of one kind of an allocator's memory on a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerGeometry {
-    /// Number of banks; a buffer takes the same number of bytes of each.
+    /// Number of banks. A buffer takes the same number of bytes of each.
     pub banks: u64,
     /// Bytes per bank.
     pub bank_bytes: u64,
-    /// Address of the first.
+    /// Address of the first byte.
     pub base: u64,
 }
 
 /// Result of the hook's comparison of an allocator with its own statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSelfCheck {
-    /// They differ.
+    /// Whether the hook's figures differ from the statistics.
     pub is_inexact: bool,
-    /// The program restored an earlier state: the allocator has blocks without buffers.
+    /// Whether the program restored an earlier state. The allocator then has blocks without buffers.
     pub is_restored: bool,
-    /// It has buffers with a different address on each core.
+    /// Whether some buffers have a different address on each core.
     pub is_per_core: bool,
-    /// Start of its L1, if it is not at its base.
+    /// Start of its L1, if it differs from the base.
     pub l1_lower_end: Option<u64>,
     /// Number of comparisons.
     pub checks: u64,
@@ -183,7 +183,7 @@ pub struct LedgerSelfCheck {
 pub struct LedgerCircular {
     /// Index in [`Ledger::allocators`].
     pub allocator: usize,
-    /// Index in [`LedgerAllocator::chips`]; `None` means all chips.
+    /// Index in [`LedgerAllocator::chips`], or `None` for all chips.
     pub chip: Option<usize>,
     /// The program, by a number that the hook assigned.
     pub program: u32,
@@ -191,9 +191,9 @@ pub struct LedgerCircular {
     pub address: u64,
     /// Bytes on each core.
     pub size: u64,
-    /// First column and row, last column and row of cores, inclusive.
+    /// First column, first row, last column and last row of its cores, inclusive.
     pub cores: [u8; 4],
-    /// It is inside an L1 buffer, which is counted already.
+    /// Whether it is inside an L1 buffer, which is already counted.
     pub is_global: bool,
 }
 
@@ -213,17 +213,17 @@ pub struct LedgerLaunches {
 pub struct LedgerFeature {
     /// Its name.
     pub name: String,
-    /// How often the program used it.
+    /// How often the program called it.
     pub hits: u64,
     /// Whether it works.
     pub state: FeatureState,
-    /// Why not, or other details.
+    /// Why it does not work, or other details.
     pub reason: Option<String>,
 }
 
 impl LedgerFeature {
-    /// A message that the feature is not covered, with the reason. Features on request only (operations, stacks) that were not
-    /// requested are not reported, nor is a program without Python.
+    /// Returns a message that the feature is not covered, with the reason. Returns `None` for optional features (operations, stacks) that
+    /// were not requested, and for Python features of a program without Python.
     pub fn not_followed(&self) -> Option<String> {
         match (self.state, self.reason.as_deref()) {
             (FeatureState::Found, _) => None,
@@ -239,7 +239,7 @@ impl LedgerFeature {
 pub enum FeatureState {
     /// Its symbol was found.
     Found,
-    /// The symbol exists and is not used.
+    /// The symbol exists but is not used.
     SteppedAside,
     /// The symbol is missing.
     Missing,
@@ -249,12 +249,12 @@ impl FeatureState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Found, Self::SteppedAside, Self::Missing];
 
-    /// The state of a name.
+    /// Returns the state for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Found => "found",
@@ -264,10 +264,10 @@ impl FeatureState {
     }
 }
 
-/// One kind of memory of one allocator; sizes are per chip.
+/// One kind of memory of one allocator. Sizes are per chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerRow {
-    /// Which kind.
+    /// The kind of memory.
     pub kind: BufferKind,
     /// Live bytes, as requested.
     pub used: u64,
@@ -281,24 +281,24 @@ pub struct LedgerRow {
     pub peak: u64,
     /// Time of the peak.
     pub peak_time: UnixTime,
-    /// Number of live buffers that exceed the list.
+    /// Number of live buffers that do not fit into the list.
     pub unlisted_count: u64,
-    /// Their bytes.
+    /// Bytes of those buffers.
     pub unlisted_bytes: u64,
     /// The allocator's limit, if known: number of banks x bytes per bank.
     pub capacity: Option<u64>,
-    /// Of live kernels by type, if they could be listed.
+    /// Live kernels by type, if they could be listed.
     pub kernel_types: Option<Box<KernelTypes>>,
-    /// A listed buffer has a different address on each core.
+    /// Whether a listed buffer has a different address on each core.
     pub has_per_core: bool,
-    /// The bytes per bank of another listed buffer are unknown.
+    /// Whether the bytes per bank of any other listed buffer are unknown.
     pub has_unknown_blocks: bool,
-    /// The largest free block of a bank, if known although the buffers are not listed.
+    /// The largest free block of a bank, if it is known without the list of buffers.
     pub largest_free_per_bank: Option<u64>,
 }
 
 impl LedgerRow {
-    /// A row without buffers and geometry.
+    /// Returns a row without buffers and banks.
     pub fn empty(kind: BufferKind) -> Self {
         Self {
             kind,
@@ -319,7 +319,7 @@ impl LedgerRow {
     }
 }
 
-/// Kind of memory of a buffer; the last two belong to no bar.
+/// Kind of memory of a buffer. The last two are part of no bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
     /// Device memory.
@@ -331,7 +331,7 @@ pub enum BufferKind {
 }
 
 impl BufferKind {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Of(kind) => kind.name(),
@@ -341,7 +341,7 @@ impl BufferKind {
     }
 }
 
-/// One live buffer. There may be a million: it is small, and tags are shared through pointers of one word.
+/// One live buffer. There may be a million, so the struct is small, and tags are shared through thin pointers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerBuffer {
     /// Index in [`Ledger::allocators`].
@@ -358,7 +358,7 @@ pub struct LedgerBuffer {
     pub page_size: Option<NonZeroU32>,
     /// Its layout over the banks, if known.
     pub layout: Option<BufferLayout>,
-    /// Its cores, if known.
+    /// Number of its cores, if known.
     pub cores: Option<NonZeroU32>,
     /// Number of references.
     pub refs: u32,
@@ -366,18 +366,18 @@ pub struct LedgerBuffer {
     pub time: UnixTime,
     /// The tag that was active.
     pub tag: Option<Arc<String>>,
-    /// The operation that made it, if named.
+    /// The operation that created it, if named.
     pub operation: Option<Arc<String>>,
     /// The stack that requested it, if recorded.
     pub stack: Option<Arc<Stack>>,
-    /// It has a different address on each core.
+    /// Whether it has a different address on each core.
     pub is_per_core: bool,
     /// Type of a kernel.
     pub kernel_type: Option<KernelType>,
 }
 
 impl LedgerBuffer {
-    /// The line that requested it, if recorded.
+    /// Returns the line that requested the buffer, if recorded.
     pub fn line(&self) -> Option<&Arc<SourceLine>> {
         self.stack.as_ref().map(|stack| &stack.line)
     }
@@ -402,17 +402,17 @@ impl BufferLayout {
     /// All layouts, in the order of their numbers in a ledger, which begin at 1.
     pub const ALL: [Self; 5] = [Self::Interleaved, Self::HeightSharded, Self::WidthSharded, Self::BlockSharded, Self::NdSharded];
 
-    /// The layout of a number in a ledger.
+    /// Returns the layout for a number in a ledger.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// The layout of a name in JSON.
+    /// Returns the layout for a name in JSON.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layout| layout.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interleaved => "interleaved",

@@ -19,21 +19,21 @@ pub enum Kind {
     Trace,
     /// Circular and dataflow buffers, in L1.
     Cb,
-    /// Bytes of loaded programs. Never part of a bar, because they do not occupy L1.
+    /// Bytes of loaded programs. They are not part of a bar, because they do not occupy L1.
     Kernel,
 }
 
 impl Kind {
     /// Every kind, in the order of JSON.
     pub const ALL: [Self; 6] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Cb, Self::Kernel];
-    /// The kinds that consist of buffers, whose blocks an allocator manages.
+    /// The kinds that consist of buffers, with blocks that an allocator manages.
     pub const BANKED: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
     /// The parts of the DRAM bar.
     pub const DRAM_BAR: [Self; 2] = [Self::Dram, Self::Trace];
     /// The parts of the L1 bar.
     pub const L1_BAR: [Self; 3] = [Self::L1, Self::L1Small, Self::Cb];
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dram => "dram",
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a name.
+    /// Returns the kind for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -56,12 +56,12 @@ impl Kind {
 pub struct PerKind<T>([T; 6]);
 
 impl<T> PerKind<T> {
-    /// Makes each from its kind.
+    /// Creates the value of each kind with a function.
     pub fn from_fn(make: impl FnMut(Kind) -> T) -> Self {
         Self(Kind::ALL.map(make))
     }
 
-    /// Kinds with their values.
+    /// Iterates over the kinds and their values.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &T)> {
         Kind::ALL.into_iter().zip(&self.0)
     }
@@ -80,7 +80,7 @@ impl<T> IndexMut<Kind> for PerKind<T> {
     }
 }
 
-/// Source of a figure. The best available source is used; sources are never added.
+/// Source of a figure. The best available source is used. Sources are never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The ledger that the client library or the hook writes inside the process.
@@ -97,12 +97,12 @@ impl Source {
     /// Every source.
     pub const ALL: [Self; 4] = [Self::Ledger, Self::Server, Self::Shm, Self::Fdinfo];
 
-    /// The source of a name.
+    /// Returns the source for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
@@ -133,7 +133,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// No figure is known, for one reason.
+    /// Returns a figure without values, for one reason.
     pub fn missing(reason: Missing) -> Self {
         Self {
             used: Err(reason),
@@ -146,7 +146,7 @@ impl Figure {
         }
     }
 
-    /// A source that has only the bytes in use.
+    /// Returns the figure of a source that has only the bytes in use.
     pub fn used_only(used: u64, source: Source) -> Self {
         Self { used: Ok(used), source: Ok(source), ..Self::missing(Missing::NotTracked) }
     }
@@ -161,7 +161,7 @@ pub struct KindMemory {
     pub capacity: Reading<u64>,
     /// Free bytes: capacity minus allocated, else total minus used.
     pub free: Reading<u64>,
-    /// The largest free block of a bank, of the allocator where it is smallest.
+    /// The largest free block of a bank, in the allocator where it is smallest.
     pub largest_free_per_bank: Reading<u64>,
     /// The sum over processes.
     pub figure: Figure,
@@ -176,13 +176,13 @@ pub struct Memory {
     pub dram: Bar,
     /// The L1 bar: l1 + l1_small + circular buffers.
     pub l1: Bar,
-    /// Processes that hold the chip and do not report their memory: `used` is a lower bound.
+    /// Processes that hold the chip but do not report their memory. If there are any, `used` is a lower bound.
     pub untracked_processes: u64,
-    /// Processes that have the chip open, including unnamed ones. 0 is certain.
+    /// Processes that have the chip open, including unnamed ones. A value of 0 is certain.
     pub holders: Reading<u64>,
     /// Holders in another pid namespace, which cannot be named.
     pub hidden_processes: u64,
-    /// Bytes that dead processes left in TT-Metal's statistics; not in any other figure.
+    /// Bytes that dead processes left in TT-Metal's statistics. They are not part of any other figure.
     pub stale_bytes: u64,
     /// Processes that have exited while their device file is still open.
     pub stale_processes: u64,
@@ -191,7 +191,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// No figure is known, for one reason.
+    /// Returns a value without figures, for one reason.
     pub fn missing(reason: Missing) -> Self {
         let kind = |_| KindMemory {
             total: Err(reason),
@@ -215,7 +215,7 @@ impl Memory {
     }
 }
 
-/// A bar: used out of total.
+/// A bar: used bytes and total bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
     /// Capacity of the chip.
@@ -225,13 +225,13 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Bytes that are not used.
+    /// Returns the bytes that are not used.
     pub fn free(self) -> Reading<u64> {
         let (total, used) = (self.total?, self.used?);
         Ok(total.saturating_sub(used))
     }
 
-    /// Used as a share of the total.
+    /// Returns the used share of the total.
     pub fn ratio(self) -> Reading<f64> {
         let (total, used) = (self.total?, self.used?);
         if total == 0 { Err(Missing::NoSource) } else { Ok(used as f64 / total as f64) }
@@ -239,18 +239,18 @@ impl Bar {
 }
 
 impl PerKind<Figure> {
-    /// Used bytes of the DRAM bar.
+    /// Returns the used bytes of the DRAM bar.
     pub fn dram(&self) -> Reading<u64> {
         sum(Kind::DRAM_BAR.map(|kind| self[kind].used))
     }
 
-    /// Used bytes of the L1 bar.
+    /// Returns the used bytes of the L1 bar.
     pub fn l1(&self) -> Reading<u64> {
         sum(Kind::L1_BAR.map(|kind| self[kind].used))
     }
 }
 
-/// Adds readings. Missing ones are skipped unless all are missing; then the first reason is returned.
+/// Adds readings. Missing readings are skipped. If all are missing, the reason of the first is returned.
 pub fn sum(readings: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     let mut total: Option<u64> = None;
     let mut reason = Missing::NoSource;

@@ -1,5 +1,5 @@
-//! Layout of chips on a grid: by the coordinates of a cluster descriptor if the user gave one, else by their boards and known
-//! boxes, else a row of boards. Only a descriptor has the links between boards.
+//! Layout of chips on a grid. It follows the coordinates of a cluster descriptor if there is one, else the boards and known boxes, else it
+//! is a row of boards. Only a descriptor has the links between boards.
 
 mod wires;
 
@@ -12,7 +12,7 @@ use crate::{Device, DeviceId, Snapshot};
 /// Chips on a grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mesh {
-    /// In words: `t3k, 2x4`.
+    /// Description of the layout: `t3k, 2x4`.
     pub origin: String,
     /// Rows of the grid.
     pub rows: u16,
@@ -20,13 +20,13 @@ pub struct Mesh {
     pub columns: u16,
     /// Every device, once.
     pub tiles: Vec<Tile>,
-    /// Boards or trays from left to right, each with a frame.
+    /// Boards or trays from left to right, each drawn with a frame.
     pub frames: Vec<Frame>,
-    /// Their links, if a descriptor has them.
+    /// The links between chips, if a descriptor has them.
     pub links: Vec<Link>,
 }
 
-/// A board or a tray: these columns of the grid, all rows.
+/// A board or a tray. It spans these columns of the grid and all rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its title: a board and its number, or a tray.
@@ -44,12 +44,12 @@ pub enum LinkKind {
     Cable,
 }
 
-/// Ethernet between two chips.
+/// Ethernet links between two chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The devices at its ends.
     pub ends: (DeviceId, DeviceId),
-    /// Number of links; `None` if only the board implies them.
+    /// Number of links, or `None` if the board type implies them.
     pub count: Option<u32>,
 }
 
@@ -58,21 +58,21 @@ pub struct Link {
 pub struct Tile {
     /// The chip.
     pub device: DeviceId,
-    /// From 0, at the top.
+    /// Row, from 0 at the top.
     pub row: u16,
-    /// From 0, at the left.
+    /// Column, from 0 at the left.
     pub column: u16,
-    /// Which tray of a Galaxy.
+    /// The tray of a Galaxy.
     pub tray: Option<u16>,
 }
 
 impl Mesh {
-    /// The tile of a device.
+    /// Returns the tile of a device.
     pub fn tile(&self, device: DeviceId) -> Option<&Tile> {
         self.tiles.iter().find(|tile| tile.device == device)
     }
 
-    /// Two adjacent chips, the left or upper one first; `None` for chips that are not adjacent.
+    /// Returns two adjacent chips, the left or upper one first. Returns `None` if the chips are not adjacent.
     pub fn neighbours(&self, link: &Link) -> Option<(&Tile, &Tile)> {
         let (one, other) = (self.tile(link.ends.0)?, self.tile(link.ends.1)?);
         let (first, second) = if (one.row, one.column) <= (other.row, other.column) { (one, other) } else { (other, one) };
@@ -80,12 +80,12 @@ impl Mesh {
         (down + right == 1).then_some((first, second))
     }
 
-    /// The frame that contains a column of the grid.
+    /// Returns the frame that contains a column of the grid.
     pub fn frame_at(&self, column: u16) -> Option<usize> {
         self.frames.iter().position(|frame| frame.columns.contains(&column))
     }
 
-    /// Links within a frame are internal.
+    /// Returns the type of a link. Links within a frame are internal.
     pub fn kind(&self, link: &Link) -> LinkKind {
         let frame = |device| self.tile(device).and_then(|tile| self.frame_at(tile.column));
         match (frame(link.ends.0), frame(link.ends.1)) {
@@ -99,16 +99,16 @@ const GALAXY_CHIPS: usize = 32;
 /// A tray has eight chips: two columns of four.
 const TRAY: (u16, u16) = (4, 2);
 
-/// The mesh of a machine: from its descriptor, else by its product.
+/// Returns the mesh of a machine, from its descriptor or else by its product.
 pub fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
     let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
     let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
     let mesh = mesh.unwrap_or_else(|| by_product(snapshot, &links));
-    // Without a descriptor, the board implies the link between its two chips.
+    // Without a descriptor, the links of the mesh are those that the boards imply.
     if links.is_empty() { mesh } else { Mesh { links, ..mesh } }
 }
 
-/// Neighbours are linked: this gives positions on the mesh, but not its orientation.
+/// Places chips so that neighbours are linked. This determines positions on the mesh, but not its orientation.
 fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     let devices: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
     let (columns, placed) = wires::grid(&devices, links)?;
@@ -135,7 +135,7 @@ fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
     boards_of_two(devices).unwrap_or_else(|| plain(devices, links))
 }
 
-/// The device of a descriptor's chip.
+/// Returns the device of a chip in the descriptor.
 fn device_of(snapshot: &Snapshot, chip: u32) -> Option<DeviceId> {
     snapshot.devices.iter().find(|device| device.metal_id == Ok(u64::from(chip))).map(|device| device.id)
 }
@@ -147,8 +147,8 @@ fn links(snapshot: &Snapshot, cluster: &Cluster) -> Vec<Link> {
     cluster.links.iter().filter_map(link).collect()
 }
 
-/// Chips at the coordinates of the descriptor, with the shelves side by side. `None` unless every device has its own position, on
-/// a mesh that is not mostly empty.
+/// Places chips at the coordinates of the descriptor, with the shelves side by side. Returns `None` unless every device has its own
+/// position on a mesh that is not mostly empty.
 fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     let place = |device: &Device| {
         let chip = cluster.chips.iter().find(|chip| device.metal_id == Ok(u64::from(chip.chip)))?;
@@ -162,7 +162,7 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     for (tray, shelf) in (0..).zip(&shelves) {
         let here = || places.iter().filter(|(place, _)| (place.rack, place.shelf) == *shelf);
         let (left, top) = (here().map(|(place, _)| place.x).min()?, here().map(|(place, _)| place.y).min()?);
-        // A descriptor may be wrong: coordinates that are too far apart for a screen are ignored.
+        // A descriptor may be wrong. Coordinates that are too far apart for a screen are ignored.
         let tile = |(place, device): &(ClusterPlace, DeviceId)| {
             let tray = (shelves.len() > 1).then_some(tray);
             Some(Tile { device: *device, row: place.y - top, column: (place.x - left).checked_add(columns)?, tray })
@@ -181,7 +181,7 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, frames, links: Vec::new() })
 }
 
-/// The columns of each shelf.
+/// Returns the columns of each shelf.
 fn shelf_frames(tiles: &[Tile]) -> Vec<Frame> {
     let last = tiles.iter().filter_map(|tile| tile.tray).max().unwrap_or(0);
     let columns = |tray: u16| tiles.iter().filter(move |tile| tile.tray == Some(tray)).map(|tile| tile.column);
@@ -193,7 +193,7 @@ fn board(device: &Device) -> &str {
     device.board.as_deref().unwrap_or("")
 }
 
-/// Four trays side by side, with chips in the order of their ids.
+/// Places four trays side by side, with chips in the order of their ids.
 fn galaxy(devices: &[Device]) -> Mesh {
     let place = |(index, device): (u16, &Device)| {
         let (tray, inside) = (index / (TRAY.0 * TRAY.1), index % (TRAY.0 * TRAY.1));
@@ -210,14 +210,14 @@ fn galaxy(devices: &[Device]) -> Mesh {
     }
 }
 
-/// The first chip of each board on top, its second chip below. `None` unless every device is on such a board.
+/// Places the first chip of each board on top and its second chip below. Returns `None` unless every device is on a board of two chips.
 fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     let name = board(devices.first()?);
     let has_two = name == "n300" || name.starts_with("p300");
     if !has_two || devices.iter().any(|device| board(device) != name) {
         return None;
     }
-    // A p300's chips are both on PCIe and share a serial; an n300's second chip is reached through its first.
+    // Both chips of a p300 are on PCIe and share a serial. The second chip of an n300 is reached through its first.
     let first_of = |device: &Device| match device.location {
         Location::Remote => device.via.ok(),
         Location::Local if device.chip.is_ok_and(|chip| chip.letter() == "R") => {
@@ -246,7 +246,7 @@ fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     Some(Mesh { origin: format!("{title}, {rows}x{columns}, R below its L"), rows, columns, tiles, frames, links })
 }
 
-/// Boards in the order of their ids, as square as possible, ignoring links.
+/// Places boards in the order of their ids, as square as possible, ignoring links.
 fn plain(devices: &[Device], links: &[Link]) -> Mesh {
     let count = u16::try_from(devices.len()).unwrap_or(u16::MAX).max(1);
     let columns = match count {

@@ -8,13 +8,13 @@ pub type Reading<T> = Result<T, Missing>;
 /// Why a value is missing. The names are part of the JSON format ([`Missing::name`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Missing {
-    /// Chips of this architecture never publish it.
+    /// Chips of this architecture never publish the value.
     NotOnThisArch,
-    /// This driver or firmware does not publish it.
+    /// This driver or firmware does not publish the value.
     NotExposed,
-    /// The chip is reached over Ethernet only, and reading it would mean opening a device.
+    /// The chip is reached only over Ethernet, and reading it would require opening a device.
     RemoteChip,
-    /// It exists, but this user may not read it.
+    /// The value exists, but this user may not read it.
     NoPermission,
     /// The chip is being reset.
     Resetting,
@@ -22,29 +22,29 @@ pub enum Missing {
     Gone,
     /// The value is impossible.
     OutOfRange,
-    /// The value is not in the format that the driver documents.
+    /// The value is not in the documented format of the driver.
     Unparsable,
     /// The read did not finish in time.
     Timeout,
-    /// The kernel answered with an error.
+    /// The kernel returned an error.
     IoError,
     /// A rate needs two samples, and this is the first.
     FirstSample,
-    /// A process may use memory, but nothing tracks it.
+    /// A process may use memory that is not tracked.
     NotTracked,
-    /// Only the chip has the value, and `--deep` was not given.
+    /// The value is read only with `--deep`, which was not given.
     NeedsDeep,
-    /// The program runs its kernels without the dispatch firmware that counts.
+    /// The program runs its kernels without the dispatch firmware that has the counters.
     SlowDispatch,
-    /// The program's counters do not advance: it was killed, or its chip is stuck.
+    /// The program's counters do not advance. The program was killed, or its chip is stuck.
     Stale,
     /// No process holds the chip.
     NotHeld,
     /// Another program has exclusive use of the device, or has taken all resources that a reader needs.
     Busy,
-    /// The chip is read after its pending power-down.
+    /// The chip will be read after its pending power-down.
     IdleWait,
-    /// Nothing measures it.
+    /// The value is not measured.
     NoSource,
 }
 
@@ -72,7 +72,7 @@ impl Missing {
         Self::NoSource,
     ];
 
-    /// The name in JSON, in the documentation of CSV and in lists of problems.
+    /// Returns the name in JSON, in the documentation of CSV and in lists of problems.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotOnThisArch => "not_on_this_arch",
@@ -97,12 +97,12 @@ impl Missing {
         }
     }
 
-    /// The reason of a name.
+    /// Returns the reason for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// The reason in words.
+    /// Returns the reason as a sentence.
     pub fn explanation(self) -> &'static str {
         match self {
             Self::NotOnThisArch => "chips of this architecture do not publish it",
@@ -127,7 +127,7 @@ impl Missing {
         }
     }
 
-    /// True for reasons that mean a failure, as opposed to values that do not exist by design.
+    /// Returns true if the reason is a failure, false if the value does not exist by design.
     pub fn is_problem(self) -> bool {
         matches!(self, Self::NoPermission | Self::OutOfRange | Self::Unparsable | Self::Timeout | Self::IoError)
     }

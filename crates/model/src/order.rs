@@ -6,22 +6,22 @@ use std::collections::BinaryHeap;
 use crate::ledger::LedgerBuffer;
 use crate::snapshot::Buffer;
 
-/// Which buffers come first.
+/// The order in which buffers are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferOrder {
-    /// The largest.
+    /// Largest first.
     #[default]
     Size,
-    /// The oldest.
+    /// Oldest first.
     Age,
-    /// Those of the first process, by address.
+    /// By process, then by address.
     Address,
-    /// By tag, the largest of a tag first.
+    /// By tag, and the largest of each tag first.
     Tag,
 }
 
 impl BufferOrder {
-    /// Compares by the property that names the order. Equal buffers are sorted by process and address.
+    /// Compares the property that names the order. The callers compare process and address if it is equal.
     fn compare_named(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
         match self {
             Self::Size => b.size.cmp(&a.size),
@@ -31,13 +31,13 @@ impl BufferOrder {
         }
     }
 
-    /// The order of two buffers of one process.
+    /// Compares two buffers of one process.
     pub fn compare_in_process(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
         let rest = |buffer: &LedgerBuffer| (buffer.address, buffer.allocator, buffer.kind);
         self.compare_named(a, b).then_with(|| rest(a).cmp(&rest(b)))
     }
 
-    /// The order of two buffers.
+    /// Compares two buffers.
     pub fn compare(self, a: &Buffer, b: &Buffer) -> Ordering {
         let by_process = || a.process().cmp(&b.process());
         let by_allocator = || a.allocator.id.cmp(&b.allocator.id);
@@ -47,7 +47,7 @@ impl BufferOrder {
             .then_with(by_allocator)
     }
 
-    /// Sorts, and keeps the first `most`. Returns the number of dropped ones.
+    /// Sorts the buffers and keeps the first `most`. Returns the number of dropped buffers.
     pub fn keep_first(self, buffers: &mut Vec<Buffer>, most: usize) -> usize {
         let left_out = buffers.len().saturating_sub(most);
         if left_out > 0 && most > 0 {
@@ -64,18 +64,18 @@ impl BufferOrder {
 pub struct FirstBuffers {
     order: BufferOrder,
     most: usize,
-    /// A heap, with the last buffer on top.
+    /// A heap with the last buffer in the order on top.
     kept: BinaryHeap<Ranked>,
     left_out: u64,
 }
 
 impl FirstBuffers {
-    /// Keeps at most this many.
+    /// Creates a collection of at most `most` buffers.
     pub fn new(order: BufferOrder, most: usize) -> Self {
         Self { order, most, kept: BinaryHeap::new(), left_out: 0 }
     }
 
-    /// Adds one.
+    /// Adds a buffer.
     pub fn add(&mut self, buffer: LedgerBuffer) {
         let order = self.order;
         if self.kept.len() < self.most {
@@ -90,7 +90,7 @@ impl FirstBuffers {
         }
     }
 
-    /// The kept buffers, unordered, and the number of dropped ones.
+    /// Returns the kept buffers in no particular order, and the number of dropped buffers.
     pub fn finish(self) -> (impl Iterator<Item = LedgerBuffer>, u64) {
         (self.kept.into_iter().map(|ranked| ranked.buffer), self.left_out)
     }

@@ -8,7 +8,7 @@ use crate::room::HeldByLine;
 /// Kinds of memory that are measured in phases.
 pub const PHASE_KINDS: [Kind; 2] = [Kind::Dram, Kind::L1];
 
-/// Bytes by [`PHASE_KINDS`]; each buffer counts once, with its bytes on a chip.
+/// Bytes by [`PHASE_KINDS`]. Each buffer counts once, with its bytes on one chip.
 pub type PhaseBytes = [u64; 2];
 
 /// A named phase of a program, over all its iterations.
@@ -22,17 +22,17 @@ pub struct Phase {
     pub peak: PhaseBytes,
     /// Highest live bytes of the first iteration.
     pub first_peak: PhaseBytes,
-    /// Live bytes at the end minus those at the start, summed over all iterations.
+    /// Live bytes at the end minus live bytes at the start, summed over all iterations.
     pub change: [i64; 2],
-    /// Buffers allocated.
+    /// Number of allocated buffers.
     pub allocations: u64,
-    /// The smallest of the largest free blocks of a bank at the end of iterations.
+    /// The smallest value of the largest free block of a bank at the end of an iteration.
     pub smallest_largest_free: [Option<u64>; 2],
-    /// Highest resident bytes of the process at a start or an end; 0 is unknown.
+    /// Highest resident bytes of the process at the start or end of an iteration, or 0 if unknown.
     pub host_rss_peak: u64,
     /// Duration of all iterations together.
     pub duration_ns: u64,
-    /// Growth per iteration; `None` if it ran only a few times.
+    /// Growth per iteration, or `None` if it ran only a few times.
     pub growth: Option<Growth>,
 }
 
@@ -41,11 +41,11 @@ pub struct Phase {
 pub struct Growth {
     /// Additional bytes per iteration.
     pub bytes: [i64; 2],
-    /// The lines that leave buffers behind in nearly every iteration, most bytes first.
+    /// The lines that leave live buffers in nearly every iteration, most bytes first.
     pub lines: Vec<HeldByLine>,
 }
 
-/// A trace that was replayed while buffers were live that were allocated after its capture. It overwrites them.
+/// A trace that was replayed while buffers that were allocated after its capture were live. The replay overwrites them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsafeTrace {
     /// The program's number for the trace.
@@ -54,7 +54,7 @@ pub struct UnsafeTrace {
     pub slot: u16,
     /// How often it was replayed.
     pub replays: u64,
-    /// Those buffers by line, most bytes first.
+    /// The overwritten buffers by line, most bytes first.
     pub lines: Vec<HeldByLine>,
 }
 
@@ -72,7 +72,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Refusal => "refusal",
@@ -94,21 +94,21 @@ impl fmt::Display for Point {
     }
 }
 
-/// The smallest of the largest free blocks of a bank.
+/// The smallest value of the largest free block of a bank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tightest {
     /// Bytes of the block.
     pub bytes: u64,
     /// Time, in nanoseconds since 1970.
     pub time: u64,
-    /// The type of point.
+    /// The point at which the value was measured.
     pub at: Point,
     /// Number of compared points.
     pub points: u64,
 }
 
 impl Tightest {
-    /// Compares with another point.
+    /// Adds another point, and keeps the smaller value.
     pub fn note(known: &mut Option<Self>, bytes: u64, time: u64, at: Point) {
         match known {
             Some(known) if known.bytes <= bytes => known.points += 1,

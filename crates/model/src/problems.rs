@@ -1,4 +1,4 @@
-//! Problems that a user can cause in any number: the first few of a kind are listed, the others are counted.
+//! Problems that a user can cause in any number. The first few of each kind are listed, and the others are counted.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -6,7 +6,7 @@ use std::mem;
 use crate::missing::Missing;
 use crate::sample::Problem;
 
-/// Listed problems per user and kind.
+/// Maximum number of listed problems per user and kind.
 const LISTED_MAX: u64 = 4;
 
 /// The problems of a sample, in order.
@@ -18,12 +18,12 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Starts with these problems.
+    /// Creates a list with these problems.
     pub fn new(list: Vec<Problem>) -> Self {
         Self { list, counts: BTreeMap::new() }
     }
 
-    /// Adds a problem that a user caused. `kind` describes all problems of this kind.
+    /// Adds a problem that a user caused. `kind` is a description that fits all problems of this kind.
     pub fn push_of(&mut self, user: Option<u32>, kind: &'static str, problem: Problem) {
         let count = self.counts.entry((user, problem.reason, kind)).or_default();
         *count += 1;
@@ -32,7 +32,7 @@ impl Problems {
         }
     }
 
-    /// The problems. Those that are not listed become one line per user and kind.
+    /// Returns the problems. Those that were not listed are summarised in one line per user and kind.
     pub fn into_list(mut self) -> Vec<Problem> {
         for ((user, reason, kind), count) in mem::take(&mut self.counts) {
             if count > LISTED_MAX {

@@ -1,6 +1,6 @@
-//! The table of products: totals, nominal clocks and remote chips.
+//! The table of products: memory sizes, nominal clocks and remote chips.
 //!
-//! Harvesting is not published by the driver, so core counts are nominal.
+//! The driver does not publish harvesting, so core counts are nominal.
 
 use crate::identity::ChipPosition;
 use crate::units::Version;
@@ -12,12 +12,12 @@ pub enum Arch {
     Wormhole,
     /// Blackhole.
     Blackhole,
-    /// Grayskull, which drivers from 2.2 on do not support.
+    /// Grayskull. Drivers since 2.2 do not support it.
     Grayskull,
 }
 
 impl Arch {
-    /// Lower case, as in the contract.
+    /// Returns the name in JSON, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wormhole => "wormhole",
@@ -35,7 +35,7 @@ impl Arch {
         }
     }
 
-    /// From the PCI device id.
+    /// Returns the architecture for a PCI device id.
     pub fn from_pci_device(device: u64) -> Option<Self> {
         match device {
             0x401e => Some(Self::Wormhole),
@@ -45,7 +45,7 @@ impl Arch {
         }
     }
 
-    /// From the `name` file of a hwmon directory, or from a cluster descriptor (`wormhole_b0`).
+    /// Returns the architecture for the `name` file of a hwmon directory, or for a name in a cluster descriptor (`wormhole_b0`).
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "wormhole" | "wormhole_b0" => Some(Self::Wormhole),
@@ -55,7 +55,7 @@ impl Arch {
         }
     }
 
-    /// L1 bytes of one Tensix core that TT-Metal may use.
+    /// Returns the L1 bytes of one Tensix core that TT-Metal may use.
     pub fn l1_bytes_per_core(self) -> u64 {
         match self {
             Self::Wormhole => 1_499_136,
@@ -64,8 +64,8 @@ impl Arch {
         }
     }
 
-    /// Bytes of one DRAM bank that TT-Metal may use: the `dram_view_size` of its SoC descriptors. Blackhole's banks have 4 GiB, of
-    /// which 16 MiB are reserved.
+    /// Returns the bytes of one DRAM bank that TT-Metal may use: the `dram_view_size` of its SoC descriptors. Blackhole's banks have 4 GiB,
+    /// of which 16 MiB are reserved.
     pub fn dram_bytes_per_bank(self) -> u64 {
         match self {
             Self::Wormhole | Self::Grayskull => GIB,
@@ -73,8 +73,8 @@ impl Arch {
         }
     }
 
-    /// Bytes of one word of the PCIe counters. On Blackhole it is unknown: the driver's documentation says 32, the hardware
-    /// headers say 64.
+    /// Returns the bytes of one word of the PCIe counters. The value for Blackhole is unknown: the driver's documentation says 32, the
+    /// hardware headers say 64.
     pub fn counter_word_bytes(self) -> Option<f64> {
         match self {
             Self::Wormhole | Self::Grayskull => Some(32.0),
@@ -98,21 +98,21 @@ const GIB: u64 = 1 << 30;
 pub struct Product {
     /// Content of `tt_card_type`.
     pub card_type: &'static str,
-    /// The number in the board id and in PCI's subsystem device.
+    /// The UPI, which is part of the board id and is the PCI subsystem device.
     pub upi: u64,
     /// Architecture of its chips.
     pub arch: Arch,
-    /// Nominal Tensix cores of a chip.
+    /// Nominal number of Tensix cores of a chip.
     pub cores: u64,
-    /// DRAM banks of a chip.
+    /// Number of DRAM banks of a chip.
     pub dram_banks: u64,
-    /// Number of chips that are reached only through another one.
+    /// The chips that are reached only through another chip.
     pub remote_chips: &'static [ChipPosition],
     /// Position of the chip on PCIe, if the board has several positions.
     pub local_chip: Option<ChipPosition>,
-    /// Several chips on PCIe print the same board serial.
+    /// Whether several chips on PCIe print the same board serial.
     pub shares_serial: bool,
-    /// This board has narrow PCIe links by design, so the width says nothing about health.
+    /// Whether this board has narrow PCIe links by design, so that the width does not affect its health.
     pub narrow_link_is_normal: bool,
 }
 
@@ -149,30 +149,30 @@ pub const PRODUCTS: &[Product] = &[
 ];
 
 impl Product {
-    /// The product of a card type.
+    /// Returns the product for a card type.
     pub fn by_card_type(card_type: &str) -> Option<&'static Self> {
         PRODUCTS.iter().find(|product| product.card_type == card_type)
     }
 
-    /// The product of a PCI subsystem device: used if the driver prints no card type.
+    /// Returns the product for a PCI subsystem device. This is used if the driver prints no card type.
     pub fn by_subsystem_device(upi: u64) -> Option<&'static Self> {
         PRODUCTS.iter().find(|product| product.upi == upi)
     }
 
-    /// DRAM of a chip that TT-Metal can allocate, in bytes.
+    /// Returns the DRAM of a chip that TT-Metal can allocate, in bytes.
     pub fn dram_bytes(&self) -> u64 {
         self.dram_banks * self.arch.dram_bytes_per_bank()
     }
 
-    /// Nominal Tensix cores with this firmware: bundle 19.5 reduced p150 from 140 to 120. Bundles numbered 80.x are older than
-    /// 18.x.
+    /// Returns the nominal number of Tensix cores with this firmware. Bundle 19.5 reduced p150 from 140 to 120. Bundles numbered 80.x are
+    /// older than 18.x.
     pub fn cores_with(&self, firmware: Option<Version>) -> u64 {
         let is_p150 = matches!(self.card_type, "p150a" | "p150b" | "p150c");
         let is_old = firmware.is_some_and(|version| version < Version::new(19, 5, 0) || version.major >= 80);
         if is_p150 && is_old { 140 } else { self.cores }
     }
 
-    /// Nominal highest AI clock.
+    /// Returns the nominal maximum AI clock.
     pub fn aiclk_limit_mhz(&self) -> u64 {
         self.arch.aiclk_limit_mhz()
     }

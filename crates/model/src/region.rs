@@ -1,19 +1,19 @@
-//! TT-Metal's own statistics: the 8,576 bytes of `/dev/shm/tt_device_<unique id>_memory`.
+//! TT-Metal's statistics: the 8,576 bytes of `/dev/shm/tt_device_<unique id>_memory`.
 //!
-//! Versions 2, 3 and 4 share one layout. There is no magic number, no lock and no guarantee that the parts agree; `derive`
-//! decides which values are plausible.
+//! Versions 2, 3 and 4 share one layout. There is no magic number, no lock and no guarantee that the parts are consistent. `derive` decides
+//! which values are plausible.
 
 use crate::memory::{Kind, PerKind};
 use crate::missing::{Missing, Reading};
 use crate::units::UnixTime;
 
-/// Length of a region.
+/// Length of a region in bytes.
 pub const BYTES: usize = 8576;
 /// Offset of the slots of processes.
 pub const SLOTS_AT: usize = 856;
-/// Length of a slot.
+/// Length of a slot in bytes.
 pub const SLOT_BYTES: usize = 120;
-/// Slots of a region.
+/// Number of slots in a region.
 pub const SLOTS: usize = 64;
 const NAME_AT: usize = 56;
 const NAME_BYTES: usize = 64;
@@ -22,37 +22,37 @@ const INIT_STATE_AT: usize = 8536;
 const READY: u32 = 0x5245_4459;
 const _: () = assert!(SLOTS_AT + SLOTS * SLOT_BYTES == INIT_STATE_AT);
 
-/// Kinds in the order in which totals and slots keep them.
+/// The kinds in the order of totals and slots.
 const KINDS: [Kind; 5] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace, Kind::Cb];
 
-/// The content of one region.
+/// The contents of one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     /// Version of the layout: 2, 3 or 4.
     pub version: u32,
-    /// The chip's logical id in the process that attached last.
+    /// The chip's logical id in the last process that attached.
     pub device_id: u32,
     /// Bytes of all processes, including dead ones.
     pub totals: PerKind<u64>,
-    /// Claimed slots.
+    /// Slots that are in use.
     pub slots: Vec<Slot>,
 }
 
 /// The part of a region that one process wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// Its pid in its own namespace.
+    /// The pid of the process in its own namespace.
     pub pid: u32,
     /// Bytes in use.
     pub used: PerKind<u64>,
-    /// Last change.
+    /// Time of the last change.
     pub updated: UnixTime,
-    /// Its `comm` when it claimed the slot.
+    /// The `comm` of the process when it claimed the slot.
     pub name: String,
 }
 
 impl Region {
-    /// Parses a region. A short, uninitialised region or one of an unknown version is `Unparsable`.
+    /// Parses a region. Returns `Unparsable` if the region is too short or uninitialised, or if its version is unknown.
     pub fn parse(bytes: &[u8]) -> Reading<Self> {
         if bytes.len() < BYTES {
             return Err(Missing::Unparsable);
@@ -66,7 +66,7 @@ impl Region {
         Ok(Self { version, device_id: u32_at(bytes, 40), totals: kinds_at(bytes, TOTALS_AT), slots: slots.collect() })
     }
 
-    /// The bytes of a region for this id, as a process of the simulator writes them.
+    /// Encodes a region for this id. The processes of the simulator write regions this way.
     pub fn encode(&self, unique_id: u64) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -105,12 +105,12 @@ impl Slot {
     }
 }
 
-/// The unique id in a region's file name: `tt_device_9956278468_memory`.
+/// Parses the unique id in a region's file name: `tt_device_9956278468_memory`.
 pub fn unique_id_of(file_name: &str) -> Option<u64> {
     file_name.strip_prefix("tt_device_")?.strip_suffix("_memory")?.parse().ok()
 }
 
-/// The file name of a region.
+/// Returns the file name of a region.
 pub fn file_name(unique_id: u64) -> String {
     format!("tt_device_{unique_id}_memory")
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A region built by hand from the offsets in TT-Metal's header, not by `encode`.
+    /// The region is built from the offsets in TT-Metal's header, not by `encode`.
     #[test]
     fn reads_the_layout_of_the_header() {
         let mut bytes = vec![0u8; BYTES];

@@ -1,4 +1,4 @@
-//! Whether a refused request could have had room, and which buffers were in the way.
+//! Whether a refused request could have been satisfied, and which buffers prevented it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Verdict {
     /// All reasons.
     pub const ALL: [Self; 3] = [Self::Full, Self::Fragmented, Self::NeverFits];
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -40,10 +40,10 @@ pub struct Occupied {
     pub line: Option<Arc<SourceLine>>,
 }
 
-/// The fewest bytes of a bank whose release makes room.
+/// The part of a bank that is cheapest to free: it has the fewest bytes to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Offset of the room in the bank.
+    /// Offset of the part in the bank.
     pub start: u64,
     /// Bytes of a bank that must be released.
     pub bytes: u64,
@@ -63,16 +63,16 @@ pub struct SmallRegion {
 /// Buffers of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldByLine {
-    /// The line; `None` if unknown.
+    /// The line, or `None` if unknown.
     pub line: Option<Arc<SourceLine>>,
-    /// Their bytes.
+    /// Bytes of the buffers.
     pub bytes: u64,
-    /// Their number.
+    /// Number of buffers.
     pub count: u64,
 }
 
 impl HeldByLine {
-    /// `3 buffers of models/vae.py:12 decode`
+    /// Formats the buffers: `3 buffers of models/vae.py:12 decode`.
     pub fn words(&self) -> String {
         let buffers = if self.count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", self.count) };
         match &self.line {
@@ -81,7 +81,7 @@ impl HeldByLine {
         }
     }
 
-    /// Adds buffers to those of the same line.
+    /// Adds buffers to the entry of the same line.
     pub fn add(lines: &mut Vec<Self>, line: Option<&Arc<SourceLine>>, count: u64, bytes: u64) {
         match lines.iter_mut().find(|held| held.line.as_ref() == line) {
             Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
@@ -89,12 +89,12 @@ impl HeldByLine {
         }
     }
 
-    /// Most bytes first.
+    /// Sorts lines, most bytes first.
     pub fn sort(lines: &mut [Self]) {
         lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
     }
 
-    /// The first few lines in words, and the number of the others.
+    /// Formats the first few lines, and the number of the others.
     pub fn list(lines: &[Self]) -> String {
         let mut named: Vec<String> = lines.iter().take(LINES_NAMED).map(Self::words).collect();
         if lines.len() > LINES_NAMED {
@@ -104,10 +104,10 @@ impl HeldByLine {
     }
 }
 
-/// Number of lines that are named.
+/// Maximum number of lines that are named.
 const LINES_NAMED: usize = 3;
 
-/// The cheapest window of `wanted` bytes in a bank of `bank_bytes`; `None` if a bank is smaller, or if buffers overlap.
+/// Returns the cheapest window of `wanted` bytes in a bank of `bank_bytes`. Returns `None` if the bank is smaller, or if buffers overlap.
 pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) -> Option<Window> {
     live.sort_by_key(|occupied| occupied.start);
     let end = |occupied: &Occupied| occupied.start.saturating_add(occupied.bytes);
@@ -115,7 +115,7 @@ pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) ->
     if wanted == 0 || wanted > bank_bytes || !is_apart {
         return None;
     }
-    // A cheapest window can be moved until it begins at the end of a buffer, or ends at the start of one.
+    // A cheapest window can be moved until it starts at the end of a buffer, or ends at the start of one.
     let begins = live.iter().map(end).chain([0]);
     let ends = live.iter().map(|occupied| occupied.start).chain([bank_bytes]);
     let starts = begins.chain(ends.filter_map(|end| end.checked_sub(wanted))).filter(|start| start.saturating_add(wanted) <= bank_bytes);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_window_frees_the_fewest_bytes() {
-        // Every second block of ten is free; the small one in the middle is the cheapest to move.
+        // Every second block of ten is free. The small buffer in the middle is the cheapest to release.
         let live = vec![occupied(10, 10, 1), occupied(30, 10, 1), occupied(50, 2, 2), occupied(70, 10, 1), occupied(90, 10, 1)];
         let window = cheapest_window(live, 100, 25).expect("a window");
         assert_eq!((window.start, window.bytes), (40, 2));

@@ -1,4 +1,4 @@
-//! Raw values of the machine, the times of reading, and the reasons for missing values.
+//! Raw values of the machine, with the times at which they were read and the reasons for missing values.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -42,7 +42,7 @@ pub struct Proven {
     pub number: u32,
     /// UMD's id of the chip.
     pub unique_id: u64,
-    /// A running program claims a different number: this one is dropped when that program ends.
+    /// Whether a running program claims a different number. This number is dropped when that program ends.
     pub is_contested: bool,
 }
 
@@ -53,21 +53,21 @@ pub struct Sample {
     pub at: Duration,
     /// Time of the sample, on the wall clock.
     pub time: UnixTime,
-    /// How long before `at` processes, regions and ledgers were read: a scan may be late.
+    /// Age of processes, regions and ledgers at the time `at`. A scan may be late.
     pub scan_age: Duration,
     /// Name of the machine.
     pub host: String,
-    /// Real or simulated.
+    /// Whether the machine is real or simulated.
     pub origin: Origin,
     /// Version of the kernel driver.
     pub driver: Reading<String>,
     /// The cluster descriptor that the user gave or that was found, if any.
     pub cluster: Option<Cluster>,
-    /// TT-Metal's numbers of chips that ledgers of earlier samples proved.
+    /// TT-Metal's chip numbers that were proven by ledgers of earlier samples.
     pub proven: Vec<Proven>,
-    /// Chips on PCIe, by id.
+    /// Chips on PCIe, sorted by id.
     pub devices: Vec<DeviceSample>,
-    /// Processes that hold a device, have a slot of TT-Metal's statistics or a ledger, by pid.
+    /// Processes that hold a device or have a slot in TT-Metal's statistics or a ledger, sorted by pid.
     pub processes: Vec<ProcessSample>,
     /// TT-Metal's statistics.
     pub regions: Vec<RegionSample>,
@@ -80,7 +80,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The same devices without the results of a scan.
+    /// Returns a copy of the devices without the results of a scan.
     pub fn of_devices(&self) -> Self {
         Self {
             at: self.at,
@@ -100,12 +100,13 @@ impl Sample {
         }
     }
 
-    /// When processes, regions and ledgers were read, on the clock of `at`.
+    /// Returns when processes, regions and ledgers were read, on the clock of `at`.
     pub fn scanned_at(&self) -> Duration {
         self.at.saturating_sub(self.scan_age)
     }
 
-    /// Milliseconds by which the wall clock was set since an earlier sample. `None` if it was not set, or only slewed.
+    /// Returns the milliseconds by which the wall clock was set since an earlier sample. Returns `None` if the clock was not set, or only
+    /// slewed.
     pub fn clock_jump(&self, before: &Self) -> Option<i64> {
         let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
         let wall = i128::from(self.time.0) - i128::from(before.time.0);
@@ -122,25 +123,25 @@ pub struct DeviceSample {
     pub id: DeviceId,
     /// Its PCI address.
     pub bdf: Reading<Bdf>,
-    /// False if the driver has not listed the device yet: it is on the PCI bus, or was listed earlier.
+    /// False if the driver has not listed the device yet. It is on the PCI bus, or was listed earlier.
     pub was_listed: bool,
-    /// Its files.
+    /// Readings of its files.
     pub attributes: Attributes,
-    /// The time between two readings of its traffic counters, and their values at the first. The values at the second are in
+    /// The time between the last two readings of its traffic counters, and the values of the first reading. The values of the second are in
     /// `attributes`. `None` before the second reading, and after a reset.
     pub counted: Option<Counted>,
-    /// State of its heartbeat; `None` before the second sample.
+    /// State of its heartbeat, or `None` before the second sample.
     pub beat: Option<Beat>,
     /// The processes that have it open.
     pub users: Reading<Users>,
-    /// Values that only the chip has; `needs_deep` if they were not requested.
+    /// Values read directly from the chip, or `needs_deep` if they were not requested.
     pub deep: Reading<DeepSample>,
 }
 
-/// Traffic counters before the last reading.
+/// The traffic counters before the last reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// Time between that reading and the last.
+    /// Time between the previous reading and the last one.
     pub elapsed: Duration,
     /// The counters that could be read.
     pub before: Vec<(Attr, u64)>,
@@ -171,22 +172,22 @@ pub struct Users {
 pub struct ProcessSample {
     /// Its pid and start time.
     pub key: ProcessKey,
-    /// Its pid in its own namespace; outside containers the same as on the host.
+    /// Its pid in its own namespace. Outside containers, it is the same as on the host.
     pub namespace_pid: u32,
-    /// Facts of `/proc/PID`: `Gone` if the process has exited and only its open file remains.
+    /// Facts from `/proc/PID`. `Gone` if the process has exited and only its open file remains.
     pub facts: Reading<ProcessFacts>,
     /// Full command line.
     pub command: Reading<String>,
     /// Container, pod and job.
     pub workload: Workload,
-    /// Memory the kernel driver reports per open file, by device.
+    /// Memory that the kernel driver reports per open file, by device.
     pub fdinfo: Vec<FdMemory>,
 }
 
 /// Values of `/proc/PID/stat` and `status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessFacts {
-    /// `comm`.
+    /// The `comm` of the process.
     pub name: String,
     /// Owner.
     pub uid: u32,
@@ -202,7 +203,7 @@ pub struct ProcessFacts {
     pub rss: u64,
 }
 
-/// The container, pod or job of a process, by its cgroup, and their names.
+/// The container, pod or job of a process from its cgroup, and their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// First 12 digits of the container id.
@@ -226,7 +227,7 @@ pub struct Workload {
 /// `drm-memory-*` keys of one open device file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FdMemory {
-    /// The device the file is.
+    /// The device of the file.
     pub device: DeviceId,
     /// Bytes, for the kinds that are present.
     pub used: PerKind<Option<u64>>,
@@ -237,15 +238,15 @@ pub struct FdMemory {
 pub struct RegionSample {
     /// The unique id in its name.
     pub unique_id: u64,
-    /// The process in whose `/dev/shm` it was found; `None` for the host's own.
+    /// The process in whose `/dev/shm` the file was found, or `None` for the host's own.
     pub through: Option<ProcessKey>,
-    /// The only user who may write the file; `None` if every user may.
+    /// The only user who may write to the file, or `None` if every user may.
     pub writer: Option<u32>,
     /// Its content.
     pub content: Reading<Region>,
 }
 
-/// Something that could not be read correctly.
+/// A failure to read something correctly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, or the part of the machine.

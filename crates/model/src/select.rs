@@ -5,7 +5,7 @@ use std::fmt;
 use crate::identity::{Bdf, gaps, ranges};
 use crate::snapshot::{Device, Snapshot};
 
-/// One word of a device list.
+/// One item of a device list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Selector {
     Ids(u32, u32),
@@ -16,7 +16,7 @@ enum Selector {
     Board(String),
 }
 
-/// A list of devices as the user named them.
+/// A list of devices in the user's notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Vec<Selector>);
 
@@ -25,7 +25,7 @@ pub struct Selection(Vec<Selector>);
 pub enum SelectionError {
     /// A range whose end is before its start.
     Backwards(String),
-    /// A word that selects no device.
+    /// An item that is not a device.
     NotADevice(String),
     /// Devices that do not exist.
     Unknown {
@@ -62,12 +62,12 @@ impl Selection {
         self.0.extend(other.0);
     }
 
-    /// An empty selection means all.
+    /// Returns whether the selection is empty, which means all devices.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a device is selected.
+    /// Returns whether a device is selected.
     pub fn matches(&self, device: &Device) -> bool {
         self.is_empty() || self.0.iter().any(|selector| selector.matches(device))
     }
@@ -89,7 +89,7 @@ impl Selection {
         Err(SelectionError::Unknown { words: unknown, available })
     }
 
-    /// Keeps only the selected devices, and the processes on them.
+    /// Keeps only the selected devices and the processes on them.
     pub fn apply(&self, snapshot: &mut Snapshot) {
         if self.is_empty() {
             return;
@@ -120,7 +120,7 @@ impl Selector {
 }
 
 impl Selector {
-    /// The parts of this selector that match no device: the whole selector, or parts of a range.
+    /// Returns the parts of this selector that match no device: the whole selector, or parts of a range.
     fn unknown(&self, devices: &[Device]) -> Vec<Self> {
         let Self::Ids(first, last) = self else {
             return if devices.iter().any(|device| self.matches(device)) { Vec::new() } else { vec![self.clone()] };
@@ -131,7 +131,7 @@ impl Selector {
     }
 }
 
-/// The form that the user may write.
+/// Formats a selector in the notation of the user.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,7 +155,7 @@ fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     if let Some((first, last)) = word.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
         return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(SelectionError::Backwards(word.to_owned())) };
     }
-    // Sixteen digits are a serial number even if they could be parsed as an id.
+    // Sixteen digits are a serial number, even if they could be parsed as an id.
     if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Selector::HardwareId(word.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! The meaning of a sample: devices, processes, health, ready for output.
+//! A snapshot: the devices and processes of a sample with their health, ready for output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ pub struct Snapshot {
     pub host: String,
     /// Time of the snapshot.
     pub time: UnixTime,
-    /// Time at which allocators, buffers and circular buffers were read: `time`, unless they were added to a service's snapshot.
+    /// Time at which allocators, buffers and circular buffers were read. It differs from `time` if they were added to a service's snapshot.
     pub lists_time: UnixTime,
     /// Version of the kernel driver.
     pub driver: Reading<String>,
-    /// Real or simulated.
+    /// Whether the machine is real or simulated.
     pub origin: Origin,
     /// Chips, local ones first.
     pub devices: Vec<Device>,
-    /// Processes, each once.
+    /// Processes, each listed once.
     pub processes: Vec<Process>,
     /// Allocators of tracked processes.
     pub allocators: Vec<Allocator>,
@@ -38,22 +38,22 @@ pub struct Snapshot {
     pub circulars: Vec<Circular>,
     /// Processes whose ledgers this user may not search for.
     pub denied_processes: u64,
-    /// Age of processes and their memory compared with `time`: a scan may be late.
+    /// Age of processes and their memory at `time`. A scan may be late.
     pub scan_age: Duration,
     /// Problems while reading.
     pub problems: Vec<Problem>,
 }
 
-/// Manages memory inside one process.
+/// An allocator, which manages memory inside one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
-    /// Its id: pid, slot in the ledger and generation, such as `4242.0.1`.
+    /// Its id: pid, slot in the ledger and generation, for example `4242.0.1`.
     pub id: String,
     /// Its process.
     pub process: ProcessKey,
     /// Its slot in the process's ledger.
     pub slot: u16,
-    /// False once the program closed it.
+    /// Whether the program has not closed it.
     pub is_open: bool,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
@@ -61,17 +61,17 @@ pub struct Allocator {
     pub devices: Vec<DeviceId>,
     /// The ids of its other chips.
     pub unmapped: Vec<u64>,
-    /// Coverage of the hook that reports it, or the reason why there is none.
+    /// Coverage of the hook that reports it, or the reason why it is missing.
     pub coverage: Reading<Vec<LedgerFeature>>,
     /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
-    /// Its figures per chip, for the known kinds: those with an event, or with banks that the hook has read.
+    /// Its figures per chip, for the known kinds. These had an event, or have banks that the hook has read.
     pub kinds: PerKind<Option<AllocatorKind>>,
-    /// The same for memory that belongs to no bar: host memory and unknown types.
+    /// Its figures of memory that is part of no bar: host memory and unknown types.
     pub others: Vec<(BufferKind, AllocatorKind)>,
-    /// Number of listed buffers that are not in [`Snapshot::buffers`], because only the first ones in some order were wanted.
+    /// Number of listed buffers that are not in [`Snapshot::buffers`], because only the first ones in some order were requested.
     pub buffers_left_out: u64,
-    /// Refused allocations. Documents do not have this.
+    /// Number of refused allocations. Documents do not have this value.
     pub refused: u64,
 }
 
@@ -82,11 +82,11 @@ pub struct AllocatorKind {
     pub figure: Figure,
     /// Free bytes, if the allocator's limit is known.
     pub free: Reading<u64>,
-    /// Live buffers that exceed the list, and their bytes.
+    /// Number of live buffers that do not fit into the list, and their bytes.
     pub unlisted: (u64, u64),
     /// Its banks, if known.
     pub banks: Reading<Banks>,
-    /// Of circular buffers: their programs, and the use of the fullest core.
+    /// For circular buffers: their programs, and the use of the fullest core.
     pub programs: Option<Programs>,
 }
 
@@ -112,18 +112,18 @@ pub struct Banks {
     pub free_per_bank: Reading<u64>,
     /// The largest free block.
     pub largest_free_per_bank: Reading<u64>,
-    /// Share of the free bytes outside that block.
+    /// Share of the free bytes outside the largest free block.
     pub fragmentation: Reading<f64>,
     /// Number of blocks, used and free.
     pub blocks: Reading<u64>,
     /// The blocks in the order of their addresses, if known.
     pub table: Vec<Block>,
-    /// Why they are unknown, although they were requested.
+    /// Why the requested blocks are unknown.
     pub no_blocks: Option<NoBlocks>,
 }
 
 impl Banks {
-    /// For a kind without banks.
+    /// Returns the value for a kind without banks.
     pub(crate) fn none() -> Self {
         Self {
             banks: 0,
@@ -139,14 +139,14 @@ impl Banks {
     }
 }
 
-/// A block of an allocator's memory: the same bytes of each bank.
+/// A block of an allocator's memory. It covers the same bytes of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its address on the device.
     pub address: u64,
     /// Its bytes.
     pub size: u64,
-    /// It is free.
+    /// Whether the block is free.
     pub is_free: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Block {
 pub enum NoBlocks {
     /// Some buffers have a different address on each core.
     PerCore,
-    /// The program restored an earlier state: there are blocks without buffers.
+    /// The program restored an earlier state, so there are blocks without buffers.
     Restored,
     /// More buffers are live than the ledger lists.
     Unlisted,
@@ -166,7 +166,7 @@ pub enum NoBlocks {
 }
 
 impl NoBlocks {
-    /// The reason in words.
+    /// Returns the reason as a sentence.
     pub fn explanation(self) -> &'static str {
         match self {
             Self::PerCore => "some buffers have an address of their own on each core",
@@ -188,12 +188,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Its process.
+    /// Returns the process.
     pub fn process(&self) -> ProcessKey {
         self.allocator.process
     }
 
-    /// Its chips that are on a row.
+    /// Returns the chips that are on a row.
     pub fn devices(&self) -> &[DeviceId] {
         &self.allocator.devices
     }
@@ -202,7 +202,7 @@ impl Buffer {
 /// The allocator of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferAllocator {
-    /// Its name: [`Allocator::id`].
+    /// The id of the allocator ([`Allocator::id`]).
     pub id: String,
     /// Its process.
     pub process: ProcessKey,
@@ -215,7 +215,7 @@ pub struct BufferAllocator {
 pub struct Circular {
     /// Its process.
     pub process: ProcessKey,
-    /// The slot of its allocator in the process's ledger. Documents do not have it.
+    /// The slot of its allocator in the process's ledger. Documents do not have this value.
     pub slot: u16,
     /// Its chips that are on a row.
     pub devices: Vec<DeviceId>,
@@ -224,23 +224,23 @@ pub struct Circular {
 }
 
 impl Snapshot {
-    /// Processes on a device, with their figures there.
+    /// Returns the processes on a device, with their figures there.
     pub fn processes_on(&self, id: DeviceId) -> impl Iterator<Item = (&Process, &DeviceUse)> {
         self.processes.iter().filter_map(move |process| Some((process, process.on(id)?)))
     }
 
-    /// Whether the chips were read directly (`--deep`), successfully or not.
+    /// Returns whether the chips were read directly (`--deep`), successfully or not.
     pub fn is_deep(&self) -> bool {
         let is_asked = |device: &Device| match device.deep_age_s {
             Err(Missing::NeedsDeep | Missing::RemoteChip) => false,
-            // A document of an older ttmon does not have this field.
+            // Documents of older versions of ttmon do not have this field.
             Err(Missing::NotExposed) => device.utilization == Err(Missing::NotExposed),
             _ => true,
         };
         self.devices.iter().any(is_asked)
     }
 
-    /// The device with this id.
+    /// Returns the device with this id.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.iter().find(|device| device.id == id)
     }
@@ -256,12 +256,12 @@ pub enum Location {
 }
 
 impl Location {
-    /// The location of a name.
+    /// Returns the location for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Local, Self::Remote].into_iter().find(|location| location.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -273,17 +273,17 @@ impl Location {
 /// Whether a device can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It answers.
+    /// The device answers.
     Ok,
-    /// It is being reset.
+    /// The device is being reset.
     Resetting,
-    /// It left the bus.
+    /// The device left the bus.
     Gone,
-    /// It is present, but no valid value could be read.
+    /// The device is present, but no valid value could be read.
     Unreadable,
-    /// It publishes no telemetry.
+    /// The device publishes no telemetry.
     Unknown,
-    /// The driver has listed it, but its firmware does not answer yet.
+    /// The driver has listed the device, but its firmware does not answer yet.
     Starting,
 }
 
@@ -291,12 +291,12 @@ impl State {
     /// Every state.
     pub const ALL: [Self; 6] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown, Self::Starting];
 
-    /// The state of a name.
+    /// Returns the state for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -309,12 +309,12 @@ impl State {
     }
 }
 
-/// Health of a device, by the limits that it publishes itself.
+/// Health of a device, compared with the limits that the device publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Unknown: no limits to compare with.
+    /// Unknown, because there are no limits to compare with.
     Unknown,
-    /// Within its limits.
+    /// Within the limits.
     Ok,
     /// Close to a limit, or unusual.
     Warning,
@@ -326,12 +326,12 @@ impl Health {
     /// Every health.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Ok, Self::Warning, Self::Critical];
 
-    /// The health of a name.
+    /// Returns the health for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|health| health.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -343,7 +343,7 @@ impl Health {
 }
 
 impl Device {
-    /// The ASIC id as a decimal number.
+    /// Returns the ASIC id as a decimal number.
     pub(crate) fn asic_id_decimal(&self) -> Reading<crate::fields::Value> {
         let id = self.asic_id.as_deref().map_err(|reason| *reason)?;
         u64::from_str_radix(id, 16).map(|id| crate::fields::Value::Text(id.to_string())).map_err(|_| Missing::Unparsable)
@@ -358,12 +358,12 @@ impl Device {
         }
     }
 
-    /// Generation and lanes of the PCIe link.
+    /// Returns the generation and the lanes of the PCIe link.
     pub fn link(&self) -> Reading<(u64, u64)> {
         Ok((self.pcie_gen?, self.pcie_width?))
     }
 
-    /// Whether a process holds the chip without reporting its memory: the used bytes are a lower bound.
+    /// Returns whether a process holds the chip without reporting its memory. The used bytes are then a lower bound.
     pub fn is_lower_bound(&self) -> bool {
         self.memory.untracked_processes > 0
     }
@@ -372,17 +372,17 @@ impl Device {
 /// How a process's memory is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Its ledger has every buffer.
+    /// The ledger of the process has every buffer.
     Tracked,
-    /// It reports to the service, on the allocation socket.
+    /// The process reports to the service, on the allocation socket.
     Connected,
-    /// TT-Metal's own statistics have it.
+    /// TT-Metal's own statistics have the process.
     Reported,
-    /// It has a device open and does not report its memory.
+    /// The process has a device open and does not report its memory.
     Open,
-    /// Its memory is recorded where this user may not read.
+    /// The memory is recorded in a place that this user may not read.
     NoPermission,
-    /// It has exited, but another process still has its device file open.
+    /// The process has exited, but another process still has its device file open.
     Dead,
 }
 
@@ -390,12 +390,12 @@ impl Status {
     /// Every status.
     pub const ALL: [Self; 6] = [Self::Tracked, Self::Connected, Self::Reported, Self::Open, Self::NoPermission, Self::Dead];
 
-    /// The status of a name.
+    /// Returns the status for a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tracked => "tracked",
@@ -407,7 +407,7 @@ impl Status {
         }
     }
 
-    /// The text in tables, as far as the status alone determines it.
+    /// Returns the text for tables that the status alone implies.
     fn title(self) -> &'static str {
         match self {
             Self::Tracked => "Tracked",
@@ -420,47 +420,47 @@ impl Status {
     }
 }
 
-/// A process on one chip.
+/// The memory of a process on one chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceUse {
     /// The chip.
     pub device: DeviceId,
     /// The process's own numbers of the chip, if it reports them.
     pub metal_ids: Reading<Vec<u64>>,
-    /// Its memory there.
+    /// The memory on the chip.
     pub kinds: PerKind<Figure>,
 }
 
 impl DeviceUse {
-    /// Its bytes in the DRAM bar.
+    /// Returns the bytes in the DRAM bar.
     pub fn dram(&self) -> Reading<u64> {
         self.kinds.dram()
     }
 
-    /// Its bytes in the L1 bar.
+    /// Returns the bytes in the L1 bar.
     pub fn l1(&self) -> Reading<u64> {
         self.kinds.l1()
     }
 
-    /// The best source of its figures.
+    /// Returns the best source of the figures.
     pub fn source(&self) -> Reading<Source> {
         Kind::ALL.into_iter().find_map(|kind| self.kinds[kind].source.ok()).ok_or(Missing::NotTracked)
     }
 }
 
-/// Memory on a chip that matches no row for certain.
+/// Memory on a chip that cannot be mapped to a row with certainty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmapped {
-    /// The reported id: TT-Metal's number of the chip from a program, its unique id from TT-Metal's statistics.
+    /// The reported id: TT-Metal's number of the chip if a program reported it, the unique id if it comes from TT-Metal's statistics.
     pub id: u64,
-    /// Its unique id.
+    /// The unique id of the chip.
     pub unique_id: Reading<u64>,
     /// The reported figures.
     pub kinds: PerKind<Figure>,
 }
 
 impl Process {
-    /// The text of its status in tables. Figures of the kernel driver are not TT-Metal's.
+    /// Returns the text of the status in tables. Figures of the kernel driver have a different text than those of TT-Metal.
     pub fn status_title(&self) -> &'static str {
         match self.status {
             Status::Reported if self.source() == Ok(Source::Fdinfo) => "Reported by driver",
@@ -468,31 +468,31 @@ impl Process {
         }
     }
 
-    /// Its figures on a chip.
+    /// Returns the figures on a chip.
     pub fn on(&self, id: DeviceId) -> Option<&DeviceUse> {
         self.devices.iter().find(|use_of| use_of.device == id)
     }
 
-    /// The sum over its chips, including those without a row.
+    /// Returns the sum over all chips, including those without a row.
     pub fn total(&self, kind: Kind) -> Reading<u64> {
         let mapped = self.devices.iter().map(|use_of| use_of.kinds[kind].used);
         sum(mapped.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[kind].used)))
     }
 
-    /// The sum of a bar's kinds over its chips.
+    /// Returns the sum of a bar's kinds over all chips.
     pub fn total_of(&self, kinds: &[Kind]) -> Reading<u64> {
         sum(kinds.iter().map(|kind| self.total(*kind)))
     }
 
-    /// The highest DRAM use since tracking began, over all chips.
+    /// Returns the highest DRAM use since tracking began, over all chips.
     pub fn dram_peak(&self) -> Reading<u64> {
         let peaks = self.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
         let peak = sum(peaks.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))?;
-        // Traces and buffers have separate peaks, but the current use was certainly reached.
+        // Traces and buffers have separate peaks, but the total peak is at least the current use.
         Ok(self.total_of(&Kind::DRAM_BAR).map_or(peak, |now| now.max(peak)))
     }
 
-    /// The best source of its figures.
+    /// Returns the best source of the figures.
     pub fn source(&self) -> Reading<Source> {
         let unmapped = self.unmapped.iter().find_map(|unmapped| Kind::ALL.into_iter().find_map(|kind| unmapped.kinds[kind].source.ok()));
         self.devices.iter().find_map(|use_of| use_of.source().ok()).or(unmapped).ok_or(Missing::NotTracked)

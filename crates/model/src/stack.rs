@@ -3,24 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A line of a program's source. The program controls the texts: sanitise them before printing.
+/// A source line of a program. The program controls the texts, so sanitise them before printing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceLine {
-    /// The file name from the interpreter, or the end of a long one.
+    /// The file name from the interpreter. Only the end of a long name is stored.
     pub file: Arc<str>,
-    /// The line; 0 is unknown.
+    /// The line number, or 0 if unknown.
     pub line: u32,
     /// The function.
     pub function: Arc<str>,
 }
 
 impl SourceLine {
-    /// Whether it belongs to ttnn, torch, ttmon, the standard library or the interpreter, so that a user does not need it.
+    /// Returns whether the line belongs to ttnn, torch, ttmon, the standard library or the interpreter, and is not useful to a user.
     pub fn is_of_library(&self) -> bool {
         is_of_library(&self.file)
     }
 
-    /// The file with its folder: `models/decoder.py`.
+    /// Returns the file name with its folder: `models/decoder.py`.
     pub fn short_file(&self) -> &str {
         let mut slashes = self.file.rmatch_indices('/').map(|(at, _)| at + 1);
         let at = slashes.nth(1).unwrap_or(0);
@@ -28,7 +28,7 @@ impl SourceLine {
     }
 }
 
-/// `models/decoder.py:42 Decoder.forward`, `bin/model+0x1f40`
+/// Formats the line: `models/decoder.py:42 Decoder.forward`, `bin/model+0x1f40`.
 impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.short_file())?;
@@ -40,24 +40,24 @@ impl fmt::Display for SourceLine {
     }
 }
 
-/// An address of machine code that was not resolved.
+/// An unresolved address of machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeFrame<'a> {
-    /// The program or library.
+    /// The path of the program or library.
     pub object: &'a str,
     /// The address in its file.
     pub address: u64,
-    /// Its build id in hexadecimal; empty where it has none.
+    /// The build id in hexadecimal. Empty if the file has none.
     pub build_id: &'a str,
 }
 
 impl SourceLine {
-    /// The line that stands for an address of machine code: `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
+    /// Returns the line that represents an address of machine code: file `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
     pub fn of_native(object: &str, address: u32, build_id: &str) -> Self {
         Self { file: format!("{object}+{address:#x}").into(), line: 0, function: format!("[{build_id}]").into() }
     }
 
-    /// The address that the line stands for, if it was not resolved.
+    /// Returns the address that the line represents, if it is an unresolved address.
     pub fn native(&self) -> Option<NativeFrame<'_>> {
         let build_id = self.function.strip_prefix('[')?.strip_suffix(']')?;
         let (object, address) = self.file.rsplit_once("+0x").filter(|_| self.line == 0)?;
@@ -65,35 +65,35 @@ impl SourceLine {
     }
 }
 
-/// The lines that were active when a program asked for memory.
+/// The lines that were active when a program requested memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Its number in the ledger of its process; 0 is unknown.
+    /// Its number in the ledger of its process, or 0 if unknown.
     pub number: u32,
-    /// The line that a user looks for ([`user_line`]).
+    /// The line that is shown to users (see [`user_line`]).
     pub line: Arc<SourceLine>,
     /// All lines, innermost first.
     pub frames: Vec<Arc<SourceLine>>,
 }
 
 impl Stack {
-    /// A stack with a line that a user looks for.
+    /// Creates a stack. Returns `None` if it has no line to show to users.
     pub fn new(number: u32, frames: Vec<Arc<SourceLine>>) -> Option<Self> {
         Some(Self { number, line: user_line(frames.iter())?.clone(), frames })
     }
 
-    /// A stack of which only the user's line is known.
+    /// Creates a stack of which only the user's line is known.
     pub fn of_line(line: Arc<SourceLine>) -> Self {
         Self { number: 0, frames: vec![line.clone()], line }
     }
 }
 
-/// Packages between a user's line and the allocation.
+/// Packages that may be between a user's line and the allocation.
 const PACKAGES: [&str; 3] = ["ttnn", "torch", "ttmon"];
 /// Folders that packages are installed into.
 const INSTALLED: [&str; 2] = ["site-packages", "dist-packages"];
 
-/// Libraries of machine code that stand between a user's line and the allocation: beginnings of their names.
+/// Libraries of machine code that may be between a user's line and the allocation. These are prefixes of their names.
 const OBJECTS: [&str; 12] = [
     "libtt_metal.",
     "libtt_stl.",
@@ -108,7 +108,7 @@ const OBJECTS: [&str; 12] = [
     "libpthread.",
     "ld-linux",
 ];
-/// Folders of headers whose functions are inlined into a user's.
+/// Folders of headers with functions that are inlined into a user's code.
 const HEADERS: [&str; 4] = ["/usr/include/", "/usr/lib/gcc/", "/tt-metalium/", "/tt_stl/"];
 
 fn is_of_library(file: &str) -> bool {
@@ -128,7 +128,7 @@ fn is_of_library(file: &str) -> bool {
         let package = parts.get(at + 1).map_or("", |part| part.strip_suffix(".py").unwrap_or(part));
         return PACKAGES.contains(&package);
     }
-    // A checkout of TT-Metal has its package in ttnn/ttnn; the standard library is in lib/python3.N.
+    // A checkout of TT-Metal has its package in ttnn/ttnn. The standard library is in lib/python3.N.
     let mut pairs = parts.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.any(|(folder, inner)| (folder, inner) == ("ttnn", "ttnn") || is_lib(folder) && inner.starts_with("python3."))
 }
@@ -137,7 +137,7 @@ fn is_lib(folder: &str) -> bool {
     matches!(folder, "lib" | "lib64")
 }
 
-/// The line of a stack for the user: the innermost outside libraries, else the outermost outside the interpreter.
+/// Returns the line of a stack to show to users: the innermost outside libraries, else the outermost outside the interpreter.
 pub fn user_line<'a>(frames: impl Iterator<Item = &'a Arc<SourceLine>>) -> Option<&'a Arc<SourceLine>> {
     let mut last = None;
     for frame in frames {

@@ -27,7 +27,7 @@ quantity!(
     Amperes(f64)
 );
 quantity!(
-    /// Megahertz, the driver's own unit for clocks.
+    /// Megahertz, the driver's unit for clocks.
     Megahertz(u64)
 );
 quantity!(
@@ -39,14 +39,14 @@ quantity!(
     BytesPerSecond(f64)
 );
 quantity!(
-    /// Words of a chip's network per second: the size of a word is not settled on every architecture.
+    /// Words of a chip's network per second. The size of a word is not known on every architecture.
     WordsPerSecond(f64)
 );
 
-/// The unit of a field. Its symbol is part of CSV headings and never changes.
+/// The unit of a field. The symbol of a unit is part of CSV headings and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Text, an identifier, a flag: no unit.
+    /// No unit: text, an identifier, or a flag.
     None,
     /// Degrees Celsius.
     Celsius,
@@ -75,7 +75,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The text in brackets after a CSV heading; empty if there is none.
+    /// Returns the text in brackets after a CSV heading, or an empty string if there is none.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::None | Self::Time => "",
@@ -93,28 +93,28 @@ impl Unit {
         }
     }
 
-    /// Whether its numbers are whole.
+    /// Returns whether the numbers are whole.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Megahertz | Self::Rpm | Self::Count | Self::Bytes)
     }
 
-    /// Whether multiples are powers of 1024.
+    /// Returns whether multiples are powers of 1024.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Bytes | Self::BytesPerSecond)
     }
 }
 
-/// The unit of metrics, and the conversion to it.
+/// The base unit of metrics, and the conversion to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Base {
-    /// Its name at the end of a metric; empty if there is none.
+    /// Its name at the end of a metric's name. Empty if there is none.
     pub name: &'static str,
     /// The factor of the conversion.
     pub factor: f64,
 }
 
 impl Unit {
-    /// The base unit of metrics: hertz for a field in megahertz.
+    /// Returns the base unit of metrics: hertz for a field in megahertz.
     pub fn base(self) -> Base {
         let (name, factor) = match self {
             Self::None | Self::Count | Self::Time => ("", 1.0),
@@ -138,7 +138,7 @@ impl Unit {
 pub struct UnixTime(pub u64);
 
 impl UnixTime {
-    /// The time as RFC 3339 text in UTC, to the millisecond: `2026-11-15T08:12:45.120Z`.
+    /// Formats the time as RFC 3339 text in UTC, to the millisecond: `2026-11-15T08:12:45.120Z`.
     pub fn rfc3339(self) -> String {
         let millis = self.0 / 1_000_000;
         let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
@@ -189,7 +189,7 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `Z`, or the offset in hours and minutes: `+05:30`.
+/// Parses `Z`, or an offset in hours and minutes: `+05:30`.
 fn offset_seconds(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -204,7 +204,7 @@ fn offset_seconds(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-/// Days from 1970-01-01 to a valid later date.
+/// Returns the days from 1970-01-01 to a valid later date.
 fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day == 0 {
         return None;
@@ -213,12 +213,12 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
     let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
     let days = (era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year).checked_sub(719_468)?;
-    // The inverse finds dates that do not exist.
+    // The inverse function detects dates that do not exist.
     (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
-/// Year, month and day of a day counted from 1970-01-01: the Gregorian calendar in years that begin in March, so
-/// that a leap day is the last day of its year.
+/// Returns year, month and day of a day counted from 1970-01-01. Years of this computation begin in March, so that a leap day is the last
+/// day of its year.
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_ERA: u64 = 719_468;
     const DAYS_IN_ERA: u64 = 146_097;
@@ -239,17 +239,17 @@ pub struct Version {
     pub major: u32,
     /// Second number.
     pub minor: u32,
-    /// Third number; 0 if it is missing.
+    /// Third number, or 0 if it is missing.
     pub patch: u32,
 }
 
 impl Version {
-    /// A version known at compile time.
+    /// Creates a version.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self { major, minor, patch }
     }
 
-    /// Parses the leading numbers; a suffix such as `-rc1` is ignored.
+    /// Parses the leading numbers. A suffix like `-rc1` is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
         let mut parts = numbers.split('.').map(str::parse::<u32>);
@@ -269,7 +269,7 @@ impl fmt::Display for Version {
 /// Units of sizes, each 1024 times the previous one.
 const SIZES: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
 
-/// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
+/// Formats a size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
 pub fn size(bytes: u64) -> String {
     match in_its_unit(bytes) {
         (_, 0) => format!("{bytes}B"),
@@ -277,7 +277,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A size in the unit of another size: `0.3` for `12.0GB`. A used size is never shown as zero.
+/// Formats a size in the unit of another size: `0.3` for `12.0GB`. A size above zero is never shown as zero.
 pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
     let (_, unit) = in_its_unit(other);
     match (0..unit).fold(bytes as f64, |value, _| value / 1024.0) {
@@ -286,11 +286,11 @@ pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
     }
 }
 
-/// A size in one of the [`SIZES`].
+/// Converts a size to one of the [`SIZES`].
 fn in_its_unit(bytes: u64) -> (f64, usize) {
     let mut value = bytes as f64;
     let mut unit = 0;
-    // From here on it would be printed as 1024.0.
+    // A larger value would be printed as 1024.0.
     while value >= 1023.95 && unit + 1 < SIZES.len() {
         value /= 1024.0;
         unit += 1;

@@ -19,7 +19,7 @@ pub(super) struct Lists<'a> {
 /// Live blocks of one kind of one allocator.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    /// Address and bytes of each bank.
+    /// Address and number of bytes in each bank.
     pub(super) blocks: Vec<(u64, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Lists<'a> {
         lists
     }
 
-    /// Circular buffers of an allocator's programs.
+    /// Returns the circular buffers of an allocator's programs.
     pub(super) fn circulars(&self, allocator: usize) -> &[&'a LedgerCircular] {
         self.circulars.get(&allocator).map_or(&[], Vec::as_slice)
     }
@@ -46,7 +46,7 @@ impl<'a> Lists<'a> {
 }
 
 impl Ledger {
-    /// Returns the largest free block of a bank by allocator (index) and kind. Empty kinds and unknown blocks are left out.
+    /// Returns the largest free block of a bank by allocator (index) and kind. Empty kinds and unknown blocks are omitted.
     pub fn largest_free_blocks(&self) -> Vec<(usize, Kind, u64)> {
         let lists = Lists::of(self);
         let mut found = Vec::new();
@@ -61,7 +61,7 @@ impl Ledger {
     }
 }
 
-/// All kinds of one allocator.
+/// Returns all kinds of one allocator.
 pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work<'_>) -> PerKind<Option<AllocatorKind>> {
     let Some(allocator) = ledger.allocators.get(index) else { return PerKind::default() };
     PerKind::from_fn(|kind| match kind {
@@ -73,7 +73,7 @@ pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut
 fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
-    // If the banks are known and there was never a buffer, 0 is in use. That differs from an unknown value.
+    // If the banks are known and there was never a buffer, 0 bytes are in use. That differs from an unknown value.
     let row = row
         .cloned()
         .or_else(|| knows_banks(allocator, kind).then(|| LedgerRow { allocated: Some(0), ..LedgerRow::empty(BufferKind::Of(kind)) }))?;
@@ -85,15 +85,15 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     Some(item)
 }
 
-/// Whether the banks of a kind are known, including a count of zero. Small L1 buffers have banks only if a program asks for them,
-/// and a writer that reported one kind was asked for all kinds.
+/// Returns whether the banks of a kind are known, including a count of zero. Small L1 buffers have banks only if a program configures them.
+/// A writer that reported the banks of one kind has reported those of all kinds.
 fn knows_banks(allocator: &LedgerAllocator, kind: Kind) -> bool {
     Kind::BANKED.contains(&kind) && Kind::BANKED.iter().any(|kind| allocator.geometry[*kind].is_some())
 }
 
-/// The figures of a row, without its banks.
+/// Returns the figures of a row, without its banks.
 pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
-    // Circular buffers and kernels have no peak in any ledger: cores share bytes, so sizes do not add up.
+    // Circular buffers and kernels have no peak in any ledger. Cores share bytes, so their sizes cannot be added.
     let has_peak = !matches!(row.kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     AllocatorKind {
         figure: Figure {
@@ -159,7 +159,7 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
     }
 }
 
-/// Circular buffers of the programs on an allocator, on the chip with the most bytes.
+/// Returns the circular buffers of the programs on an allocator, for the chip with the most bytes.
 fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work<'_>) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let differ = lists.circulars(index).iter().any(|circular| circular.chip.is_some());
@@ -179,7 +179,7 @@ fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work
     })
 }
 
-/// Use by circular buffers as a figure, without a peak.
+/// Returns the memory of circular buffers as a figure without a peak.
 pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
     Figure {
         used: Ok(occupancy.bytes),
@@ -192,7 +192,8 @@ pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
     }
 }
 
-/// Whether an empty list means that there are no circular buffers: the hook saw one here, or one of any program.
+/// Returns whether an empty list means that there are no circular buffers. This is so if the hook has seen a circular buffer here, or one
+/// of any program.
 pub(super) fn looks_at_programs(ledger: &Ledger, allocator: &LedgerAllocator) -> bool {
     let had_one = allocator.rows.iter().any(|row| row.kind == BufferKind::Of(Kind::Cb));
     let is_of_programs = |name: &str| name.contains("circular") || name.contains("dataflow");

@@ -1,17 +1,17 @@
-//! The block table of an allocator, computed from outside: its live blocks in the order of their addresses, and the free blocks
-//! between them. TT-Metal's own table has the same blocks: one per buffer, with adjacent free blocks merged.
+//! Reconstructs the block table of an allocator: its live blocks in the order of their addresses, and the free blocks between them.
+//! TT-Metal's own table has the same blocks: one for each buffer, with adjacent free blocks merged.
 
 use crate::snapshot::Block;
 
-/// All blocks of one kind of memory of one bank.
+/// All blocks of one kind of memory in one bank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table {
     pub(super) blocks: Vec<Block>,
 }
 
 impl Table {
-    /// Builds the table of the bytes from `start` to `end`; `live` has addresses and sizes. Overlapping parts are cut, so that
-    /// the blocks always cover the range exactly. Without a live buffer there is one free block, even if the range is empty.
+    /// Builds the table of the bytes from `start` to `end`. `live` has addresses and sizes. Overlapping parts are cut off, so the blocks
+    /// always cover the range exactly. Without a live buffer there is one free block, even if the range is empty.
     pub(super) fn new(start: u64, end: u64, mut live: Vec<(u64, u64)>) -> Self {
         live.retain(|(_, size)| *size > 0);
         live.sort_unstable();

@@ -1,11 +1,11 @@
-//! The identity of a chip. It is remembered, because a chip that is reset or unplugged does not publish it.
+//! The identity of a chip. It is stored, because a chip that is being reset or is unplugged does not publish it.
 
 use crate::identity::{Bdf, ChipPosition};
 use crate::missing::Reading;
 use crate::product::Arch;
 use crate::snapshot::Device;
 
-/// The identity of a chip, as far as it was ever published.
+/// The identity of a chip, with every value that was ever published.
 #[derive(Clone, Debug)]
 pub struct ChipIdentity {
     bdf: Reading<Bdf>,
@@ -17,7 +17,7 @@ pub struct ChipIdentity {
 }
 
 impl ChipIdentity {
-    /// The identity that a device publishes now.
+    /// Returns the identity that a device publishes now.
     pub fn of(device: &Device) -> Self {
         Self {
             bdf: device.bdf,
@@ -29,12 +29,12 @@ impl ChipIdentity {
         }
     }
 
-    /// Whether a device may be this chip.
+    /// Returns whether a device may be this chip.
     pub fn is(&self, device: &Device) -> bool {
         agree(&self.asic_id, &device.asic_id) && agree(&self.bdf, &device.bdf)
     }
 
-    /// Adds what a device publishes. Returns false if it is another chip; then this becomes the identity of that chip.
+    /// Adds the values that a device publishes. Returns false if the device is another chip, and then replaces the identity by that chip's.
     pub fn meet(&mut self, device: &Device) -> bool {
         if !self.is(device) {
             *self = Self::of(device);
@@ -49,7 +49,7 @@ impl ChipIdentity {
         true
     }
 
-    /// Fills in what a device does not publish.
+    /// Fills in the values that a device does not publish.
     pub fn complete(&self, device: &mut Device) {
         complete(&mut device.bdf, &self.bdf);
         complete(&mut device.board, &self.board);
@@ -61,18 +61,18 @@ impl ChipIdentity {
 }
 
 impl Device {
-    /// Whether this device and another one of the same id may be the same chip.
+    /// Returns whether two devices with the same id may be the same chip.
     pub fn may_be(&self, other: &Self) -> bool {
         agree(&self.asic_id, &other.asic_id) && agree(&self.bdf, &other.bdf)
     }
 }
 
-/// A missing chip publishes nothing. That alone does not make it another chip.
+/// Returns whether two readings do not contradict each other. A missing reading contradicts nothing.
 fn agree<T: PartialEq>(before: &Reading<T>, now: &Reading<T>) -> bool {
     before.is_err() || now.is_err() || before == now
 }
 
-/// Copies only new values, which are rare.
+/// Stores a new value. Values rarely change, so the copy is rare.
 fn learn<T: Clone + PartialEq>(known: &mut Reading<T>, said: &Reading<T>) {
     if said.is_ok() && known != said {
         known.clone_from(said);

@@ -1,5 +1,5 @@
-//! L1 that circular and dataflow buffers use: on each core the union of the ranges of live programs, because programs use the
-//! same bytes one after another.
+//! L1 in use by circular and dataflow buffers. On each core, it is the union of the ranges of live programs, because programs use the same
+//! bytes one after another.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::allocator::Lists;
 use super::steps::Steps;
 use crate::ledger::{Ledger, LedgerCircular};
 
-/// Their use of memory.
+/// Memory in use by circular and dataflow buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Occupancy {
-    /// Over all cores.
+    /// Bytes on all cores.
     pub(super) bytes: u64,
-    /// On the core with the most.
+    /// Bytes on the core with the most.
     pub(super) per_core: u64,
     /// Number of buffers, including those inside L1 buffers.
     pub(super) count: u64,
@@ -20,21 +20,21 @@ pub(super) struct Occupancy {
     pub(super) programs: u64,
 }
 
-/// The work for one ledger, charged to its user.
+/// The computation for one ledger, charged to its user.
 #[derive(Debug)]
 pub(super) struct Work<'s> {
     steps: &'s mut Steps,
     user: Option<u32>,
-    /// Whether the limit was reached: nothing more is computed for this ledger.
+    /// Whether the limit was reached. Nothing more is then computed for this ledger.
     is_cut: bool,
-    /// False if the buffers were not read.
+    /// Whether the buffers were read.
     can_know: bool,
-    /// Results so far, by allocator and chip.
+    /// The results so far, by allocator and chip.
     known: BTreeMap<(usize, usize), Option<Occupancy>>,
 }
 
 impl<'s> Work<'s> {
-    /// For a ledger of this user.
+    /// Starts the computation for a ledger of this user.
     pub(super) fn of(ledger: &Ledger, user: Option<u32>, steps: &'s mut Steps) -> Self {
         Self { steps, user, is_cut: false, can_know: ledger.has_circulars, known: BTreeMap::new() }
     }
@@ -45,7 +45,8 @@ impl<'s> Work<'s> {
         !self.is_cut
     }
 
-    /// Memory that the programs of an allocator use on one of its chips. Both the allocator's and the chip's figures need it.
+    /// Returns the memory that the programs of an allocator use on one of its chips. The result is cached for the figures of both the
+    /// allocator and the chip.
     pub(super) fn occupancy(&mut self, lists: &Lists<'_>, allocator: usize, chip: usize) -> Option<Occupancy> {
         let circulars = lists.circulars(allocator);
         // Chips differ only if a buffer names one.
@@ -62,7 +63,7 @@ impl<'s> Work<'s> {
 /// Steps to sort one circular buffer by its program, address, columns and rows.
 const STEPS_PER_CIRCULAR: usize = 64;
 
-/// Circular buffers by the index of their allocator.
+/// Groups the circular buffers by the index of their allocator.
 pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircular>> {
     let mut found: BTreeMap<usize, Vec<&LedgerCircular>> = BTreeMap::new();
     for circular in &ledger.circulars {
@@ -71,7 +72,7 @@ pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircul
     found
 }
 
-/// Memory that these buffers use on one chip; `None` beyond the limit.
+/// Returns the memory that these buffers use on one chip, or `None` if the limit is reached.
 pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work<'_>) -> Option<Occupancy> {
     if !work.can_know || work.is_cut {
         return None;
@@ -88,7 +89,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
         return None;
     }
     let (programs, ranges) = (distinct(programs), distinct(ranges));
-    // The use of cores changes only where a range begins or ends.
+    // The memory in use differs only between cores on both sides of an edge of a range.
     let edges = |first: usize, last: usize| -> Vec<u64> {
         distinct(ranges.iter().flat_map(|(_, _, cores)| [u64::from(cores[first]), u64::from(cores[last]) + 1]).collect())
     };
@@ -102,7 +103,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
         let here: Vec<_> = ranges.iter().copied().filter(|(_, _, cores)| is_here(cores)).collect();
         for row in rows.windows(2) {
             let (mut bytes, mut next) = (0_u64, 0_u64);
-            // In the order of their addresses. The innermost loop.
+            // This is the innermost loop. The ranges are sorted by address.
             for (start, end, cores) in &here {
                 if u64::from(cores[1]) <= row[0] && row[0] <= u64::from(cores[3]) {
                     bytes = bytes.saturating_add(end.saturating_sub(next.max(*start)));
@@ -117,7 +118,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
     Some(sum)
 }
 
-/// Each value once, sorted.
+/// Returns each value once, sorted.
 fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn cores_are_counted_one_by_one() {
         let some = [circular(1, 0, 10, [0, 0, 1, 1]), circular(1, 10, 10, [1, 1, 2, 2]), circular(1, 15, 10, [1, 1, 1, 1])];
-        // Four cores with 10 bytes, one of them with 25; three more with 10.
+        // Four cores have 10 bytes, but one of them has 25. Three more have 10.
         assert_eq!(occupancy(some.iter()), Some(Occupancy { bytes: 3 * 10 + 25 + 3 * 10, per_core: 25, count: 3, programs: 1 }));
     }
 

@@ -1,4 +1,4 @@
-//! Derives fields of a device from a deep sample.
+//! Derives the fields of a device from a direct sample of the chip.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::product::Arch;
 use crate::snapshot::Device;
 use crate::units::{Amperes, Celsius, Rpm, Version, Watts};
 
-/// No chip has a faster clock, in hertz. Counters that seem to run faster were read during an update.
+/// Maximum clock of any chip, in hertz. Counters that seem to run faster were read during an update.
 const CLOCK_MAX: f64 = 4e9;
-/// A chip whose time does not advance for this long has no running dispatch firmware.
+/// If the chip's clock does not advance for this long, no dispatch firmware is running.
 const STALE_AFTER: Duration = Duration::from_secs(2);
-/// From this firmware bundle on, the Ethernet tag has one bit per link that is up.
+/// Since this firmware bundle, the Ethernet tag has one bit for each link that is up.
 const LINK_BITS_SINCE: Version = Version::new(19, 9, 0);
 /// GDDR temperatures above this are invalid.
 const GDDR_CELSIUS_MAX: u32 = 150;
 
 impl Device {
-    /// Whether the next sample will have more values: utilization needs two samples, and an idle chip is read later.
+    /// Returns whether a later sample will have more values. Utilization needs two samples, and an idle chip is read later.
     pub fn is_deep_pending(&self) -> bool {
         matches!(self.utilization, Err(Missing::FirstSample | Missing::IdleWait))
     }
 
-    /// Whether the chip is read only after its pending power-down.
+    /// Returns whether the chip is read only after its pending power-down.
     pub fn waits_for_power_down(&self) -> bool {
         self.utilization == Err(Missing::IdleWait)
     }
 }
 
-/// Sets every field that only the chip knows to a reason.
+/// Sets every field that is read directly from the chip to a reason.
 pub(super) fn set_missing(device: &mut Device, reason: Missing) {
     for field in DEVICE.iter().filter(|field| field.is_deep) {
         (field.set)(device, Err(reason));
     }
 }
 
-/// Sets the fields that only the chip has from a deep sample.
+/// Sets the fields that are read directly from the chip.
 pub(super) fn take(device: &mut Device, deep: &Reading<DeepSample>) {
     let deep = match deep {
         Ok(deep) => deep,
@@ -59,7 +59,7 @@ fn take_power(device: &mut Device, deep: &DeepSample) {
     device.input_current = positive(tag::INPUT_CURRENT).map(Amperes);
     device.board_temperature = deep.tag(tag::BOARD_TEMPERATURE).and_then(board_temperature);
     if device.fan_rpm == Err(Missing::NotOnThisArch) {
-        // Wormhole firmware packs two fans, all ones for none.
+        // Wormhole firmware packs two fans into the value. All ones mean no fan.
         device.fan_rpm = deep.tag(tag::FAN_RPM).and_then(|fans| match fans & 0xFFFF {
             0 | 0xFFFF => Err(Missing::NoSource),
             rpm => Ok(Rpm(u64::from(rpm))),
@@ -67,7 +67,7 @@ fn take_power(device: &mut Device, deep: &DeepSample) {
     }
 }
 
-/// 16.16 fixed point; 0 if the firmware does not measure it.
+/// Converts 16.16 fixed point. The value is 0 if the firmware does not measure it.
 fn board_temperature(raw: u32) -> Reading<Celsius> {
     match f64::from(raw) / 65_536.0 {
         _ if raw == 0 => Err(Missing::NoSource),
@@ -76,7 +76,7 @@ fn board_temperature(raw: u32) -> Reading<Celsius> {
     }
 }
 
-/// GDDR channels of the chip, and those that are not harvested.
+/// Returns the number of GDDR channels and a mask of those that are not harvested.
 fn gddr_channels(device: &Device, deep: &DeepSample) -> (u32, u32) {
     let count = if device.arch == Ok(Arch::Blackhole) { 8 } else { 6 };
     let all = (1 << count) - 1;
@@ -122,14 +122,14 @@ fn take_links(device: &mut Device, deep: &DeepSample) {
     device.eth_links = links;
 }
 
-/// The firmware bundle. Bundles numbered 80.x are older than all others.
+/// Returns the firmware bundle. Bundles numbered 80.x are older than all others, and the result is `None` for them.
 fn bundle(deep: &DeepSample) -> Reading<Option<Version>> {
     let [patch, minor, major] = [8, 16, 24].map(|shift| deep.tag(tag::FLASH_BUNDLE_VERSION).map(|version| version >> shift & 0xFF));
     let version = Version::new(major?, minor?, patch?);
     Ok((version.major < 80).then_some(version))
 }
 
-/// The reason why the AI clock is below its maximum, by the firmware's own arbiters.
+/// Returns the reasons why the AI clock is below its maximum, according to the firmware's arbiters.
 fn throttle_reasons(deep: &DeepSample) -> Reading<Vec<String>> {
     const BY_MAX_ARBITER: u32 = 1;
     const ARBITERS: [&str; 10] = [
@@ -156,7 +156,7 @@ fn throttle_reasons(deep: &DeepSample) -> Reading<Vec<String>> {
     }
 }
 
-/// Blackhole chips are harvested by columns of 10 cores, Wormhole chips by rows of 8.
+/// Returns the number of Tensix cores. Blackhole chips are harvested by columns of 10 cores, Wormhole chips by rows of 8.
 fn tensix_cores(arch: Reading<Arch>, deep: &DeepSample) -> Reading<u64> {
     let (tag, mask, cores) = match arch? {
         Arch::Blackhole => (tag::ENABLED_TENSIX_COL, 0x3FFF, 10),
@@ -173,7 +173,7 @@ fn take_dispatch(device: &mut Device, deep: &DeepSample) {
     let dispatch = match &deep.dispatch {
         Ok(dispatch) => dispatch,
         Err(reason) => {
-            // Without a holder nothing runs on the chip.
+            // Without a holder, nothing runs on the chip.
             let idle = |reason| if reason == Missing::NotHeld { Ok(0.0) } else { Err(reason) };
             (device.utilization, device.core_efficiency, device.programs_per_s) = (idle(*reason), idle(*reason), idle(*reason));
             (device.queue_utilization, device.queues_waiting) = (Err(*reason), Err(*reason));
@@ -194,7 +194,7 @@ fn take_dispatch(device: &mut Device, deep: &DeepSample) {
     device.programs_per_s = programs_per_second(dispatch);
 }
 
-/// The time between two samples, if there are two and the chip's own time advanced.
+/// Returns the time between two samples. Fails if there is only one sample, or if the chip's clock did not advance.
 fn elapsed(dispatch: &Dispatch) -> Reading<Duration> {
     let elapsed = dispatch.elapsed.filter(|elapsed| !elapsed.is_zero()).ok_or(Missing::FirstSample)?;
     let stands_still = |queue: &Queue| queue.before.as_ref().is_some_and(|before| before.timestamp == queue.now.timestamp);
@@ -204,7 +204,7 @@ fn elapsed(dispatch: &Dispatch) -> Reading<Duration> {
     }
 }
 
-/// The chip's time between two readings of a queue. A restarted program begins at 0.
+/// Returns the cycles between two readings of a queue. After a restart of the program, the clock begins at 0.
 fn cycles(queue: &Queue, elapsed: Duration) -> Reading<(&Counters, u64)> {
     let before = queue.before.as_ref().ok_or(Missing::FirstSample)?;
     let cycles = queue.now.timestamp.wrapping_sub(before.timestamp);
@@ -214,7 +214,7 @@ fn cycles(queue: &Queue, elapsed: Duration) -> Reading<(&Counters, u64)> {
     }
 }
 
-/// The share of time in which the queue had work, completed or still running.
+/// Returns the share of time in which the queue had work, completed or still running.
 fn utilization(queue: &Queue, elapsed: Duration) -> Reading<f64> {
     let (before, cycles) = cycles(queue, elapsed)?;
     let worked = busy(&queue.now).wrapping_sub(busy(before));
@@ -227,13 +227,13 @@ fn busy(counters: &Counters) -> u64 {
     counters.busy.wrapping_add(in_flight)
 }
 
-/// A counter that went backwards was read during an update.
+/// Returns the share of cycles with work. A counter that decreased was read during an update.
 #[allow(clippy::cast_possible_wrap, reason = "the sign of a difference of counters that wrap")]
 fn share(worked: u64, cycles: u64) -> f64 {
     if cycles == 0 || (worked as i64) < 0 { 0.0 } else { (worked as f64 / cycles as f64).min(1.0) }
 }
 
-/// Work of all cores as a share of the maximum.
+/// Returns the work of all cores as a share of the maximum.
 fn core_efficiency(dispatch: &Dispatch, cores: u64) -> Reading<f64> {
     let elapsed = elapsed(dispatch)?;
     let (mut worked, mut longest) = (0_u64, 0);

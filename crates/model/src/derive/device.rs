@@ -1,4 +1,4 @@
-//! One chip: its state, and each value with its reason.
+//! Derives one chip: its state, and each value or the reason why it is missing.
 
 use super::deep;
 use super::rows::Row;
@@ -10,7 +10,7 @@ use crate::sample::{Beat, Counted, DeviceSample, Problem};
 use crate::snapshot::{Device, Location, State};
 use crate::units::{BytesPerSecond, Megahertz, WordsPerSecond};
 
-/// A chip on PCIe, and the maximum number of lanes of its slot.
+/// Derives a chip on PCIe. Also returns the maximum number of lanes of its slot.
 pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Problem>) -> (Device, Reading<u64>) {
     let (state, is_nonsense) = judge_state(&sample.attributes);
     if is_nonsense {
@@ -35,7 +35,7 @@ pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Pro
     (device, slot_width_max)
 }
 
-/// A chip without telemetry of its own. If its gateway is missing, it has the gateway's state.
+/// Derives a remote chip, which has no telemetry. If its gateway is being reset or gone, it has the gateway's state.
 pub(super) fn remote(row: &Row<'_>, gateway: Option<&Device>) -> Device {
     let mut device = identified(row);
     deep::set_missing(&mut device, Missing::RemoteChip);
@@ -46,7 +46,7 @@ pub(super) fn remote(row: &Row<'_>, gateway: Option<&Device>) -> Device {
     device
 }
 
-/// A chip of which only the position in the machine is known.
+/// Returns a chip of which only the position in the machine is known.
 fn identified(row: &Row<'_>) -> Device {
     Device {
         id: row.id,
@@ -62,7 +62,7 @@ fn identified(row: &Row<'_>) -> Device {
     }
 }
 
-/// The state, and whether the sample as a whole is invalid.
+/// Returns the state, and whether the whole sample is invalid.
 pub(super) fn judge_state(attributes: &Attributes) -> (State, bool) {
     let mut believable = 0;
     let mut reasons = Vec::new();
@@ -88,13 +88,13 @@ pub(super) fn judge_state(attributes: &Attributes) -> (State, bool) {
     (state, false)
 }
 
-/// Whether the driver publishes the PCIe counters, which do not need firmware. A driver without them is too old to wait for
+/// Returns whether the driver publishes the PCIe counters, which do not need firmware. A driver without them is too old to wait for
 /// firmware.
 fn has_counters(attributes: &Attributes) -> bool {
     TO_DEVICE.iter().chain(FROM_DEVICE).any(|attr| attributes.get(*attr).is_ok())
 }
 
-/// A device's files, with the reasons that follow from its state and architecture.
+/// The files of a device, with the reasons that its state and architecture imply.
 struct Values<'a> {
     attributes: &'a Attributes,
     row: &'a Row<'a>,
@@ -115,7 +115,7 @@ impl Values<'_> {
         }
         match reading {
             Err(_) if self.row.arch.is_ok_and(|arch| attribute.since(arch).is_none()) => Err(Missing::NotOnThisArch),
-            // One file without data on a device that otherwise answers: its firmware has no value for it.
+            // If the device answers otherwise, a file without data means that its firmware has no such value.
             Err(Missing::Resetting) if self.state == State::Ok => Err(Missing::NoSource),
             Err(Missing::NotExposed) if self.state == State::Starting && is_from_firmware => Err(Missing::NoSource),
             other => other,
@@ -129,7 +129,7 @@ impl Files for Values<'_> {
     }
 }
 
-/// Alive if the heartbeat changed within the window; stopped if it did not change for a whole window.
+/// Returns whether the heartbeat is alive: true if it changed within the window, false if it did not change for a whole window.
 fn heartbeat_alive(device: &Device, beat: Option<Beat>) -> Reading<bool> {
     device.heartbeat?;
     let beat = beat.ok_or(Missing::FirstSample)?;
@@ -146,14 +146,14 @@ fn bytes_per_second(row: &Row<'_>, words: Reading<WordsPerSecond>) -> Reading<By
     word_bytes.map(|bytes| BytesPerSecond(words * bytes)).ok_or(Missing::NoSource)
 }
 
-/// The sum of the counters' increments. Each NoC's counter is 32 bits wide and wraps independently.
+/// Returns the sum of the counters' increments, per second. The counter of each NoC is 32 bits wide and wraps independently.
 fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[Attr]) -> Reading<WordsPerSecond> {
     // Counters are all ones during a reset.
     if values.state == State::Resetting {
         return Err(Missing::Resetting);
     }
     let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.number(*attr).ok()?))).collect();
-    // A single sample reads one counter in either direction.
+    // A single sample reads only one of the counters, so one direction has none.
     if counted.is_none() && has_counters(values.attributes) {
         return Err(Missing::FirstSample);
     }
@@ -169,7 +169,7 @@ fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[
     Ok(WordsPerSecond(words as f64 / elapsed.as_secs_f64()))
 }
 
-/// Increment of a 32-bit counter between two readings.
+/// Returns the increment of a 32-bit counter between two readings.
 fn increase(before: u64, now: u64) -> u64 {
     now.wrapping_sub(before) & 0xFFFF_FFFF
 }

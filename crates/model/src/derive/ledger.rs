@@ -1,4 +1,4 @@
-//! Memory from ledgers: maps each allocator's chips to rows, and sums up a process's memory there.
+//! Memory from ledgers: maps each allocator's chips to rows, and adds up a process's memory there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circula
 
 /// The content of all ledgers.
 pub(super) struct Tracked {
-    /// Sorted by key, once all are added.
+    /// Sorted by key after all ledgers were added.
     processes: Vec<KnownProcess>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) circulars: Vec<Circular>,
     /// Indices of the open allocators of each device.
     open: HashMap<DeviceId, Vec<usize>>,
-    /// The unique id under which a row was found, by row.
+    /// The unique id by which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
-    /// Whether this machine has memory that matches no row for certain.
+    /// Whether this machine has memory that cannot be mapped to a row with certainty.
     unattributed: Option<Unattributed>,
 }
 
@@ -40,9 +40,9 @@ type KnownProcess = (ProcessKey, LedgerWriter, Reading<OfProcess>);
 /// Where memory without a row may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unattributed {
-    /// On a chip whose number is unknown.
+    /// On a chip with an unknown number.
     Unnumbered,
-    /// Anywhere: the process may number the chips in an unknown way.
+    /// On any chip: it is unknown how the process numbers the chips.
     Anywhere,
 }
 
@@ -53,20 +53,20 @@ pub(super) struct OfProcess {
     index: BTreeMap<Target, usize>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
-    /// Unique ids of chips, and the ids that stand for them as targets.
+    /// Unique ids of chips, with the ids that replace them in targets.
     unique_ids: BTreeMap<u64, u64>,
-    /// Chips, each with the process's own numbers for it.
+    /// Chips, with the process's own numbers of each.
     metal_ids: BTreeSet<(Target, u64)>,
 }
 
 impl Tracked {
-    /// A process's ledger, if it has one.
+    /// Returns a process's ledger, if it has one.
     pub(super) fn of(&self, process: ProcessKey) -> Option<Result<&OfProcess, Missing>> {
         let (.., content) = self.find(process)?;
         Some(content.as_ref().map_err(|reason| *reason))
     }
 
-    /// Whether the best source for the process is its report to the service.
+    /// Returns whether the best source for the process is its report to the service.
     pub(super) fn is_served(&self, process: ProcessKey) -> bool {
         self.find(process).is_some_and(|(_, writer, _)| *writer == LedgerWriter::Service)
     }
@@ -75,12 +75,12 @@ impl Tracked {
         self.processes.get(self.processes.binary_search_by_key(&process, |(key, ..)| *key).ok()?)
     }
 
-    /// The open allocators of a device.
+    /// Returns the open allocators of a device.
     pub(super) fn open_on(&self, device: DeviceId) -> impl Iterator<Item = &Allocator> {
         self.open.get(&device).into_iter().flatten().filter_map(|index| self.allocators.get(*index))
     }
 
-    /// Refused allocations by device. Refusals without an allocator are left out.
+    /// Returns the refused allocations by device. Refused allocations without an allocator are omitted.
     pub(super) fn refusals(&self) -> HashMap<DeviceId, u64> {
         let mut refusals: HashMap<DeviceId, u64> = HashMap::new();
         for allocator in &self.allocators {
@@ -92,7 +92,7 @@ impl Tracked {
         refusals
     }
 
-    /// Whether reported memory may be on this row without being counted there.
+    /// Returns whether reported memory may be on this row without being counted there.
     pub(super) fn may_be_on(&self, row: &Row<'_>) -> bool {
         match self.unattributed {
             None => false,
@@ -102,8 +102,8 @@ impl Tracked {
     }
 
     fn note_unattributed(&mut self, ledger: &Ledger, content: &OfProcess) {
-        // Ledgers of processes count only for devices that the process holds, which is checked there: any user may write into
-        // their own ledger.
+        // The process's own ledger counts only for devices that the process holds. That is checked elsewhere. Any user may write anything
+        // into their own ledger.
         if ledger.writer != LedgerWriter::Service || ledger.is_mock || !content.has_unattributed() {
             return;
         }
@@ -113,8 +113,8 @@ impl Tracked {
         self.unattributed.get_or_insert(Unattributed::Unnumbered);
     }
 
-    /// Adds what a process reported to the service although it has its own ledger: both describe the same memory. A figure is
-    /// used only if the process's own ledger has none, and only for chips that both identify for certain.
+    /// Adds the report that the service received from a process with its own ledger. Both describe the same memory. A reported figure is
+    /// used only if the process's own ledger has none, and only for chips that both sources identify with certainty.
     fn complete(&mut self, number: usize, heard: OfProcess) {
         let Some((.., Ok(own))) = self.processes.get_mut(number) else { return };
         let is_certain = own.targets().all(|target| matches!(target, Target::Row(_)));
@@ -133,12 +133,12 @@ impl Tracked {
 }
 
 impl OfProcess {
-    /// Its figures for a target.
+    /// Returns the figures for a target.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
         self.index.get(&target).and_then(|place| self.places.get(*place)).map(|(_, kinds)| kinds)
     }
 
-    /// The target that stands for a unique id here.
+    /// Returns the target that replaces a unique id in this ledger.
     pub(super) fn named(&self, target: Target) -> Target {
         match target {
             Target::Unmapped(unique_id) => Target::Unmapped(self.unique_ids.get(&unique_id).copied().unwrap_or(unique_id)),
@@ -146,23 +146,23 @@ impl OfProcess {
         }
     }
 
-    /// Its own numbers for a chip.
+    /// Returns the process's own numbers of a chip.
     pub(super) fn metal_ids(&self, target: Target) -> Reading<Vec<u64>> {
         let ids: Vec<u64> = self.metal_ids.range((target, 0)..=(target, u64::MAX)).map(|(_, id)| *id).collect();
         if ids.is_empty() { Err(Missing::NotTracked) } else { Ok(ids) }
     }
 
-    /// Unique ids by target id.
+    /// Returns the unique ids by the id in targets.
     pub(super) fn unique_ids(&self) -> BTreeMap<u64, u64> {
         self.unique_ids.iter().map(|(unique_id, name)| (*name, *unique_id)).collect()
     }
 
-    /// All its targets.
+    /// Returns all targets.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         self.places.iter().map(|(target, _)| *target)
     }
 
-    /// Whether it has memory that matches no row for certain.
+    /// Returns whether the process has memory that cannot be mapped to a row with certainty.
     fn has_unattributed(&self) -> bool {
         let is_some = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| figure.used != Ok(0));
         let unmapped = self.places.iter().filter(|(target, _)| matches!(target, Target::Unmapped(_)));
@@ -199,10 +199,10 @@ pub(super) fn attribute(
     let all = || sample.ledgers.iter().filter_map(|found| found.content.as_ref().ok());
     tracked.processes.reserve(sample.ledgers.len());
     tracked.allocators.reserve(all().map(|ledger| ledger.allocators.len()).sum());
-    // Index of each process.
+    // The index of each process.
     let mut numbers: HashMap<ProcessKey, usize> = HashMap::with_capacity(sample.ledgers.len());
     let is_served = |(_, found): &(usize, &LedgerSample)| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
-    // A process's own ledgers come first: they are the better source.
+    // The processes' own ledgers come first, because they are the better source.
     let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().enumerate().partition(is_served);
     for (place, found) in own.into_iter().chain(served) {
         let known = numbers.get(&found.owner).copied();
@@ -329,7 +329,7 @@ fn take(
             mesh: allocator.mesh,
             devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
             unmapped: unmapped.collect(),
-            // The client alone has no coverage.
+            // An allocator that the program reports itself has no coverage.
             coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
             self_check: allocator.self_check,
             kinds,
@@ -357,7 +357,7 @@ fn take(
     (process, problems)
 }
 
-/// Adds the buffers of a ledger. `allocators` are the ledger's own.
+/// Adds the buffers of a ledger. `allocators` are the allocators of that ledger.
 fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Buffer>) {
     let shared = |Allocator { id, process, devices, .. }: &Allocator| {
         Arc::new(BufferAllocator { id: id.clone(), process: *process, devices: devices.clone() })
@@ -394,7 +394,7 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
     allocator.rows.iter().find(|row| row.kind == kind)
 }
 
-/// The row of a chip: by its unique id, else by its number in a process that sees these devices.
+/// Returns the row of a chip: by its unique id, or else by its number in a process with these visible devices.
 fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
     let row = match (visible, chip.unique_id, chip.metal_id) {
         (VisibleRows::Mock, ..) => None,
@@ -406,17 +406,17 @@ fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[Row<'_>], ids: &
     row.map(Target::Row)
 }
 
-/// The rows that a process sees. TT-Metal numbers local ones in the order of their PCI addresses, then remote ones.
+/// The rows that a process sees. TT-Metal numbers the local ones in the order of their PCI addresses, then the remote ones.
 enum VisibleRows {
-    /// None: its chips are not real.
+    /// No rows: the chips of the process are not real.
     Mock,
     All,
-    /// In the order of their numbers inside the process.
+    /// These rows, in the order of their numbers inside the process.
     Only(Vec<usize>),
     Unknown,
 }
 
-/// Steps to compare a word of TT_VISIBLE_DEVICES with the address of one device.
+/// Steps to compare an item of TT_VISIBLE_DEVICES with the address of one device.
 const STEPS_PER_ADDRESS: usize = 64;
 
 impl VisibleRows {
@@ -434,10 +434,10 @@ impl VisibleRows {
     }
 }
 
-/// Chips of one process by the process's own numbers, which are TT-Metal's. If two chips have the same number, because the
-/// process changed its visible devices, they are listed by unique id.
+/// The chips of one process, named by the process's own numbers, which are those of TT-Metal. Two chips have the same number if the process
+/// changed its visible devices. They are then named by unique id.
 struct NamedChips {
-    /// Numbers of more than one chip.
+    /// Numbers that more than one chip has.
     ambiguous: BTreeSet<u32>,
 }
 
@@ -463,15 +463,15 @@ impl NamedChips {
         }
     }
 
-    /// The chips whose unique ids are known, with their target ids.
+    /// Returns the chips with a known unique id, and their ids in targets.
     fn unique_ids(&self, ledger: &Ledger) -> BTreeMap<u64, u64> {
         let chips = ledger.allocators.iter().flat_map(|allocator| allocator.chips.iter().map(move |chip| (chip, allocator)));
         chips.filter_map(|(chip, allocator)| Some((chip.unique_id?, self.name(*chip, allocator)))).collect()
     }
 }
 
-/// TT-Metal's numbers of the chips that a process sees, and their devices; `None` if the numbers cannot be determined. Devices
-/// with an unknown number are left out.
+/// Returns the numbers and the devices of the chips that a process sees, or `None` if the numbers cannot be determined. Devices with an
+/// unknown number are omitted.
 pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, DeviceId)>> {
     let rows = super::rows::list(sample);
     Some(match visible {
@@ -481,20 +481,20 @@ pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, 
     })
 }
 
-/// The rows that TT_VISIBLE_DEVICES names, in the order of their numbers inside the process.
+/// Returns the rows in TT_VISIBLE_DEVICES, in the order of their numbers inside the process.
 fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
     let mut seen: Vec<usize> = Vec::new();
     for word in visible.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         seen.extend(visible_rows(rows, word)?);
     }
-    // Inside the process they are renumbered in the order of their addresses.
+    // The process numbers its devices again, in the order of their addresses.
     seen.sort_by_key(|row| rows[*row].metal_id.unwrap_or(u64::MAX));
     seen.dedup();
     Some(seen)
 }
 
-/// The local rows that a word of TT_VISIBLE_DEVICES names. UMD took integers as /dev numbers before 0.9.3, and takes them as
-/// positions in the order of addresses since. If the two differ, the result is unknown.
+/// Returns the local rows for an item of TT_VISIBLE_DEVICES. UMD before 0.9.3 interpreted integers as /dev numbers. Later versions
+/// interpret them as positions in the order of addresses. If the two differ, the result is unknown.
 fn visible_rows(rows: &[Row<'_>], word: &str) -> Option<Vec<usize>> {
     if word.contains([':', '.']) {
         let fits = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok()).is_some_and(|bdf| bdf.to_string().contains(word));

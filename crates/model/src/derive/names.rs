@@ -5,11 +5,11 @@ use crate::snapshot::Process;
 
 /// Programs whose first argument describes a process better than their own name.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", "node", "perl", "ruby"];
-/// Their flags that take the next argument as a value.
+/// Flags of the interpreters that take the next argument as a value.
 const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
 
 impl Process {
-    /// The short command of a process: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
+    /// Returns the short command of a process: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
     pub fn title(&self) -> Reading<String> {
         match self.command.as_deref().map(|command| (command, short_command(command))) {
             // A program that was started with an empty name has a blank first argument.
@@ -18,12 +18,12 @@ impl Process {
         }
     }
 
-    /// The best-known id of where a process runs: its job, its pod, else its container.
+    /// Returns the most useful id of the place where a process runs: its job, else its pod, else its container.
     pub fn workload(&self) -> Reading<String> {
         self.workloads().into_iter().next().ok_or(Missing::NoSource)
     }
 
-    /// Everything known about where a process runs.
+    /// Returns all known ids of the place where a process runs.
     pub fn workloads(&self) -> Vec<String> {
         let job = self.job.as_deref().ok().map(|id| match &self.job_name {
             Ok(name) => format!("job {id} {name}"),

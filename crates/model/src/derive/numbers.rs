@@ -1,7 +1,7 @@
-//! TT-Metal's numbers of chips, proven by programs.
+//! TT-Metal's chip numbers, proven by programs.
 //!
-//! UMD numbers remote chips in the order in which it finds them. Nothing outside a program has that order. A ledger has both the
-//! number and the unique id of each chip that its program opened, and the unique id belongs to one row.
+//! UMD numbers remote chips in the order in which it finds them. That order is known only inside a program. A ledger has both the number
+//! and the unique id of each chip that its program opened, and the unique id belongs to one row.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::limits::PROVEN_MAX;
 use crate::missing::Missing;
 use crate::sample::{Problem, Proven, Sample};
 
-/// Sets the numbers of rows without one: first those that ledgers prove, then the last one by elimination.
+/// Sets the numbers of rows that have none: first the numbers that ledgers prove, then the last one by elimination.
 pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() || rows.iter().all(|row| row.metal_id.is_ok()) {
         return;
@@ -27,7 +27,7 @@ pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
     let all = rows.len() as u64;
     let free: Vec<u64> = (0..all).filter(|number| !rows.iter().any(|row| row.metal_id == Ok(*number))).collect();
     let mut without = rows.iter_mut().filter(|row| row.metal_id.is_err());
-    // A local chip without a number is on a mixed machine, where UMD leaves some chips out.
+    // A local chip without a number means a mixed machine, on which UMD ignores some chips.
     if let ([number], Some(last), None) = (free.as_slice(), without.next(), without.next())
         && last.via.is_ok()
     {
@@ -35,7 +35,7 @@ pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
-/// A program's claim: TT-Metal's number of a chip, by its unique id, and the row of that chip.
+/// A program's claim about a chip: TT-Metal's number, the unique id, and the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Claim {
     row: usize,
@@ -43,13 +43,13 @@ struct Claim {
     unique_id: u64,
 }
 
-/// The claims of programs. One number for two chips, or two numbers for one chip, is a contradiction.
+/// The claims of programs. Two chips with one number, or two numbers for one chip, are a contradiction.
 #[derive(Default)]
 struct Claims {
     all: BTreeSet<Claim>,
-    /// The row of each number; none if there are several.
+    /// The row of each number, or `None` if there are several.
     rows: HashMap<u32, Option<usize>>,
-    /// The number of each row; none if there are several.
+    /// The number of each row, or `None` if there are several.
     numbers: HashMap<usize, Option<u32>>,
 }
 
@@ -67,8 +67,8 @@ impl Claims {
         self.rows[&claim.number].is_none() || self.numbers[&claim.row].is_none()
     }
 
-    /// Claims of running programs, and kept ones. While a card is missing, kept claims do not count: programs that start now
-    /// number the chips differently.
+    /// Collects the claims of running programs and those from earlier samples. While a card is missing, earlier claims are ignored, because
+    /// programs that start now number the chips differently.
     fn of(rows: &[Row<'_>], sample: &Sample) -> Self {
         let ids = Ids::of(rows);
         let mut claims = Self::default();
@@ -82,13 +82,13 @@ impl Claims {
     }
 }
 
-/// Numbers and rows that programs prove. A contradicted claim proves nothing.
+/// Returns the numbers and rows that programs prove. Contradicted claims prove nothing.
 fn certain(rows: &[Row<'_>], sample: &Sample) -> Vec<(u64, usize)> {
     let claims = Claims::of(rows, sample);
     claims.all.iter().filter(|claim| !claims.is_contradicted(claim)).map(|claim| (claim.number.into(), claim.row)).collect()
 }
 
-/// Reports the devices on whose numbers programs disagree.
+/// Reports the devices for which the claims contradict each other.
 pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems: &mut Vec<Problem>) {
     if sample.cluster.is_some() {
         return;
@@ -106,7 +106,7 @@ pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems:
     }
 }
 
-/// Claims of running programs that see all devices, for chips that the program itself holds. Any user may write anything into a
+/// Returns the claims of running programs that see all devices, for chips that the program itself holds. Any user may write anything into a
 /// ledger.
 fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = Claim> + use<'s> {
     let ledgers = sample.ledgers.iter().filter_map(|ledger| Some((ledger.owner.pid, ledger.content.as_ref().ok()?)));
@@ -121,8 +121,8 @@ fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Itera
     })
 }
 
-/// Returns the proven numbers, for later samples. If a running program contradicts a kept pair, neither counts while that program
-/// runs; then the kept pair is dropped.
+/// Returns the proven numbers, for later samples. If a running program contradicts an earlier pair, neither is used while that program
+/// runs. Then the earlier pair is dropped.
 pub fn proven(sample: &Sample) -> Vec<Proven> {
     let is_any_contested = sample.proven.iter().any(|proven| proven.is_contested);
     if sample.cluster.is_some() || (sample.ledgers.is_empty() && !is_any_contested) {
@@ -143,12 +143,12 @@ pub fn proven(sample: &Sample) -> Vec<Proven> {
     claims.all.iter().filter_map(keep).take(PROVEN_MAX).collect()
 }
 
-/// Whether a chip has no certain number.
+/// Returns whether a chip has no certain number.
 pub fn lacks_numbers(sample: &Sample) -> bool {
     rows::list(sample).iter().any(|row| row.metal_id.is_err())
 }
 
-/// Whether a cluster descriptor describes this machine: it has each chip once, by its unique id, with the same position on PCIe.
+/// Returns whether a cluster descriptor describes this machine: it has each chip once, by its unique id, with the same position on PCIe.
 pub fn describes(cluster: &Cluster, sample: &Sample) -> bool {
     let rows = rows::list(sample);
     let ids = Ids::of(&rows);

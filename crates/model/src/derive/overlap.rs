@@ -1,5 +1,5 @@
-//! Finds two live buffers of one process on the same bytes of a chip. A mesh and its submesh have allocators that do not know
-//! about each other. This is memory corruption, and no other tool shows it.
+//! Finds live buffers of one process that overlap on a chip. The allocators of a mesh and of its submesh are independent, so they can
+//! assign the same bytes. This is memory corruption, and no other tool shows it.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::ledger::{BufferKind, Ledger, LedgerRow};
 use crate::memory::Kind;
 use crate::missing::{Missing, Reading};
 
-/// Kinds that share the same bytes of a chip.
+/// Kinds of memory that share the same bytes of a chip.
 const SPACES: [[Kind; 2]; 2] = [[Kind::Dram, Kind::Trace], [Kind::L1, Kind::L1Small]];
 
-/// Bytes per chip that belong to two live buffers, if any.
+/// The number of bytes on each chip that belong to two live buffers. Chips without such bytes are omitted.
 pub(super) type Overlaps = Vec<(Target, u64)>;
 
-/// `targets` has the chips of each allocator.
+/// Finds the overlaps. `targets` has the chips of each allocator.
 pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) -> Reading<Overlaps> {
     let with_banks = |index: usize| {
         let allocator = &ledger.allocators[index];
@@ -27,7 +27,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, 
     if !ledger.allocators.iter().any(|allocator| allocator.geometry.iter().any(|(_, geometry)| geometry.is_some())) {
         return Err(Missing::NotTracked);
     }
-    // In the order of their first allocator, so that the order of problems is stable.
+    // The chips are in the order of their first allocator, so that the order of problems is stable.
     let mut chips: Vec<(Target, Vec<usize>)> = Vec::new();
     let mut places: BTreeMap<Target, usize> = BTreeMap::new();
     for (index, targets) in targets.iter().enumerate().filter(|(index, _)| with_banks(*index)) {
@@ -64,7 +64,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, 
 /// Steps to sort and compare one buffer.
 const STEPS_PER_BUFFER: usize = 32;
 
-/// Bytes of one chip that belong to two buffers; `None` beyond the limit.
+/// Returns the bytes of one chip that belong to two buffers, or `None` if the limit is reached.
 fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>, work: &mut Work<'_>) -> Option<u64> {
     let kinds = || SPACES.iter().flatten();
     let count_of = |index: usize| kinds().filter_map(|kind| lists.get(index, *kind)).map(|live| live.blocks.len()).sum::<usize>();

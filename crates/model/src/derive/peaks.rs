@@ -8,7 +8,7 @@ use crate::memory::{Kind, PerKind};
 use crate::snapshot::Snapshot;
 use crate::units::UnixTime;
 
-/// Bytes, and when.
+/// Bytes, and the time of the peak.
 type Peak = (u64, UnixTime);
 
 /// The highest use of each device since creation, over a series of snapshots.
@@ -35,7 +35,7 @@ impl Peaks {
                 raise(&mut highest.kinds[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
             }
         }
-        // If one process used this much at its own peak, so did the device. Each figure is read once: there may be thousands.
+        // The peak of a process is a lower bound for the peak of the device. Each figure is read only once, because there may be thousands.
         for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
             let Some(highest) = self.0.get_mut(&use_of.device) else { continue };
             for (kind, figure) in use_of.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
@@ -54,7 +54,8 @@ impl Peaks {
     }
 }
 
-/// Kernels and circular buffers come and go with programs between samples, so a highest sample has little meaning.
+/// Returns whether a kind has a peak. Kernels and circular buffers appear and vanish with programs between samples, so their highest sample
+/// has little meaning.
 fn has_peak(kind: Kind) -> bool {
     !matches!(kind, Kind::Cb | Kind::Kernel)
 }

@@ -1,4 +1,4 @@
-//! Memory of a process per chip, computed from its allocators.
+//! The memory of a process per chip, computed from its allocators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::memory::{Figure, Kind};
 use crate::missing::{Missing, Reading};
 use crate::snapshot::Allocator;
 
-/// Sums the allocators' buffers per chip. The hook's figures are not added to those that the program reports itself.
+/// Adds up the allocators' buffers per chip. The hook's figures are not added to those that the program reports itself.
 pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], allocators: &[Allocator]) {
     let mut hooked: BTreeSet<(Target, Kind)> = BTreeSet::new();
     let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
     let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
-    // With only one writer there is nothing to separate.
+    // If there is only one writer, nothing needs to be separated.
     let are_both = !by_hook.is_empty() && !by_program.is_empty();
     for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
         let kinds = &allocators[index].kinds;
@@ -38,7 +38,7 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
     }
 }
 
-/// Adds an allocator's figures to those of its chip. Closed allocators hold nothing, but had peaks.
+/// Adds an allocator's figures to those of its chip. Closed allocators hold no memory, but have peaks.
 fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>) {
     let figure =
         sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), kernel_types: None, ..new.clone() });
@@ -50,17 +50,17 @@ fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>)
     if figure.peak < new.peak {
         (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
     }
-    // Each allocator has its own peak. The ledger has a common peak per chip for several allocators.
+    // Each allocator has its own peak. For several allocators, the ledger has a common peak per chip.
     if let Some(peak) = shared.filter(|peak| figure.peak.is_ok_and(|own| own < peak.used)) {
         (figure.peak, figure.peak_time) = (Ok(peak.used), if peak.time.0 > 0 { Ok(peak.time) } else { Err(Missing::NoSource) });
     }
-    // Without one, the peak is at least the current use.
+    // Without a common peak, the peak is at least the current use.
     if figure.peak.is_ok() && figure.peak < figure.used {
         (figure.peak, figure.peak_time) = (figure.used, Err(Missing::NoSource));
     }
 }
 
-/// Circular buffers of programs on each chip, over all allocators. Those of a closed allocator are gone.
+/// Adds the circular buffers of programs on each chip, over all allocators. Those of a closed allocator are gone.
 pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) {
     let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
     let mut here: BTreeMap<Target, Vec<(usize, usize)>> = BTreeMap::new();
@@ -70,7 +70,7 @@ pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[
         }
     }
     let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
-    // By the chip's index in each allocator. If no buffer names a chip, all chips of a mesh have the same use.
+    // Results by the chip's index in each allocator. If no buffer names a chip, all chips of a mesh have the same result.
     let mut known: BTreeMap<Vec<(usize, usize)>, Option<Occupancy>> = BTreeMap::new();
     for (target, place) in &mut process.places {
         let found = match here.get(target).map(Vec::as_slice) {

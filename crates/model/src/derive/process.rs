@@ -17,22 +17,22 @@ use crate::snapshot::{DeviceUse, Process, Status, Unmapped};
 
 /// TT-Metal's statistics, sorted by process and chip.
 pub(super) struct Attribution {
-    /// Bytes of live processes, by the index of the process.
+    /// The bytes of live processes, by the index of the process.
     live: Vec<Vec<Slot>>,
-    /// Slots with impossible sizes: index of the process, and target.
+    /// Slots with impossible sizes: the index of the process, and the target.
     nonsense: Vec<(usize, Target)>,
     /// Rows whose statistics this user may not read.
     denied: Vec<bool>,
-    /// Bytes of dead slots, by row.
+    /// The bytes of dead slots, by row.
     pub(super) stale_bytes: Vec<u64>,
-    /// The unique id under which a row was found, by row.
+    /// The unique id by which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
 /// A target and its bytes.
 type Slot = (Target, PerKind<u64>);
 
-/// Where memory is: on a row, or on a chip that matches no row for certain.
+/// Where memory is: on a row, or on a chip that cannot be mapped to a row with certainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Row(usize),
@@ -65,7 +65,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mu
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
         let holders = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
         for slot in &content.slots {
-            // Each process of this number is searched among the holders, eight pids in a step.
+            // Each process with this pid is searched among the holders. One step covers eight pids.
             let cost = numbered.with(slot.pid).len() * (1 + holders / 8);
             if !steps.take(region.writer, cost as u64) {
                 continue;
@@ -94,16 +94,16 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mu
     attribution
 }
 
-/// A chip cannot hold more than its capacity.
+/// Returns whether the use is within the capacity of the chip.
 fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
     row.product.is_none_or(|product| {
-        // The most cores that any such chip ever had: harvesting is not published.
+        // The maximum number of cores of any such chip. Harvesting is not published.
         let l1 = 140 * product.arch.l1_bytes_per_core();
         used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes() } else { l1 })
     })
 }
 
-/// Processes by their pids inside their namespaces: there may be thousands of slots and hundreds of processes.
+/// Processes sorted by their pids inside their namespaces. There may be thousands of slots and hundreds of processes.
 struct Numbered<'a>(Vec<(usize, &'a ProcessSample)>);
 
 impl<'a> Numbered<'a> {
@@ -113,7 +113,7 @@ impl<'a> Numbered<'a> {
         Self(processes)
     }
 
-    /// The processes with a pid, with their indices.
+    /// Returns the processes with a pid, with their indices.
     fn with(&self, pid: u32) -> &[(usize, &'a ProcessSample)] {
         let first = self.0.partition_point(|(_, process)| process.namespace_pid < pid);
         let count = self.0[first..].partition_point(|(_, process)| process.namespace_pid == pid);
@@ -121,9 +121,9 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// Returns the live process that owns a slot. A slot has the pid of the writer's own namespace and is never removed after a
-/// crash, so the process must have started before the slot was last written. Every user may create a file that names any process.
-/// Therefore a process that does not hold the chip must have the slot's name, and its user must be allowed to write the file.
+/// Returns the live process that owns a slot. A slot has the pid in the writer's own namespace and is never removed after a crash, so the
+/// process must have started before the slot was last written. Every user may create a file that names any process. Therefore a process
+/// that does not hold the chip must have the slot's name, and its user must be allowed to write to the file.
 fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
     // A holder of the chip without readable facts is accepted.
     let is_older = |process: &ProcessSample| match &process.facts {
@@ -168,14 +168,14 @@ pub(super) fn list(
         .iter()
         .enumerate()
         .map(|(index, process)| reports.process(sample, previous, index, process))
-        // A process without a device and memory was read only to check a slot.
+        // A process without a device and without memory was read only to check a slot.
         .filter(|process| !process.devices.is_empty() || !process.unmapped.is_empty())
         .collect();
     processes.sort_by_key(|process| process.key);
     processes
 }
 
-/// All sources about processes.
+/// All sources of information about processes.
 struct Reports<'a> {
     rows: &'a [Row<'a>],
     attribution: &'a Attribution,
@@ -241,7 +241,7 @@ impl Reports<'_> {
         self.held_by(process).any(|row| self.attribution.denied[row])
     }
 
-    /// The rows that a process holds or has memory on, sorted. They are few.
+    /// Returns the rows that a process holds or has memory on, sorted. There are few.
     fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<usize> {
         let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(OfProcess::targets));
         let with_memory = targets.filter_map(|target| match target {
@@ -268,8 +268,7 @@ impl Reports<'_> {
                 () if denied || self.attribution.denied[index] => Missing::NoPermission,
                 () => Missing::NotTracked,
             };
-            // A process that reports memory on other rows, but not here, has nothing here, unless it reports on a chip without a
-            // row.
+            // A process that reports memory on other rows has none here, unless it also reports memory on a chip without a row.
             let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| matches!(target, Target::Row(_)));
             let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
             let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
@@ -304,7 +303,7 @@ fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
         let is_reported = mine.iter().any(|(at, _)| *at == target);
-        // Targets that only the statistics have, have no other id.
+        // A target that occurs only in the statistics is itself the unique id.
         let unique_id = unique_ids.get(&id).copied().or(is_reported.then_some(id));
         Unmapped { id, unique_id: unique_id.ok_or(Missing::NoSource), kinds }
     };
@@ -328,7 +327,7 @@ fn fdinfo_on(process: &ProcessSample, device: DeviceId) -> Option<PerKind<Option
     }))
 }
 
-/// The best source for each kind.
+/// Selects the best source for each kind.
 fn figures(
     tracked: Option<&PerKind<Option<Figure>>>,
     reported: Option<&PerKind<u64>>,
@@ -344,7 +343,7 @@ fn figures(
     })
 }
 
-/// Finds a process. The list is sorted unless a document was made by hand.
+/// Finds a process. The list is sorted, except in documents that were made by hand.
 fn same_in(processes: &[ProcessSample], key: ProcessKey) -> Option<&ProcessSample> {
     match processes.binary_search_by_key(&key, |process| process.key) {
         Ok(index) => processes.get(index),

@@ -1,4 +1,4 @@
-//! Refused allocations of each device, as a count that only grows.
+//! Counts the refused allocations of each device. The counts never decrease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
 use crate::snapshot::{Allocator, Snapshot};
 
-/// Counts refused allocations by device since creation. When a process ends, its ledger is gone; its refusals stay counted.
+/// Counts refused allocations by device since creation. When a process ends, its ledger is gone, but its refused allocations stay counted.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// By allocator: the count so far.
+    /// The count so far, by allocator.
     counted: BTreeMap<(ProcessKey, String), Counted>,
     totals: BTreeMap<DeviceId, u64>,
 }
@@ -21,12 +21,12 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Adds the refusals of a snapshot and of the last content of ended programs' ledgers, and writes the totals into the
-    /// snapshot. `ended` has allocators of ended processes, possibly never in a snapshot; each is passed once.
+    /// Adds the refused allocations of a snapshot and of the last contents of ended programs' ledgers. Writes the totals into the snapshot.
+    /// `ended` has allocators of ended processes that may never have been in a snapshot. Each is passed once.
     pub fn apply<'a>(&mut self, snapshot: &mut Snapshot, departed: impl Iterator<Item = &'a LedgerSample> + Clone, ended: &[Allocator]) {
         for allocator in snapshot.allocators.iter().chain(ended) {
             let key = (allocator.process, allocator.id.clone());
-            // Every allocator is remembered: its program may have a refusal and end before the next snapshot.
+            // Every allocator is stored, because an allocation may be refused and the program may end before the next snapshot.
             let counted = self.counted.entry(key).or_insert_with(|| Counted { count: 0, devices: allocator.devices.clone() });
             add(&mut self.totals, counted, allocator.refused);
         }

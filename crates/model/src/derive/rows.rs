@@ -23,13 +23,13 @@ pub(super) struct Row<'a> {
     pub(super) board: Reading<String>,
     pub(super) serial: Reading<u64>,
     pub(super) position: Option<ChipPosition>,
-    /// The id that UMD gave it, if a cluster descriptor has it.
+    /// The id that UMD gave the chip, if a cluster descriptor has it.
     pub(super) unique_id: Option<u64>,
-    /// The unique ids that it may have.
+    /// The unique ids that the chip may have.
     pub(super) candidates: Vec<u64>,
 }
 
-/// Rows by their certain or possible unique ids; none if an id matches several.
+/// Rows by their certain or possible unique ids. The value is `None` if an id matches several rows.
 pub(super) struct Ids(HashMap<u64, Option<usize>>);
 
 impl Ids {
@@ -44,7 +44,7 @@ impl Ids {
         Self(found)
     }
 
-    /// The one row a unique id belongs to.
+    /// Returns the only row that a unique id belongs to.
     pub(super) fn row(&self, unique_id: u64) -> Option<usize> {
         self.0.get(&unique_id).copied().flatten()
     }
@@ -54,7 +54,7 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
     number_locals(&mut rows, sample);
     let mut remotes = remotes_of_cluster(sample, &rows);
-    // Boards that are missing in the descriptor keep the standard chips of their type.
+    // Boards that are missing in the descriptor have the standard chips of their type.
     remotes.extend(remotes_of_boards(rows.iter().filter(|row| sample.cluster.is_none() || row.metal_id.is_err()), &rows));
     remotes.sort_by_key(|row| row.via.map_or(u32::MAX, |id| id.0));
     let first = rows.iter().map(|row| row.id.0 + 1).max().unwrap_or(0);
@@ -83,7 +83,7 @@ pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// The processes that have the chip open; for a remote chip, those that have its gateway open.
+/// Returns the processes that have the chip open. For a remote chip, returns those that have its gateway open.
 pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users> {
     let gateway = match row.via {
         Ok(via) => rows.iter().find(|other| other.id == via).and_then(|other| other.local),
@@ -127,7 +127,7 @@ fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
     }
 }
 
-/// The descriptor's chip for a local device: by PCI address where both have one, else by /dev number.
+/// Returns the descriptor's chip for a local device: by PCI address if both have one, else by /dev number.
 fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ClusterChip> {
     let arch = device.attributes.number(Attr::PciDevice).ok().and_then(Arch::from_pci_device);
     let is_same_arch = |chip: &&ClusterChip| chip.arch.is_none() || arch.is_none() || chip.arch == arch;
@@ -136,13 +136,13 @@ fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a Clu
     by_bdf.or_else(|| chips.iter().find(|chip| chip.device == Some(device.id.0) && (chip.bdf.is_none() || device.bdf.is_err()))).copied()
 }
 
-/// TT-Metal numbers local chips in the order of their PCI addresses. It uses one architecture only, so the numbers on a mixed
-/// machine are uncertain.
+/// Numbers the local chips. TT-Metal numbers them in the order of their PCI addresses. It uses only one architecture, so the numbers on a
+/// mixed machine are uncertain.
 fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() {
         return;
     }
-    // TT-Metal does not see a card that the driver never listed.
+    // TT-Metal ignores a card that the driver never listed.
     let is_listed = |row: &Row<'_>| row.local.is_some_and(|local| local.was_listed);
     let mut order: Vec<usize> = (0..rows.len()).filter(|index| is_listed(&rows[*index])).collect();
     let is_mixed = order.windows(2).any(|pair| rows[pair[0]].arch != rows[pair[1]].arch);
@@ -151,8 +151,8 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
         return;
     }
     order.sort_by_key(|index| bdf(&rows[*index]));
-    // A program that started before a card was lost counts that card. A program that starts now does not, if another card
-    // remains.
+    // A program that started before a card was lost counts that card. A program that starts now does not, if another card remains. So only
+    // the numbers before the lost card are certain.
     let is_there = |index: &usize| !is_gone(&rows[*index]);
     let certain = if order.iter().any(is_there) { order.iter().take_while(|index| is_there(index)).count() } else { order.len() };
     for (metal_id, index) in (0..).zip(order.drain(..certain)) {
@@ -160,12 +160,12 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
-/// Whether a card that the driver listed is missing.
+/// Returns whether a card that the driver listed is missing.
 pub(super) fn is_gone(row: &Row<'_>) -> bool {
     row.local.is_some_and(|local| local.was_listed && device::judge_state(&local.attributes).0 == State::Gone)
 }
 
-/// Reports boards that are identified by the PCI subsystem, because the driver prints no card type.
+/// Reports boards that were identified by the PCI subsystem, because the driver prints no card type.
 pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
         let attributes = &local.attributes;
@@ -179,7 +179,7 @@ pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports devices that are missing in a cluster descriptor: it may be another machine's.
+/// Reports devices that are missing in a cluster descriptor. The descriptor may belong to another machine.
 pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     let Some(cluster) = &sample.cluster else { return };
     let problem = |detail| Problem { part: "cluster descriptor".to_owned(), reason: Missing::NoSource, detail };
@@ -213,7 +213,7 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
             });
         }
     }
-    // One remote chip has only one possible order.
+    // If there is only one remote chip, only one order is possible.
     let is_listed = |row: &&Row<'_>| row.local.is_some_and(|local| local.was_listed);
     let listed: Vec<&Row<'_>> = locals.iter().filter(is_listed).collect();
     let mut reached = remotes.iter_mut().filter(|remote| listed.iter().any(|row| Ok(row.id) == remote.via));

@@ -1,7 +1,7 @@
 //! The limit on the work of one derivation, in total and per user.
 //!
-//! The scan limits how much is read of each user. Some sums cost more than the number of their parts: comparing buffers, adding up
-//! circular buffers core by core, matching slots with processes. Such work is charged to the user who caused it.
+//! The scan limits how much is read of each user. Some computations cost more than the number of their inputs: comparing buffers, adding up
+//! circular buffers core by core, and matching slots with processes. Their cost is charged to the user who caused it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,8 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Charges the steps to a user, or counts one refusal. Root has the total; the first part of the total is charged to nobody.
+    /// Charges the steps to a user. If the limit does not allow that, counts one refused computation. Only the total limits root. The first
+    /// part of the total is charged to no user.
     pub(super) fn take(&mut self, user: Option<u32>, steps: u64) -> bool {
         let spent = self.spent.saturating_add(steps);
         if spent <= DERIVE_LIMIT.total / SCAN_UNNAMED {
@@ -36,12 +37,12 @@ impl Steps {
         is_granted
     }
 
-    /// How many results were not computed.
+    /// Returns the number of results that were not computed.
     pub(super) fn cuts(&self) -> u64 {
         self.cut.values().sum()
     }
 
-    /// One problem per user who was cut.
+    /// Returns one problem for each user who reached the limit.
     pub(super) fn problems(&self, sample: &Sample) -> Vec<Problem> {
         let facts = || sample.processes.iter().filter_map(|process| process.facts.as_ref().ok());
         let name_of = |uid: u32| facts().find(|facts| facts.uid == uid).and_then(|facts| facts.user.as_deref());

@@ -5,10 +5,10 @@ use crate::memory::{Bar, sum};
 use crate::snapshot::{Device, Severity};
 use crate::units::{Celsius, Watts};
 
-/// Several devices in one line.
+/// Sums of several devices, for one line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceSums {
-    /// Devices with a warning, or worse.
+    /// The number of devices with a warning or worse.
     pub unhealthy: usize,
     /// The hottest device and its temperature.
     pub hottest: Option<(Celsius, DeviceId)>,
@@ -16,12 +16,12 @@ pub struct DeviceSums {
     pub power: Option<Watts>,
     /// The sum of the known DRAM bars.
     pub dram: Bar,
-    /// Some device uses more than the known amount.
+    /// Whether some device uses more than the known amount.
     pub is_lower_bound: bool,
 }
 
 impl DeviceSums {
-    /// Adds them up.
+    /// Computes the sums of these devices.
     pub fn of(devices: &[&Device]) -> Self {
         let each = || devices.iter().copied();
         let temperatures = each().filter_map(|device| Some((device.temperature.ok()?, device.id)));

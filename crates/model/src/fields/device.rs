@@ -1,4 +1,4 @@
-//! A device: its members, the driver's files, and all shown values. A new field is one row here.
+//! A device: its members, the driver's files, and all values that are shown. A new field is one row here.
 
 use super::table::{files, members, table};
 use super::value::FromFile;
@@ -11,13 +11,13 @@ use crate::product::Arch;
 use crate::snapshot::{Health, Location, State};
 use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
 
-/// The files of a device, with the effect of its state and architecture on each.
+/// The files of a device. The state and the architecture of the device affect each reading.
 pub(crate) trait Files {
-    /// The reading of a file.
+    /// Returns the reading of a file.
     fn read<T: FromFile>(&self, attr: Attr) -> Reading<T>;
 }
 
-// Names never change: rows may be added, not renamed.
+// Names never change. Rows may be added, but not renamed.
 macro_rules! rows {
     ($make:ident) => {
         $make! {

@@ -1,4 +1,4 @@
-//! Kinds of memory: of a device, of a process on a device, of an allocator.
+//! Fields of each kind of memory: of a device, of a process on a device, and of an allocator.
 
 use super::table::table;
 use super::{Chart, Member, Value};
@@ -41,7 +41,7 @@ table! {
 
 table! {
     ///
-    /// Fields of one kind of memory of an allocator; per chip.
+    /// Fields of one kind of memory of an allocator, per chip.
     AllocatorKind ALLOCATOR_KIND {}
     part "used" (figure.used), "used", Memory, Bytes, "Live buffers as asked for by the program.";
     part "allocated" (figure.allocated), "allocated", Memory, Bytes, "What the allocator took, padding included.";

@@ -1,4 +1,4 @@
-//! A process: its members and all shown values.
+//! A process: its members and all values that are shown.
 
 use super::table::{members, table};
 use super::{Member, Samples, Value};
@@ -8,7 +8,7 @@ use crate::missing::Reading;
 use crate::snapshot::{DeviceUse, Status, Unmapped};
 use crate::units::UnixTime;
 
-// Names never change: rows may be added, not renamed.
+// Names never change. Rows may be added, but not renamed.
 macro_rules! rows {
     ($make:ident) => {
         $make! {
@@ -17,7 +17,7 @@ macro_rules! rows {
                 key: ProcessKey = ProcessKey { pid: 0, start_ticks: 0 };
                 /// Its memory on each of its chips.
                 devices: Vec<DeviceUse> = Vec::new();
-                /// Memory that it reported under ids that match no row, or several.
+                /// Memory that the process reported under ids that match no row, or several rows.
                 unmapped: Vec<Unmapped> = Vec::new();
             }
             made "pid" = |p| Ok(Value::Integer(p.key.pid.into())), "PID", Pids, None, "Process id on this host.";

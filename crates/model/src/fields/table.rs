@@ -1,4 +1,4 @@
-//! The macros that turn rows into code. A row is one of
+//! The macros that generate code from rows. A row has one of these forms:
 //!
 //! ```text
 //! let NAME: TYPE = file(ATTR PLACE "FILE" FORMAT PACE BOUNDS, TELEMETRY, SINCE), PRESENTATION;
@@ -8,9 +8,9 @@
 //! made "NAME" = |item| READING, PRESENTATION;     computed from other members, never stored
 //! ```
 //!
-//! where PRESENTATION is `"TITLE", SECTION, UNIT, "HELP"` with any of the modifiers of [`Field`](super::Field): `.metric("…")`.
+//! PRESENTATION is `"TITLE", SECTION, UNIT, "HELP"` with any of the modifiers of [`Field`](super::Field): `.metric("…")`.
 
-/// The struct with the rows as members, and its value while nothing is known.
+/// Defines the struct with the rows as members, and its value without any reading.
 macro_rules! members {
     (
         $item:ident $table:ident { $($(#[$more_doc:meta])* $more:ident: $more_type:ty = $more_default:expr;)* }
@@ -21,8 +21,8 @@ macro_rules! members {
         $(files { $($files:tt)* })?
     ) => {
         impl $item {
-            /// Nothing is known: each member has the initial value of its row. A member that is a file of the driver is missing
-            /// because the chip has no files.
+            /// Returns a value without any reading: each member has the initial value of its row. A member that is a file of the driver is
+            /// missing because the chip has no files.
             pub fn absent() -> Self {
                 Self {
                     $($($member: $(members!(@file $($file)*))? $(Err(crate::Missing::$reason))? $($default)?,)?)*
@@ -41,7 +41,7 @@ macro_rules! members {
     (@file $($file:tt)*) => { Err(crate::Missing::RemoteChip) };
 }
 
-/// The table of the rows.
+/// Defines the table of the rows.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -68,7 +68,7 @@ macro_rules! table {
     };
 }
 
-/// The files of the driver: those of the rows, then those that are read for other purposes.
+/// Defines the files of the driver: those of the rows, then those that are read for other purposes.
 macro_rules! files {
     (
         $item:ident $table:ident { $($more:tt)* }

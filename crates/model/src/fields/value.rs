@@ -1,4 +1,4 @@
-//! Values of members for the tables: they can be read, written, and parsed from a file of the driver.
+//! Conversions of the table's members: to and from values, and from a file of the driver.
 
 use crate::attributes::Raw;
 use crate::identity::{Bdf, ChipPosition, DeviceId, UniqueId};
@@ -28,7 +28,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a number, for charts, history and metrics. A text has none.
+    /// Returns the value as a number, for charts, history and metrics. Returns `None` for texts, lists and times.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),
@@ -41,23 +41,23 @@ impl Value {
 
 /// A type that a field may have.
 pub trait Typed: Sized {
-    /// The value that every output shows.
+    /// Converts to the value that every output shows.
     fn to_value(&self) -> Value;
-    /// Parses the result of [`Typed::to_value`] or a value of a document. `None` for anything else.
+    /// Converts the result of [`Typed::to_value`] or a value of a document. Returns `None` for anything else.
     fn from_value(value: Value) -> Option<Self>;
 }
 
 /// A type that a file of the driver may have.
 pub(crate) trait FromFile: Sized {
-    /// Reads a number or a text that the file's row allows.
+    /// Converts a number or a text that the file's row allows.
     fn from_file(raw: &Raw) -> Reading<Self>;
 }
 
 /// A member of a struct that has a row.
 pub trait Member {
-    /// Its value, or the reason why it is missing.
+    /// Returns the value, or the reason why it is missing.
     fn get(&self) -> Reading<Value>;
-    /// Replaces the value. An invalid value becomes `unparsable`; a member that always has a value gets its default.
+    /// Replaces the value. An invalid value becomes `unparsable`, or the default for a member that always has a value.
     fn set(&mut self, value: Reading<Value>);
 }
 
@@ -71,7 +71,7 @@ impl<T: Typed> Member for Reading<T> {
     }
 }
 
-/// Members that always have a value.
+/// Implements [`Member`] for types that always have a value.
 macro_rules! always {
     ($($type:ty: $default:expr;)*) => {$(
         impl Member for $type {
@@ -96,7 +96,7 @@ always! {
     u64: 0;
 }
 
-/// Types with their own variant of [`Value`].
+/// Implements [`Typed`] for types with their own variant of [`Value`].
 macro_rules! plain {
     ($($type:ty: $to:expr, $($value:pat => $from:expr),+;)*) => {$(
         impl Typed for $type {
@@ -126,7 +126,7 @@ plain! {
     DeviceId: |id| Value::Integer(u64::from(id.0)), Value::Integer(number) => u32::try_from(number).ok().map(DeviceId);
 }
 
-/// Numbers with their unit in the type.
+/// Implements [`Typed`] for numbers with their unit in the type.
 macro_rules! quantities {
     ($($type:ident)*) => {$(
         impl Typed for $type {
@@ -161,7 +161,7 @@ impl FromFile for u64 {
     }
 }
 
-/// Texts, and ids as the driver prints them.
+/// Converts texts, and ids in the format of the driver.
 impl FromFile for String {
     fn from_file(raw: &Raw) -> Reading<Self> {
         Ok(match raw {
@@ -171,12 +171,12 @@ impl FromFile for String {
     }
 }
 
-/// An id as the driver prints it.
+/// Formats an id like the driver.
 pub(crate) fn hex16(id: u64) -> String {
     format!("{id:016X}")
 }
 
-/// Units of the kernel's hwmon files: thousandths, but millionths of a watt.
+/// Converts the units of the kernel's hwmon files: thousandths, and millionths of a watt.
 macro_rules! sensors {
     ($($type:ident / $unit:literal)*) => {$(
         impl FromFile for $type {
@@ -195,7 +195,7 @@ impl FromFile for Megahertz {
     }
 }
 
-/// Firmware without fan control reports 0; newer firmware reports 65535 and above.
+/// Firmware without fan control reports 0, and newer firmware reports 65535 or more.
 impl FromFile for Rpm {
     fn from_file(raw: &Raw) -> Reading<Self> {
         u64::from_file(raw).and_then(|rpm| if (1..65_535).contains(&rpm) { Ok(Self(rpm)) } else { Err(Missing::NoSource) })

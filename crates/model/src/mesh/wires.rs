@@ -1,4 +1,4 @@
-//! Layout of chips by their links alone: descriptors of large boxes have links but no coordinates.
+//! Layout of chips by their links only. Descriptors of large boxes have links but no coordinates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use crate::DeviceId;
 
 use super::Link;
 
-/// Limit of the search: a mesh is found in a few hundred steps.
+/// Maximum number of steps of the search. A mesh is found in a few hundred steps.
 const STEPS_MAX: u32 = 20_000;
 
-/// A grid whose neighbours are linked, rows first, as square as possible; there may be more links, around or across. The chip
-/// with the lowest number that can be in a corner is in the first one.
+/// Finds a grid in which neighbours are linked, as square as possible. Returns the number of columns and the chips, row by row. There may
+/// be additional links, around or across. The first corner has the chip with the lowest number that can be in a corner.
 pub(super) fn grid(devices: &[DeviceId], links: &[Link]) -> Option<(usize, Vec<DeviceId>)> {
     let mut wired: BTreeMap<DeviceId, BTreeSet<DeviceId>> = BTreeMap::new();
     for Link { ends: (one, other), .. } in links.iter().filter(|link| link.ends.0 != link.ends.1) {
@@ -40,7 +40,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places the next chip to the right of its left neighbour and below its upper neighbour, then all later chips.
+    /// Places the next chip next to its left neighbour and below its upper neighbour, then all later chips.
     fn finish(&mut self) -> bool {
         let at = self.placed.len();
         if at == self.count {
@@ -71,7 +71,7 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    /// A mesh with renumbered chips, and links around its ends.
+    /// Returns the links of a mesh with renumbered chips, optionally with links around its ends.
     fn links(rows: u32, columns: u32, around: bool) -> Vec<Link> {
         let id = |row: u32, column: u32| DeviceId((row * columns + column) * 7 % (rows * columns));
         let mut links = Vec::new();

@@ -27,7 +27,7 @@ fn utilization_is_the_share_of_the_chips_time_with_work() {
     for (worked, share) in [(0, 0.0), (370_000_000, 0.37), (1_000_000_000, 1.0)] {
         assert_eq!(utilization_of(&[(counters(5, 77), counters(1_000_000_005, 77 + worked))]), Ok(share));
     }
-    // More than 100 % is limited to 100 %.
+    // A share above 100 % is reported as 100 %.
     assert_eq!(utilization_of(&[(counters(0, 0), counters(10, 11))]), Ok(1.0));
 }
 
@@ -47,9 +47,9 @@ fn work_in_flight_counts_while_workers_are_missing() {
         Counters { busy_since: since, sub_devices: vec![part], ..counters(1000, 100) }
     };
     assert_eq!(utilization_of(&[(counters(0, 100), at_work(600, 63))]), Ok(0.4));
-    // All workers have finished; the start keeps its value.
+    // All workers have finished, but the start time is still set.
     assert_eq!(utilization_of(&[(counters(0, 100), at_work(600, 64))]), Ok(0.0));
-    // A start later than now.
+    // The start time is later than now.
     assert_eq!(utilization_of(&[(counters(0, 100), at_work(1001, 0))]), Ok(0.0));
 }
 
@@ -73,7 +73,7 @@ fn a_chip_whose_time_stands_still_is_idle_and_later_stale() {
 
 #[test]
 fn counters_of_another_program_or_half_written_ones_give_no_share() {
-    // The time of a new program begins at 0; a word read during a carry is 2^32 off.
+    // The clock of a new program begins at 0. A value read during a carry is wrong by 2^32.
     for now in [counters(10, 10), counters(5_000_000_000 + (1 << 33), 10)] {
         assert_eq!(utilization_of(&[(counters(5_000_000_000, 10), now)]), Err(Missing::FirstSample));
     }
@@ -97,7 +97,7 @@ fn core_efficiency_counts_each_core() {
     let mut dispatch = dispatch(&[(counters(0, 0), now)], SECOND);
     dispatch.worker_cores = Some(64);
     assert_eq!(derived(Arch::Wormhole, &[], Ok(dispatch.clone())).core_efficiency, Ok(0.2));
-    // Half of the cores were busy for the last 500 cycles, in addition.
+    // In addition, half of the cores were busy for the last 500 cycles.
     dispatch.queues[0].now.sub_devices[0] = SubDevice { workers: 64, completed: 32, launched: 500, runtime: 0 };
     assert_eq!(derived(Arch::Wormhole, &[], Ok(dispatch.clone())).core_efficiency, Ok(0.45));
     dispatch.worker_cores = None;
