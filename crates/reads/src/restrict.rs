@@ -22,25 +22,23 @@ pub(crate) fn restrict() {
 }
 
 /// Restricts a thread that opens and reads ledgers of all users, and every thread that it starts. The other threads of the program keep
-/// their rights. What the kernel does not support is skipped.
-pub fn restrict_scan() {
+/// their rights. What the kernel, or a filter of the service manager, does not allow is skipped; then it returns false.
+pub fn restrict_scan() -> bool {
     // Ends its reading process.
-    restrict_to(KEPT_BY_SCAN, &[libc::SYS_shutdown, libc::SYS_wait4]);
+    restrict_to(KEPT_BY_SCAN, &[libc::SYS_shutdown, libc::SYS_wait4])
 }
 
-fn restrict_to(kept: CapabilitySet, more: &[i64]) {
-    drop_capabilities(kept);
-    if let Ok(filter) = filter(more) {
-        // Also sets no_new_privs.
-        let _unsupported = seccompiler::apply_filter(&filter);
-    }
+fn restrict_to(kept: CapabilitySet, more: &[i64]) -> bool {
+    let has_dropped = drop_capabilities(kept).is_ok();
+    // Also sets no_new_privs.
+    let is_filtered = filter(more).is_ok_and(|filter| seccompiler::apply_filter(&filter).is_ok());
+    has_dropped && is_filtered
 }
 
-fn drop_capabilities(kept: CapabilitySet) {
-    if let Ok(CapabilitySets { effective, permitted, .. }) = rustix::thread::capabilities(None) {
-        let left = CapabilitySets { effective: effective & kept, permitted: permitted & kept, inheritable: CapabilitySet::empty() };
-        let _fewer_are_always_allowed = rustix::thread::set_capabilities(None, left);
-    }
+fn drop_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
+    let CapabilitySets { effective, permitted, .. } = rustix::thread::capabilities(None)?;
+    let left = CapabilitySets { effective: effective & kept, permitted: permitted & kept, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, left)
 }
 
 /// Calls that only use memory, threads, time and open files.
@@ -160,7 +158,14 @@ mod tests {
 
     #[test]
     fn nothing_is_written_connected_or_started() {
-        [restrict as fn(), restrict_scan].into_iter().for_each(refuses_all_but_reading);
+        [restrict as fn(), || _ = restrict_scan()].into_iter().for_each(refuses_all_but_reading);
+    }
+
+    /// A service manager may refuse the calls: the thread goes on, and its owner can report it.
+    #[test]
+    fn refused_restrictions_are_reported() {
+        assert!(restricted_by(|| (), restrict_scan));
+        assert!(!restricted(restrict_scan), "a restricted thread may not change its rights");
     }
 
     fn refuses_all_but_reading(restrict: fn()) {

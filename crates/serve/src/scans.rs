@@ -61,6 +61,9 @@ impl EndedLedgers {
 /// Freed memory is given back after so many scans: it takes a millisecond.
 const RELEASE_EVERY: usize = 32;
 
+const UNRESTRICTED: &str = "the threads that open other users' files keep all rights of the service: the system call capset or seccomp is \
+                            refused; allow both in SystemCallFilter= of its unit (docs/security.md)";
+
 /// The thread, as the sampler sees it.
 #[derive(Debug)]
 pub(crate) struct Scans {
@@ -77,7 +80,9 @@ impl Scans {
         let (found, results) = mpsc::channel();
         let work = move || {
             // It opens what other users wrote.
-            scanner.restrict_thread();
+            if !scanner.restrict_thread() {
+                (service.complain)(UNRESTRICTED);
+            }
             let mut ended = EndedLedgers::default();
             for (scan, scope) in asked.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {

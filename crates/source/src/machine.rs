@@ -202,9 +202,10 @@ impl Machine {
     }
 
     /// Permanently restricts the calling thread to reading files. It can no longer write, connect or start programs. It keeps only the
-    /// capabilities to read other users' processes. Other threads keep their rights.
-    pub fn restrict_thread(&mut self) {
-        self.scan.restrict_thread();
+    /// capabilities to read other users' processes. Other threads keep their rights. Returns false if the
+    /// system refuses a part of this.
+    pub fn restrict_thread(&mut self) -> bool {
+        self.scan.restrict_thread()
     }
 
     /// From the next sample on, searches the ledgers of holders and of this process ([`Reach::Process`]).
@@ -278,8 +279,8 @@ pub struct Scanner {
 
 impl Scanner {
     /// Restricts the calling thread like [`Machine::restrict_thread`].
-    pub fn restrict_thread(&mut self) {
-        self.scan.restrict_thread();
+    pub fn restrict_thread(&mut self) -> bool {
+        self.scan.restrict_thread()
     }
 
     /// Scans once.

@@ -148,6 +148,26 @@ fn allowed_calls(unit: &str) -> Result<BTreeSet<String>, String> {
     Ok(allowed)
 }
 
+/// The reading processes of a service and its scanning thread, and whether each has a filter of its own and only the capabilities to read.
+fn restricted(service: u32) -> Option<Vec<(String, bool)>> {
+    /// CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE.
+    const KEPT: u64 = 1 << 2 | 1 << 19 | 1 << 40;
+    let children = fs::read_to_string(format!("/proc/{service}/task/{service}/children")).ok()?;
+    let children = children.split_whitespace().map(|pid| format!("/proc/{pid}/status"));
+    let threads = fs::read_dir(format!("/proc/{service}/task")).ok()?.flatten().map(|entry| format!("{}/status", entry.path().display()));
+    let mut found = Vec::new();
+    for text in children.chain(threads).filter_map(|path| fs::read_to_string(path).ok()) {
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"));
+        let name = value("Name")?;
+        if ["ttmon-reader", "scan"].contains(&name) {
+            let has_filters = value("Seccomp_filters") == Some("2");
+            let capabilities = u64::from_str_radix(value("CapEff")?, 16).ok()?;
+            found.push((name.to_owned(), has_filters && capabilities & !KEPT == 0));
+        }
+    }
+    Some(found)
+}
+
 /// Asked of the service under its filter: every path, as a document.
 const PATHS: &[&str] = &[
     "/healthz",
@@ -197,6 +217,9 @@ fn under_the_filter(gate: &Gate) -> Result<(), String> {
         answer.body.contains("\"status\":\"tracked\"")
     };
     until("sampling under its SystemCallFilter", tracked)?;
+    let is_restricted = || restricted(service.0.id()).is_some_and(|all| !all.is_empty() && all.iter().all(|(_, is_so)| *is_so));
+    until("a service whose readers restrict themselves under its SystemCallFilter", is_restricted)
+        .map_err(|error| format!("{error}: {:?}", restricted(service.0.id())))?;
     for path in PATHS {
         let answer = crate::service::get(port, path, &headers)?;
         if answer.status != 200 {

@@ -206,13 +206,12 @@ impl Scan {
         }
     }
 
-    /// Restricts the calling thread, which must be the scanning thread, to reading. Other threads keep their rights.
-    pub(super) fn restrict_thread(&mut self) {
-        // Without that thread, this thread needs connections to resolve names.
-        if self.names.ask_in_a_thread(&self.root).is_ok() {
-            ledgers::memfd_device();
-            ttmon_reads::restrict_scan();
-        }
+    /// Restricts the calling thread, which must be the scanning thread, to reading. Other threads keep their rights. Returns false if the
+    /// system refuses a part of this.
+    pub(super) fn restrict_thread(&mut self) -> bool {
+        ledgers::memfd_device();
+        // Without the thread for names, this thread needs connections to resolve them.
+        self.names.ask_in_a_thread(&self.root).is_ok() && ttmon_reads::restrict_scan()
     }
 
     /// Returns the lanes that are read first: the driver's lists of users, the regions, and the known processes.
