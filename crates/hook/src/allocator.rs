@@ -1,7 +1,7 @@
-//! The functions of `AllocatorImpl`, through which all device memory goes.
+//! The functions of `AllocatorImpl`, which manage all device memory.
 //!
-//! An allocation is recorded after the real one returned, and a free before the real one. Otherwise another thread may get the
-//! address first. An allocation that throws is noted on the exception's way to the program, which receives it unchanged.
+//! An allocation is recorded after the real function, and a free before it. Otherwise another thread could get the address first. An
+//! allocation that throws is recorded while the exception passes to the program, which receives it unchanged.
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, Refused, flag};
@@ -22,13 +22,13 @@ use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
 use crate::{cost, identity, stack, thread};
 
-/// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: the address; throws when there is no room.
+/// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: returns the address; throws if there is no room.
 ///
 /// # Safety
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE")]
 pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
-    // SAFETY: the real function gets what we got.
+    // SAFETY: the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(this);
         let real = library.real(Symbol::Allocate);
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
     }
 }
 
-/// `void AllocatorImpl::deallocate_buffers()`: everything at once, which is what closing a device does.
+/// `void AllocatorImpl::deallocate_buffers()`: frees all buffers, as when a device is closed.
 ///
 /// # Safety
 /// Called by TT-Metal.
@@ -119,10 +119,10 @@ pub unsafe extern "C-unwind" fn base_destroyed(this: usize) {
     unsafe { before(Symbol::AllocatorD2, this, gone) }
 }
 
-/// A function without arguments or result, of which we take note first.
+/// Calls `note`, and then a real function without arguments or result.
 #[inline(always)]
 unsafe fn before(symbol: Symbol, this: usize, note: fn(&Call, &'static Library, usize)) {
-    // SAFETY: an allocator has virtual functions, in its destructor too; the real function gets what we got.
+    // SAFETY: an allocator has a virtual function table, also during its destructor; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(this);
         let real: unsafe extern "C-unwind" fn(usize) = std::mem::transmute(library.real(symbol));
@@ -135,7 +135,7 @@ unsafe fn before(symbol: Symbol, this: usize, note: fn(&Call, &'static Library, 
     }
 }
 
-/// `void AllocatorImpl::shrink_allocator_size(const BufferType&, uint64_t bytes, bool from the bottom)`: L1 begins higher.
+/// `void AllocatorImpl::shrink_allocator_size(const BufferType&, uint64_t bytes, bool from the bottom)`: raises the start of L1.
 ///
 /// # Safety
 /// Called by TT-Metal.
@@ -177,7 +177,7 @@ pub unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i
     }
 }
 
-/// `void AllocatorImpl::override_state(const AllocatorState&)`: blocks without buffers take the place of all there were.
+/// `void AllocatorImpl::override_state(const AllocatorState&)`: replaces all blocks with blocks that have no buffers.
 ///
 /// # Safety
 /// Called by TT-Metal.
@@ -198,13 +198,13 @@ pub unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
 /// TT-Metal's number of L1.
 const L1: i32 = 1;
 
-/// Whether the buffer has an address for each core: only in the allocator's hybrid mode, and only there it is asked.
+/// The flag of a buffer with an address for each core. Only allocators in hybrid mode have such buffers, so others skip the call.
 #[inline]
 unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if !thread::is_hybrid() || !library.has_symbol(Symbol::IsPerCore) {
         return 0;
     }
-    // SAFETY: a function of a buffer that returns a member.
+    // SAFETY: a getter of the buffer.
     let is_per_core = unsafe {
         let function: unsafe extern "C-unwind" fn(usize) -> bool = std::mem::transmute(library.address(Symbol::IsPerCore));
         function(buffer)
@@ -212,14 +212,14 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if is_per_core { flag::PER_CORE } else { 0 }
 }
 
-/// Who asks for a buffer.
+/// The operation and stack that allocate a buffer.
 #[derive(Clone, Copy)]
 struct Origin<'a> {
     name: Option<&'a Name>,
     stack: u32,
 }
 
-/// What is allocated, and where.
+/// Records an allocation.
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
     let unwound = operation::unwound();
     let name = unwound.as_ref().and_then(Addresses::operation);
@@ -240,10 +240,10 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
     }
 }
 
-/// The first buffer of an allocator whose device was not seen to open.
+/// Records the first buffer of an allocator whose device was opened unseen.
 #[cold]
 fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, from: Origin<'_>) {
-    // SAFETY: the buffer was just allocated in it, on that device.
+    // SAFETY: the buffer was just allocated in this allocator, on this device.
     let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
         if let Some(known) = tables.open(session, &description) {
@@ -263,7 +263,7 @@ fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, addre
     known.insert(session, facts, address, flags, (operation, from.stack));
 }
 
-/// A buffer that is not laid out as known: what is not recorded is said.
+/// Records that a buffer has an unknown layout and is not included.
 #[cold]
 fn unreadable(library: &'static Library) {
     tables::with(|session, tables| {
@@ -274,20 +274,20 @@ fn unreadable(library: &'static Library) {
     });
 }
 
-/// What TT-Metal itself says of an allocator. Without the ledger's lock: these are calls into another library's code.
+/// Queries TT-Metal about an allocator. The caller must not hold the ledger's lock, because this calls code of another library.
 ///
 /// # Safety
-/// Both point at live objects of `library`; the device may be null.
+/// Both point to live objects of `library`; the device may be null.
 pub(crate) unsafe fn describe(library: &'static Library, pointer: usize, device: usize) -> Description {
-    // SAFETY: what the caller promises; no wrapper runs under the allocator's lock.
+    // SAFETY: the caller guarantees this; no wrapper runs under the allocator's lock.
     let (chips, geometry) = unsafe { (Device::describe(library, device), Asked::new(library, pointer).geometry()) };
     identity::look_for(chips.chips());
     Description { pointer, device, library, geometry, chips }
 }
 
-/// Whether it was there.
+/// Records a free. Returns whether the buffer was known.
 fn freed(this: usize, kind: u8, address: u64) -> bool {
-    // Of an allocator that was never seen there is nothing to free, and no ledger to make: a child after fork.
+    // A process without a ledger, such as a child after `fork`, has nothing to free.
     if !hooked::writer().is_started() {
         return false;
     }
@@ -313,7 +313,7 @@ fn freed_all(call: &Call, library: &'static Library, this: usize) {
     tables::with(|session, tables| {
         if let Some(known) = tables.find_mut(this) {
             session.free_all(known.id);
-            // Blocks without buffers went with the others.
+            // The free also removed the blocks without buffers.
             known.is_unchecked = false;
         }
     });
@@ -349,15 +349,15 @@ fn restored(this: usize) {
     });
 }
 
-/// The allocation threw: what it asked for. The allocator's own frames are unwound, and its lock is free.
+/// Records a failed allocation. The allocator's own frames are unwound, and its lock is free.
 fn refused(witness: &Witness, message: &[u8]) {
     let Witness { library, this, argument, .. } = *witness;
-    // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
+    // SAFETY: the buffer belongs to the caller and is alive. The allocator called the same functions before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
         let unwound = operation::unwound();
         let (name, stack) = (unwound.as_ref().and_then(Addresses::operation), stack::current(unwound.as_ref()));
-        // SAFETY: it has just refused a buffer on that device.
+        // SAFETY: the allocator has just refused a buffer on this device.
         let (asked, description) = unsafe {
             let device = buffer::device(library, argument);
             (Asked::new(library, this), describe(library, this, device))
@@ -373,13 +373,13 @@ fn refused(witness: &Witness, message: &[u8]) {
     });
 }
 
-/// The free threw: what was taken out is still there.
+/// Restores a buffer whose free threw.
 fn not_freed(witness: &Witness, _message: &[u8]) {
     let Witness { library, this, argument, was_removed, .. } = *witness;
     if !was_removed {
         return;
     }
-    // SAFETY: as in `refused`; its place was asked for before, and nothing has changed it.
+    // SAFETY: as in `refused`; kind and address were read before, and nothing has changed them.
     let (facts, place) = unsafe { (buffer::facts(library, argument), buffer::place(library, argument)) };
     if let (Some(facts), Some((kind, address))) = (facts, place) {
         quietly(|| {

@@ -1,8 +1,8 @@
-//! What a `Buffer` of TT-Metal is: asked of its own functions, and of its memory only where an older version has none.
+//! Reads a `Buffer` of TT-Metal: through its functions, or from its memory for older versions without them.
 //!
-//! Since 0.79 every question has a function. Up to 0.77 device, size, type and layout are inline members, found behind the
-//! 16 bytes of `enable_shared_from_this`; that is believed of an object only if its device is one (by the table of virtual
-//! functions) and its size is its pages times their size.
+//! Since 0.79 there is a function for every property. Up to 0.77 device, size, type and layout are inline members after the 16 bytes of
+//! `enable_shared_from_this`. This layout is accepted for an object only if its device has the virtual function table of one, and its size
+//! is the number of pages times the page size.
 
 use ttmon_ledger::layout::kind;
 
@@ -10,16 +10,16 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::{memory, thread};
 
-/// TT-Metal's `BufferType`, by number.
+/// The ledger's kinds, by TT-Metal's `BufferType`.
 pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE];
 
-/// A buffer, as the ledger wants it; the block it takes is `per_bank` rounded up by its allocator.
+/// The properties of a buffer for the ledger. Its block is `per_bank`, rounded up by the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
     pub(crate) page: u64,
-    /// The page as it lies in a bank, where the allocator rounds each of them (its hybrid mode); else 0.
+    /// The size of a page in a bank, if the allocator rounds up each page (hybrid mode); otherwise 0.
     pub(crate) rounded_page: u64,
     pub(crate) kind: u8,
     pub(crate) layout: u8,
@@ -60,7 +60,7 @@ impl Way {
     }
 }
 
-/// The words of a `Buffer` before 0.79; since then the device is requested separately, because it is seldom needed.
+/// The members of a `Buffer` before 0.79. With later versions the device is read separately, because it is rarely needed.
 #[derive(Clone, Copy)]
 struct Old {
     device: usize,
@@ -69,34 +69,34 @@ struct Old {
     layout: u32,
 }
 
-/// Asks one number of a buffer.
+/// Calls a getter of a buffer.
 ///
 /// # Safety
 /// `buffer` is a live `Buffer` of `library`, which has `symbol`, one of its functions without arguments.
 #[inline(always)]
 unsafe fn ask(library: &Library, symbol: Symbol, buffer: usize) -> u64 {
-    // SAFETY: what the caller promises. A `u32` comes in the same register; who wants one cuts it.
+    // SAFETY: the caller guarantees this. A `u32` is returned in the same register; the caller truncates it.
     unsafe {
         let function: unsafe extern "C-unwind" fn(usize) -> u64 = std::mem::transmute(library.address(symbol));
         function(buffer)
     }
 }
 
-/// Only the low half of a register is a `u32`'s.
+/// Returns a `u32` result, which is in the low half of a register.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "the other half means nothing")]
 pub(crate) const fn low(register: u64) -> u32 {
     register as u32
 }
 
-/// All fields, or `None` if its layout is unknown. Only for a buffer that its allocator has just accepted or
-/// refused: it asked the same questions itself, so that they do not throw.
+/// Returns all properties; `None` if the layout is unknown. Only for a buffer that its allocator has just accepted or refused: the
+/// allocator has called the same functions, so they do not throw.
 ///
 /// # Safety
 /// `buffer` is a live `Buffer` of `library`.
 #[inline]
 pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
-    // SAFETY: the way says which functions there are.
+    // SAFETY: `way` defines which functions exist.
     unsafe {
         let old = match library.way() {
             Way::Functions => Old {
@@ -109,7 +109,7 @@ pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
             Way::Aside => return None,
         };
         let kind = *KINDS.get(usize::try_from(old.kind).ok()?)?;
-        // TT-Metal's 0 is interleaved, and ours 1; the sharded ones have the same numbers.
+        // Interleaved is 0 in TT-Metal and 1 in the ledger. The sharded layouts have the same numbers.
         let layout = if old.layout == 0 { 1 } else { u8::try_from(old.layout).unwrap_or(0) };
         let cores =
             if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(ask(library, Symbol::BufferCores, buffer)) };
@@ -136,13 +136,13 @@ pub(crate) unsafe fn device(library: &Library, buffer: usize) -> usize {
     }
 }
 
-/// Which kind and where, for a free.
+/// Returns kind and address of a buffer that is freed.
 ///
 /// # Safety
 /// As `facts`.
 #[inline]
 pub(crate) unsafe fn place(library: &Library, buffer: usize) -> Option<(u8, u64)> {
-    // SAFETY: as in `facts`. The real free asks for the address first, and throws what this throws.
+    // SAFETY: as in `facts`. The real free reads the address first, and throws the same exception.
     unsafe {
         let kind = match library.way() {
             Way::Functions => low(ask(library, Symbol::BufferType, buffer)),
@@ -154,16 +154,16 @@ pub(crate) unsafe fn place(library: &Library, buffer: usize) -> Option<(u8, u64)
     }
 }
 
-/// `std::optional<uint32_t>` in a register: bit 32 says whether it is there.
+/// Decodes a `std::optional<uint32_t>` in a register: bit 32 is set if it has a value.
 fn optional(register: u64) -> u32 {
     if register >> 32 & 1 == 1 { low(register) } else { 0 }
 }
 
-/// The words of a buffer before 0.79. Until one was found to be laid out as known, the kernel reads it: of a version that nobody has seen,
-/// what is taken for the device may be anything, and a buffer may end earlier.
+/// Reads the members of a buffer before 0.79. The kernel copies them until one buffer was found to have the known layout: in an unknown
+/// version, the device pointer may be invalid and a buffer may be shorter.
 unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
     let is_known = library.is_layout_known();
-    // SAFETY: a buffer that is laid out as those before it has these words, and the third is its device, which lives.
+    // SAFETY: a buffer with the known layout has these words, and the third points to its device, which is alive.
     let ([_, _, device, size, numbers], table) = unsafe {
         if is_known {
             let words = (buffer as *const [usize; 5]).read();
@@ -177,7 +177,7 @@ unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
     if ![Symbol::MeshTable, Symbol::DeviceTable].into_iter().any(|class| library.is_table(table, class)) {
         return None;
     }
-    // SAFETY: functions of a buffer that its library has.
+    // SAFETY: functions of the buffer that its library has.
     let (pages, page) = unsafe { (low(ask(library, Symbol::BufferPages, buffer)), ask(library, Symbol::BufferPageSize, buffer)) };
     let (size, numbers) = (size as u64, numbers as u64);
     if size != u64::from(pages).wrapping_mul(page) {

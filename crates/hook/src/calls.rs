@@ -1,9 +1,9 @@
-//! Who is in an allocator: whether a call is the only one under way.
+//! Detects whether a call into an allocator is the only one in progress.
 //!
-//! Most of the time one thread comes here, the owner, and its calls are not counted: a count that several processors may change takes as
-//! long as the ledger does. It leaves a mark while it is inside, which is a plain store. Any other thread counts its calls, and ends the
-//! ownership; who then comes many times in a row is the next owner. A thread may lose the processor inside a call, for as long as thousands
-//! of another's take: a thread that finds the mark of a previous owner neither is alone nor becomes the owner.
+//! Usually only one thread calls allocators. It is the owner, and its calls are not counted, because a shared atomic counter would cost as
+//! much as the ledger. Instead the owner sets a mark during a call, which is a plain store. Every other thread counts its calls and ends
+//! the ownership. The next owner is a thread that makes many calls in a row. A thread may be preempted within a call for the duration of
+//! thousands of calls of another thread. So while the mark of a previous owner is set, no other thread is alone or becomes the owner.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -13,16 +13,16 @@ use std::sync::atomic::{
 
 use crate::fast_path::HOT;
 
-/// A call into an allocator, from before the real function to after our record. An exception ends it too.
+/// A call into an allocator, from before the real function until after our record. An exception ends it, too.
 pub(crate) struct Call(Way);
 
-/// How others know of a call.
+/// How a call is visible to other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Counted,
-    /// The owner's mark covers it.
+    /// The mark of the owner covers the call.
     Marked,
-    /// A nested call of the owner; one mark covers both.
+    /// A nested call of the owner, covered by the mark of the outer call.
     Inner,
 }
 
@@ -32,7 +32,7 @@ impl Call {
         Self(CALLS.enter(&HOT.owner, thread()))
     }
 
-    /// A mark of this call, if it is the only one under way.
+    /// Returns an identifier of this call, if it is the only one in progress.
     pub(crate) fn alone(&self) -> Option<u64> {
         CALLS.alone(&HOT.owner, thread(), self.0)
     }
@@ -45,28 +45,28 @@ impl Drop for Call {
     }
 }
 
-/// The address of this thread's own control block, which is no other's.
+/// The address of this thread's control block, which is unique.
 #[inline(always)]
 fn thread() -> usize {
     let thread: usize;
-    // SAFETY: the ABI of x86-64 has the block's address at its beginning.
+    // SAFETY: by the x86-64 ABI, the block starts with its own address.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly)) };
     thread
 }
 
-/// No threads' addresses: nobody has come, and several have.
+/// Values that are no thread address: no thread has called yet, and several have.
 const NOBODY: usize = 0;
 const SEVERAL: usize = 1;
 
-/// Counted calls of one thread after which it is the owner.
+/// Counted calls of one thread in a row until it becomes the owner.
 const OWNED_AFTER: u32 = 256;
-/// Counted calls after which an owner before knows that it is none, or its mark is seen.
+/// Counted calls until a previous owner has seen that it lost ownership, or its mark is visible.
 const BELIEVED_AFTER: u64 = 64;
 
 /// The thread whose calls are not counted.
 pub(crate) struct Owner {
     thread: AtomicUsize,
-    /// The same, or one before it, while it is inside.
+    /// The owner or a previous owner, during its call.
     inside: AtomicUsize,
 }
 
@@ -76,15 +76,15 @@ impl Owner {
     }
 }
 
-/// The calls that are counted. On a line of their own.
+/// The counted calls, in a separate cache line.
 #[repr(align(64))]
 struct Calls {
     begun: AtomicU64,
     over: AtomicU64,
-    /// Until so many have begun, an owner before may still be in a call that nobody knows of.
+    /// Until this many calls have begun, a previous owner may be in a call that is not visible yet.
     believed_from: AtomicU64,
-    /// The thread of the last one, and how often it has come since another did. Threads may overwrite each other's: who becomes the
-    /// owner by that is it until the other comes again.
+    /// The thread of the last call, and the number of its calls in a row. Threads may overwrite each other's values. A thread that becomes
+    /// the owner by such a race loses ownership with the next call of the other.
     last: AtomicUsize,
     in_a_row: AtomicU32,
 }
@@ -111,8 +111,8 @@ impl Calls {
             return Way::Inner;
         }
         owner.inside.store(thread, Relaxed);
-        // Asked again behind the mark: before it, this thread may have been preempted for as long as another needs to become the owner. That the
-        // processor asks shortly before others see the mark is what `BELIEVED_AFTER` is for.
+        // Checked again after setting the mark: this thread may have been preempted in between until another became the owner. The
+        // processor may still load shortly before other threads see the mark, which `BELIEVED_AFTER` covers.
         compiler_fence(SeqCst);
         if owner.thread.load(Relaxed) == thread { Way::Marked } else { self.enter_late(owner, thread) }
     }
@@ -134,13 +134,13 @@ impl Calls {
         }
     }
 
-    /// A call of a thread that is not the owner.
+    /// Counts a call of a thread that is not the owner.
     #[cold]
     fn count(&self, owner: &Owner, thread: usize) -> Way {
         let begun = self.begun.fetch_add(1, AcqRel).wrapping_add(1);
         if owner.thread.load(Relaxed) != SEVERAL {
             self.believed_from.store(begun.wrapping_add(BELIEVED_AFTER), Relaxed);
-            // Release: who finds several finds from when on they are believed.
+            // Release: a thread that reads `SEVERAL` also reads the new `believed_from`.
             owner.thread.store(SEVERAL, Release);
         }
         let in_a_row = if self.last.load(Relaxed) == thread { self.in_a_row.load(Relaxed).saturating_add(1) } else { 0 };
@@ -154,12 +154,12 @@ impl Calls {
         Way::Counted
     }
 
-    /// A mark of this call, if this thread's call is the only one under way.
+    /// Returns an identifier of this call, if this thread's call is the only one in progress.
     fn alone(&self, owner: &Owner, thread: usize, way: Way) -> Option<u64> {
         let (owned_by, inside) = (owner.thread.load(Acquire), owner.inside.load(Acquire));
         let (begun, under_way) = self.under_way();
         let is_alone = match way {
-            // Another may have become the owner since this one was counted.
+            // Another thread may have become the owner since this call was counted.
             Way::Counted => {
                 let is_nobodys = inside == NOBODY && [SEVERAL, thread].contains(&owned_by);
                 under_way == 1 && is_nobodys && begun >= self.believed_from.load(Acquire)
@@ -169,7 +169,8 @@ impl Calls {
         is_alone.then_some(begun)
     }
 
-    /// How many began, and how many of them are not over. In this order: one that comes meanwhile counts as under way.
+    /// Number of calls that have begun, and of those in progress. `over` is loaded first, so a call that begins meanwhile counts as in
+    /// progress.
     fn under_way(&self) -> (u64, u64) {
         let over = self.over.load(Acquire);
         let begun = self.begun.load(Acquire);
@@ -177,7 +178,7 @@ impl Calls {
     }
 }
 
-/// Whether this thread is the owner from now on because nobody ever was.
+/// Makes this thread the owner if there never was one.
 #[cold]
 fn is_first(owner: &Owner, thread: usize) -> bool {
     owner.thread.load(Relaxed) == NOBODY && owner.thread.compare_exchange(NOBODY, thread, AcqRel, Acquire).is_ok()
@@ -194,7 +195,7 @@ mod tests {
         Owner { thread: AtomicUsize::new(thread), inside: AtomicUsize::new(NOBODY) }
     }
 
-    /// A whole call; whether it was alone.
+    /// Makes a call. Returns whether it was alone.
     fn call(calls: &Calls, owner: &Owner, thread: usize) -> bool {
         let way = calls.enter(owner, thread);
         let is_alone = calls.alone(owner, thread, way).is_some();
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(calls.alone(&owner, SECOND, second), None, "two are under way");
         calls.leave(&owner, first);
         assert!(calls.alone(&owner, SECOND, second).is_some());
-        // Like a thread that found itself the only one just before.
+        // Simulates a thread that found itself to be the only one just before.
         owner.thread.store(FIRST, Relaxed);
         assert_eq!(calls.alone(&owner, SECOND, second), None, "what the new owner does is not counted");
     }

@@ -1,8 +1,8 @@
 //! Calls into C++ that may throw.
 //!
-//! Rust may let a C++ exception pass and may not catch it. What TT-Metal throws for its program has to reach it (`watched`); what
-//! it throws at a question of ours must not (`caught`). Both are a frame of assembly with a personality of our own: the
-//! unwinder asks it at every throw, and it sends the thread to the landing below, with the exception in a register.
+//! Rust may let a C++ exception pass, but cannot catch one. An exception for the program must reach the program (`watched`). An exception
+//! in one of our own queries must not (`caught`). Both are an assembly frame with a custom personality function. The unwinder calls it at
+//! every throw, and it continues the thread at the landing pad below, with the exception in a register.
 
 use std::arch::global_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,8 +10,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use crate::library::Library;
 use crate::symbols::Symbol;
 
-/// A frame: rbx, r12 and r13 survive the call and the landing; the stack is aligned at both. The landing has the exception in rax, and
-/// ends as the call does, at 2, or not at all.
+/// Defines a frame. rbx, r12 and r13 survive the call and the landing pad; the stack is aligned at both. The landing pad has the exception
+/// in rax. It continues at label 2, like the call, or does not return.
 macro_rules! frame {
     ($name:literal, $landing:literal, $personality:ident, [$($call:literal),*], [$($landed:literal),*], $function:ident) => {
         global_asm!(
@@ -61,7 +61,7 @@ macro_rules! frame {
     };
 }
 
-// (function, arguments, library): whether it answered, and the answer in the place of the first argument.
+// (function, arguments, library): returns whether the function returned normally; its result replaces the first argument.
 frame!(
     "ttmon_hook_caught",
     "ttmon_hook_catch_landing",
@@ -81,7 +81,7 @@ frame!(
     swallow
 );
 
-// (function, this, argument, witness): what it returns.
+// (function, this, argument, witness): returns the function's result.
 frame!(
     "ttmon_hook_watched",
     "ttmon_hook_watch_landing",
@@ -104,13 +104,13 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// A question to TT-Metal: `None` if it answered with an exception, which ends here.
+/// Calls a function of TT-Metal; `None` if it throws. The exception ends here.
 ///
 /// # Safety
-/// `function` is one of `library`, and takes at most three words, `arguments`, and returns one.
+/// `function` belongs to `library`, takes at most three words, `arguments`, and returns one.
 pub(crate) unsafe fn caught(library: &Library, function: usize, arguments: [u64; 3]) -> Option<u64> {
     let mut words = arguments;
-    // SAFETY: what the caller promises; `words` lives until the call returned, and its first is the answer then.
+    // SAFETY: the caller guarantees this; `words` outlives the call, and its first element is the result.
     let is_answered = unsafe { ttmon_hook_caught(function, &raw mut words, (&raw const *library).cast()) };
     let [answer, ..] = words;
     (is_answered != 0).then_some(answer)
@@ -122,17 +122,17 @@ pub(crate) struct Witness {
     pub(crate) tell: fn(&Witness, message: &[u8]),
     pub(crate) this: usize,
     pub(crate) argument: usize,
-    /// Of a free: that the ledger had it.
+    /// For a free: whether the ledger had the buffer.
     pub(crate) was_removed: bool,
 }
 
-/// The program's own call: an exception passes on to the program, and `witness.tell` is called on the way.
+/// Makes the program's own call. An exception passes on to the program, and `witness.tell` is called on the way.
 ///
 /// # Safety
-/// `function` is one of the witness's library and takes (this, argument).
+/// `function` belongs to the witness's library and takes (this, argument).
 #[inline(always)]
 pub(crate) unsafe fn watched(function: usize, witness: &Witness) -> u64 {
-    // SAFETY: what the caller promises; the witness lives until the call returned, or the exception passed this frame.
+    // SAFETY: the caller guarantees this; the witness lives until the call returns or the exception has passed this frame.
     unsafe { ttmon_hook_watched(function, witness.this, witness.argument, (&raw const *witness).cast()) }
 }
 
@@ -142,10 +142,10 @@ const FORCED: c_int = 8;
 const FOUND: c_int = 6;
 const INSTALL: c_int = 7;
 const CONTINUE: c_int = 8;
-/// The first register of a landing, in DWARF's order.
+/// The register for the exception at a landing pad, in DWARF numbering.
 const RAX: c_int = 0;
 
-/// The personality of `caught`: every exception ends here, but not the end of a thread.
+/// The personality of `caught`. Catches every exception, but not the forced unwinding of a thread.
 unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
     if actions & FORCED != 0 {
         return CONTINUE;
@@ -156,15 +156,15 @@ unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exce
     if actions & HANDLER == 0 {
         return CONTINUE;
     }
-    // SAFETY: the unwinder gave the context, and asks for exactly this.
+    // SAFETY: the unwinder passed the context and expects this call.
     unsafe { land(exception, context, &raw const ttmon_hook_catch_landing) }
 }
 
-/// The personality of `watched`: nothing is handled, everything is cleaned up after.
+/// The personality of `watched`. Handles no exception, but runs the landing pad as cleanup.
 unsafe extern "C" fn watching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
     let landing = &raw const ttmon_hook_watch_landing;
-    // The exception continues behind the landing, and asks for this frame again.
-    // SAFETY: the unwinder gave the context.
+    // After the landing pad the exception continues, and the unwinder calls this function again for the same frame.
+    // SAFETY: the unwinder passed the context.
     if actions & (SEARCH | FORCED) != 0 || unsafe { _Unwind_GetIP(context) } > landing as usize {
         return CONTINUE;
     }
@@ -173,7 +173,7 @@ unsafe extern "C" fn watching(_version: c_int, actions: c_int, _class: u64, exce
 }
 
 unsafe fn land(exception: *mut c_void, context: *mut c_void, at: *const u8) -> c_int {
-    // SAFETY: the unwinder's own functions, on the context it gave.
+    // SAFETY: the unwinder's own functions, on the context that it passed.
     unsafe {
         _Unwind_SetGR(context, RAX, exception as usize);
         _Unwind_SetIP(context, at as usize);
@@ -181,16 +181,16 @@ unsafe fn land(exception: *mut c_void, context: *mut c_void, at: *const u8) -> c
     INSTALL
 }
 
-/// Ends an exception as C++'s `catch (...) {}` does, so that C++ counts it as caught.
+/// Ends an exception like C++'s `catch (...) {}`, so that the C++ runtime counts it as caught.
 unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
-    // SAFETY: `caught` passed a reference that still lives.
+    // SAFETY: `caught` passed a reference that is still valid.
     let library = unsafe { &*library };
     let (begin, end) = (library.address(Symbol::BeginCatch), library.address(Symbol::EndCatch));
     if begin == 0 || end == 0 {
-        // It leaks, and C++ counts one more exception under way than there is.
+        // The exception leaks, and the C++ runtime counts one uncaught exception too many.
         return;
     }
-    // SAFETY: the C++ runtime's functions under their own names, in the order of its ABI.
+    // SAFETY: the functions of the C++ runtime by their own names, in the order of its ABI.
     unsafe {
         let begin: unsafe extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute(begin);
         let end: unsafe extern "C" fn() = std::mem::transmute(end);
@@ -200,27 +200,28 @@ unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
 }
 
 unsafe extern "C" fn passing(witness: *const Witness, exception: *const u8) {
-    // SAFETY: `watched` passed a reference; its frame is below ours and still there.
+    // SAFETY: `watched` passed a reference, and its frame still exists.
     let witness = unsafe { &*witness };
-    // SAFETY: the unwinder gave the exception, which lives until it is caught.
+    // SAFETY: the unwinder passed the exception, which lives until it is caught.
     let message = unsafe { message_of(witness.library, exception) };
     (witness.tell)(witness, message);
 }
 
 const CPP_CLASS: u64 = u64::from_be_bytes(*b"GNUCC++\0");
-/// By the Itanium C++ ABI: the type's place before the unwinder's header, and the header's length, behind which the thrown object is.
+/// By the Itanium C++ ABI: the offset of the type before the unwinder's header, and the length of the header, which the thrown object
+/// follows.
 const TYPE_BEFORE: usize = 80;
 const HEADER_BYTES: usize = 32;
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// A type's name, behind the address of its table: C++ itself compares types by name, since a program may have a copy of a type.
+/// The name of a type. C++ compares types by name, because a program may have several copies of a type.
 const RUNTIME_ERROR: &CStr = c"St13runtime_error";
 
-/// The words of a `std::runtime_error`, which is what TT-Metal throws; empty for anything else.
+/// Returns the text of a `std::runtime_error`, which TT-Metal throws; empty for any other exception.
 unsafe fn message_of<'a>(library: &Library, exception: *const u8) -> &'a [u8] {
     let what = library.address(Symbol::RuntimeErrorWhat);
-    // SAFETY: an exception begins with its class; one of that class has a type before it, whose second word is the address of its
-    // name, and an object behind it. If that is a runtime error, `what` is its function, which does not throw.
+    // SAFETY: an exception starts with its class. For this class a type precedes it, and an object follows. The second word of the type is
+    // the address of its name. For a runtime error `what` is a member function, which does not throw.
     unsafe {
         if what == 0 || exception.cast::<u64>().read() != CPP_CLASS {
             return &[];

@@ -1,8 +1,8 @@
-//! Do our figures equal the allocator's own?
+//! Compares our figures with the allocator's own statistics.
 //!
-//! Its statistics walk all blocks under its lock, so this is rare: after some events, ever more of them, and before everything
-//! is freed. It is only believed if no other thread was in the allocator from before to after; what is different twice in
-//! a row is inexact, and the ledger says so.
+//! The statistics walk all blocks under the allocator's lock, so the check is rare: after a growing number of events, and before everything
+//! is freed. The result counts only if no other thread was in the allocator meanwhile. After two differences in a row, the ledger marks the
+//! figures as inexact.
 
 use ttmon_ledger::writer::SelfCheck;
 
@@ -13,7 +13,7 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
 
-/// When an allocator is compared next, by the events it had.
+/// When an allocator is compared next, in events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckSchedule {
     events: u32,
@@ -23,13 +23,13 @@ pub(crate) struct CheckSchedule {
 
 const FIRST: u32 = 16;
 const LONGEST: u32 = 4096;
-/// Of one thread among many, who was not alone: not at once again.
+/// Delay after an attempt in which this thread was not alone.
 const LATER: u32 = 64;
 
 impl CheckSchedule {
     pub(crate) const NEW: Self = Self { events: 0, next: FIRST, differences: 0 };
 
-    /// One event more; whether it is time.
+    /// Counts an event. Returns whether a check is due.
     #[inline]
     pub(crate) fn tick(&mut self) -> bool {
         self.events = self.events.wrapping_add(1);
@@ -40,16 +40,16 @@ impl CheckSchedule {
         self.rest(LATER);
     }
 
-    /// Not again before so many events.
+    /// Schedules the next check after this many events.
     fn rest(&mut self, events: u32) {
-        // Beyond the longest pace the count itself means nothing: it must not come to its end.
+        // Resets a large count, so that it does not overflow. Beyond the longest interval its value has no meaning.
         if self.events > u32::MAX / 2 {
             self.events = LONGEST;
         }
         self.next = self.events + events;
     }
 
-    /// Whether that was the second difference in a row.
+    /// Records a result. Returns whether it was the second difference in a row.
     fn done(&mut self, is_same: bool) -> bool {
         self.rest(self.events.saturating_mul(3).clamp(FIRST, LONGEST));
         self.differences = if is_same { 0 } else { self.differences.saturating_add(1) };
@@ -57,7 +57,7 @@ impl CheckSchedule {
     }
 }
 
-/// Compares. To be called within its [`Call`], without the ledger's lock, and with the allocator alive and its lock free.
+/// Compares the figures. Call it within a [`Call`], without the ledger's lock, while the allocator lives and its lock is free.
 #[cold]
 pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     if !library.has_symbol(Symbol::Statistics) {
@@ -72,7 +72,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     });
     let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };
     hit(Feature::SelfCheck);
-    // SAFETY: the caller promises that it lives, and that its lock is free.
+    // SAFETY: the caller guarantees that the allocator lives, and that its lock is free.
     let asked = unsafe { Asked::new(library, pointer) };
     let mut is_same = true;
     for ((kind, number), ours) in BANKED.into_iter().zip(figures) {

@@ -1,5 +1,5 @@
-//! What recording costs the program, measured and not assumed: of one call in 251 a clock is read around our own lines. The ledger
-//! has the sum; a reader knows the number of calls per measurement.
+//! Measures the cost of recording. In one of 251 calls a clock is read around our own code. The ledger has the sum; a reader knows the
+//! number of calls per measurement.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,8 @@ const LONGEST_NS: u64 = 100_000;
 /// The time at which our part of a call begins; 0 if the call is not measured.
 #[inline(always)]
 pub(crate) fn begin() -> u64 {
-    // Threads may overwrite each other's count: it is a sample. One may find it at 0, before another begins it anew.
+    // Threads may overwrite each other's count, which is acceptable for sampling. A thread may also read 0 before another has reset the
+    // count.
     let until = HOT.until_measured.load(Relaxed).saturating_sub(1);
     HOT.until_measured.store(until, Relaxed);
     if until == 0 { begin_measured() } else { 0 }
@@ -26,19 +27,19 @@ fn begin_measured() -> u64 {
     now()
 }
 
-/// The real function is called now: the time that we spent until here, 0 where it is not measured.
+/// Called before the real function. Returns the time spent so far, 0 if the call is not measured.
 #[inline(always)]
 pub(crate) fn pause(begun: u64) -> u64 {
     if begun == 0 { 0 } else { since(begun) }
 }
 
-/// It has returned: when we would have begun, had it not been called.
+/// Called after the real function. Returns a start time that excludes the real function.
 #[inline(always)]
 pub(crate) fn resume(spent: u64) -> u64 {
     if spent == 0 { 0 } else { before(spent) }
 }
 
-/// Our part is over; the clock was read so many times within it.
+/// Ends our part of the call. `readings` is the number of clock reads within it.
 #[inline(always)]
 pub(crate) fn end(begun: u64, readings: u64) {
     if begun != 0 {
@@ -59,7 +60,7 @@ fn before(spent: u64) -> u64 {
 #[cold]
 fn add_sample(begun: u64, readings: u64) {
     let end = now();
-    // What reading it takes is not the program's loss but for one call in so many.
+    // The time of the clock reads is subtracted: unmeasured calls do not have it.
     let clock = now().saturating_sub(end);
     let spent = end.saturating_sub(begun).saturating_sub(clock * readings);
     if spent < LONGEST_NS {
@@ -69,7 +70,7 @@ fn add_sample(begun: u64, readings: u64) {
 
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes into a struct of ours; this clock exists everywhere, so that errno stays.
+    // SAFETY: the kernel writes into a local struct. This clock always exists, so errno stays unchanged.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -82,12 +83,12 @@ mod tests {
     fn one_call_in_so_many_is_measured() {
         let measured = (0..COST_ONE_IN * 4).filter(|_| begin() != 0).count();
         assert_eq!(measured, 4);
-        // As a thread leaves it that is overtaken by another one.
+        // Simulates a thread that was overtaken by another one.
         HOT.until_measured.store(0, Relaxed);
         let measured = (0..=COST_ONE_IN * 4).filter(|_| begin() != 0).count();
         assert_eq!(measured, 5);
         assert_eq!((pause(0), resume(0)), (0, 0));
-        // What the real function takes is not ours.
+        // The time of the real function is not included.
         let begun = now() - 5000;
         let spent = pause(begun);
         assert!((5000..1_000_000_000).contains(&spent));

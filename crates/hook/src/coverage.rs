@@ -1,6 +1,6 @@
-//! What of TT-Metal we found, how often it was called, and what we left aside and why: the ledger's table of coverage.
+//! The ledger's coverage table: which functions of TT-Metal were found, how often they were called, and which features are off and why.
 //!
-//! Zero calls of a feature is "not tracked", which is not the same as zero bytes.
+//! Zero calls of a feature mean "not tracked", not zero bytes.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use crate::buffer::Way;
 use crate::library::Library;
 use crate::symbols::Symbol;
 
-/// A row of the table, by its place there.
+/// A row of the table, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Feature {
@@ -40,7 +40,7 @@ pub(crate) enum Feature {
 struct Row {
     feature: Feature,
     name: &'static str,
-    /// All of them are needed.
+    /// The feature needs all of these symbols.
     needs: &'static [Symbol],
 }
 
@@ -74,10 +74,10 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Calls of the time before there was a ledger: chips are named before their device is open.
+/// Calls before the ledger exists: chips are identified before their device is open.
 static EARLY: [AtomicU32; ROWS.len()] = [const { AtomicU32::new(0) }; ROWS.len()];
 
-/// A feature's function was called.
+/// Counts a call of a feature's function.
 #[inline]
 pub(crate) fn hit(feature: Feature) {
     if !hooked::writer().hit(feature as u8)
@@ -87,7 +87,7 @@ pub(crate) fn hit(feature: Feature) {
     }
 }
 
-/// Says what this library has of each feature.
+/// Records which features this library supports.
 pub(crate) fn cover(session: &mut Session<'_>, library: &Library) {
     for row in ROWS {
         let (state, reason) = match row.needs.iter().find(|symbol| !library.has_symbol(**symbol)) {
@@ -101,7 +101,7 @@ pub(crate) fn cover(session: &mut Session<'_>, library: &Library) {
     }
 }
 
-/// Why a feature whose functions are there is not used.
+/// Why a feature is not used although its functions exist.
 fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
     match feature {
         Feature::Allocations | Feature::Frees if library.way() == Way::Aside => {
@@ -114,7 +114,7 @@ fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
     }
 }
 
-/// A feature turned out not to be what we know.
+/// Turns off a feature that does not work as expected.
 #[cold]
 pub(crate) fn step_aside(session: &mut Session<'_>, feature: Feature, reason: &str) {
     if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {
@@ -122,7 +122,7 @@ pub(crate) fn step_aside(session: &mut Session<'_>, feature: Feature, reason: &s
     }
 }
 
-/// A feature works after all.
+/// Marks a feature as working.
 #[cold]
 pub(crate) fn found(session: &mut Session<'_>, feature: Feature) {
     if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {

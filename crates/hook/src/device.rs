@@ -1,7 +1,7 @@
-//! Which chips a device of TT-Metal is.
+//! Finds the chips of a TT-Metal device.
 //!
-//! A `MeshDevice` says so itself. A single `Device` has no exported `id()`: the place of `MeshDevice::id` in its table of
-//! virtual functions is the place of `id` in every device's. Anything else is a device whose chips are not known.
+//! A `MeshDevice` has a function for its chips. A single `Device` has no exported `id()`, so its slot in the virtual function table is
+//! taken from `MeshDevice::id`, which has the same interface. The chips of any other device are unknown.
 
 use crate::buffer::low;
 use crate::caught::caught;
@@ -10,15 +10,15 @@ use crate::memory;
 use crate::symbols::Symbol;
 
 pub(crate) const CHIPS_MAX: usize = 64;
-/// No device has so many virtual functions before `id`.
+/// Upper limit of the slot of `id` in the virtual function table.
 const SLOTS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
-    /// Metal ids; only the first `count` count.
+    /// Metal ids; only the first `count` are valid.
     chips: [u32; CHIPS_MAX],
     count: usize,
-    /// Rows and columns, 0 where it is no mesh of two dimensions.
+    /// Rows and columns, 0 if the device is no two-dimensional mesh.
     pub(crate) mesh: (u16, u16),
 }
 
@@ -30,14 +30,14 @@ impl Device {
     }
 
     /// # Safety
-    /// `device` is null or points at a live `IDevice` of `library`.
+    /// `device` is null or points to a live `IDevice` of `library`.
     pub(crate) unsafe fn describe(library: &Library, device: usize) -> Self {
         if device == 0 {
             return Self::UNKNOWN;
         }
         // SAFETY: an `IDevice` has virtual functions.
         let table = unsafe { (device as *const usize).read() };
-        // SAFETY: its table says which class it is.
+        // SAFETY: the table identifies the class.
         unsafe {
             if library.is_table(table, Symbol::MeshTable) {
                 mesh(library, device)
@@ -50,12 +50,12 @@ impl Device {
     }
 }
 
-/// Whether it is a `MeshDevice`.
+/// Whether a device is a `MeshDevice`.
 ///
 /// # Safety
-/// `device` points at a live object with virtual functions.
+/// `device` points to a live object with virtual functions.
 pub(crate) unsafe fn is_mesh(library: &Library, device: usize) -> bool {
-    // SAFETY: what the caller promises.
+    // SAFETY: the caller guarantees this.
     library.is_table(unsafe { (device as *const usize).read() }, Symbol::MeshTable)
 }
 
@@ -66,8 +66,8 @@ unsafe fn mesh(library: &Library, device: usize) -> Device {
     }
     // `std::vector<int>`: begin, end, end of its storage.
     let mut vector = [0_usize; 3];
-    // SAFETY: a function of `MeshDevice` that returns a vector through the place its first argument names. The vector is
-    // ours then: so many numbers between its first two words, and storage that C++'s own operator takes back.
+    // SAFETY: a function of `MeshDevice` that returns a vector through the pointer in its first argument. We own the vector then: numbers
+    // between its first two words, in storage that C++'s `operator delete` frees.
     unsafe {
         if caught(library, library.address(Symbol::MeshChips), [(&raw mut vector) as u64, device as u64, 0]).is_none() {
             return described;
@@ -88,7 +88,7 @@ unsafe fn mesh(library: &Library, device: usize) -> Device {
         if !library.has_symbol(symbol) {
             return 0;
         }
-        // SAFETY: functions of `MeshDevice` without arguments. They throw for a mesh that has not two dimensions.
+        // SAFETY: functions of `MeshDevice` without arguments. They throw if a mesh does not have two dimensions.
         let sides = unsafe { caught(library, library.address(symbol), [device as u64, 0, 0]) };
         sides.and_then(|sides| u16::try_from(sides).ok()).unwrap_or(0)
     };
@@ -104,11 +104,11 @@ unsafe fn single(library: &Library, device: usize, table: usize) -> Device {
     if mesh_table == 0 || mesh_id == 0 {
         return Device::UNKNOWN;
     }
-    // Both classes have `IDevice` as their first base, and a table may be shorter than we look.
+    // Both classes have `IDevice` as their first base. A table may be shorter than `SLOTS_MAX`.
     let word = |slot: usize| memory::words(mesh_table + TABLE_OFFSET + slot * size_of::<usize>());
     let slot = (0..SLOTS_MAX).map_while(word).position(|[function]| function == mesh_id);
     let Some(slot) = slot else { return Device::UNKNOWN };
-    // SAFETY: the same slot of a table of the same interface is the same function, without arguments.
+    // SAFETY: the same slot in a table of the same interface is the same function, without arguments.
     let id = unsafe {
         let function = (table as *const usize).add(slot).read();
         caught(library, function, [device as u64, 0, 0])

@@ -1,14 +1,14 @@
-//! The edge between the program and us: nothing of ours leaves it but what was asked for.
+//! The boundary between the program and the hook: no panic and no changed errno reaches the program.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Whether tracking is off in this process: the one thing that a call costs then.
+/// Whether tracking is off in this process. A call costs only this check then.
 #[inline(always)]
 pub(crate) fn is_off() -> bool {
     ttmon_client::hooked::is_off()
 }
 
-/// Runs our part of a call: no panic leaves it, and the program's errno stays. Nothing in it may throw a C++ exception.
+/// Runs our part of a call. Catches panics and restores the program's errno. `work` must not throw a C++ exception.
 #[inline(always)]
 pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = errno();
@@ -17,7 +17,7 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// As [`quietly`], for what makes no call that changes errno: an event that finds everything in its place.
+/// Like [`quietly`], for work that makes no call that changes errno.
 #[inline(always)]
 pub(crate) fn swiftly<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
@@ -25,7 +25,7 @@ pub(crate) fn swiftly<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 #[inline(always)]
 pub(crate) fn errno() -> libc::c_int {
-    // SAFETY: the C library's own cell for this thread, valid while the thread is.
+    // SAFETY: the C library's cell for this thread, valid as long as the thread.
     unsafe { *libc::__errno_location() }
 }
 

@@ -1,26 +1,26 @@
-//! The data that every event uses, in one place: between two events a program uses more memory than the nearest cache holds.
+//! The data that every event uses, in one cache line: between two events the program usually evicts the L1 cache.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::calls::Owner;
 
-/// One line of the cache. Each field belongs to the module that its text names.
+/// One cache line. The comment on each field names the module that owns it.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// `calls`: the one thread that comes here, and whether it is inside.
+    /// `calls`: the only thread that calls allocators, and whether it is in a call.
     pub(crate) owner: Owner,
-    /// `tables`: the allocator that was used last, a guess for threads without the lock.
+    /// `tables`: the allocator that was used last; a hint for threads that do not hold the lock.
     pub(crate) last: AtomicU64,
-    /// `cost`: calls until the next one that is measured.
+    /// `cost`: number of calls until the next measured one.
     pub(crate) until_measured: AtomicU32,
-    /// `thread`: how many threads load binaries.
+    /// `thread`: number of threads that load binaries.
     pub(crate) loaders: AtomicU32,
-    /// `thread`: whether allocators work in their hybrid mode, as [`is_set`] knows it.
+    /// `thread`: whether allocators run in hybrid mode, cached by [`is_set`].
     pub(crate) hybrid: AtomicU8,
-    /// `operation`: whether operations are named, as [`is_set`] knows it.
+    /// `operation`: whether operations are recorded, cached by [`is_set`].
     pub(crate) operations: AtomicU8,
-    /// `stack`: whether stacks are noted, as [`is_set`] knows it.
+    /// `stack`: whether stacks are recorded, cached by [`is_set`].
     pub(crate) stacks: AtomicU8,
 }
 
@@ -40,7 +40,7 @@ const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether a variable begins with 1, asked once and known in `answer` from then on.
+/// Whether an environment variable starts with 1. The first call stores the result in `answer`.
 #[inline]
 pub(crate) fn is_set(variable: &CStr, answer: &AtomicU8) -> bool {
     match answer.load(Relaxed) {
@@ -50,7 +50,7 @@ pub(crate) fn is_set(variable: &CStr, answer: &AtomicU8) -> bool {
     }
 }
 
-/// As [`is_set`], asked anew.
+/// Reads the variable again and updates `answer`.
 #[cold]
 pub(crate) fn update(variable: &CStr, answer: &AtomicU8) -> bool {
     let is_set = ttmon_client::hooked::is_set(variable);

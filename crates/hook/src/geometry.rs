@@ -1,4 +1,4 @@
-//! What an allocator is: banks, their bytes and where they begin, asked of its own functions.
+//! The properties of an allocator, from its own functions: banks, their size and base.
 
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::KindGeometry;
@@ -10,7 +10,7 @@ use crate::symbols::Symbol;
 
 /// Kinds of the ledger with banks, and TT-Metal's number for each.
 pub(crate) const BANKED: [(u8, u32); 4] = [(kind::DRAM, 0), (kind::L1, 1), (kind::L1_SMALL, 3), (kind::TRACE, 4)];
-/// A sub-device's allocator has no DRAM, and says 0 less its base: no bank is that large.
+/// A limit for valid bank sizes. The allocator of a sub-device has no DRAM, and returns 0 minus its base.
 const BANK_BYTES_END: u64 = 1 << 40;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Geometry {
     pub(crate) block: u64,
 }
 
-/// What an allocator says of a kind, per bank.
+/// The allocator's own statistics of a kind, per bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub(crate) allocated: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Statistics {
     pub(crate) largest_free: u64,
 }
 
-/// An allocator of TT-Metal to be asked.
+/// An allocator of TT-Metal to query.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     library: &'static Library,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// # Safety
-    /// `allocator` points at an `AllocatorImpl` of `library` that lives as long as this value is used, and whose lock the
+    /// `allocator` points to an `AllocatorImpl` of `library` that lives as long as this value is used, and whose lock the
     /// calling thread does not hold.
     pub(crate) unsafe fn new(library: &'static Library, allocator: usize) -> Self {
         Self { library, allocator: allocator as u64 }
@@ -71,16 +71,16 @@ impl Asked {
         if function == 0 {
             return None;
         }
-        // More room than the four words that are known.
+        // Larger than the four known words, in case the struct grows.
         let mut words = [0_u64; 16];
         let kind = [u64::from(number)];
-        // SAFETY: a function of the allocator with the place of its result first, and the place of the kind's number.
+        // SAFETY: a member function that takes a pointer to its result, the allocator, and a pointer to the kind's number.
         unsafe { caught(self.library, function, [(&raw mut words) as u64, self.allocator, kind.as_ptr() as u64])? };
         let [_total, allocated, free, largest_free, ..] = words;
         Some(Statistics { allocated, free, largest_free })
     }
 
-    /// A question with the place of a number, as C++'s references are passed.
+    /// Calls a function that takes its number by reference.
     fn by_place(self, symbol: Symbol, number: u32) -> Option<u64> {
         let number = [u64::from(number)];
         self.ask(symbol, number.as_ptr() as u64)
@@ -96,7 +96,7 @@ impl Asked {
         if function == 0 {
             return None;
         }
-        // SAFETY: a function of the allocator, which `new` was promised, with one argument.
+        // SAFETY: a member function with one argument, on an allocator that the caller of `new` guarantees.
         unsafe { caught(self.library, function, [self.allocator, argument, 0]) }
     }
 }

@@ -1,11 +1,11 @@
-//! What is preloaded into programs of TT-Metal: it stands in for the functions through which all device memory goes, calls the
-//! real ones, and writes what happened into the process's ledger. docs/hook.md says what is stood in for and what each gives.
+//! The library that is preloaded into TT-Metal programs. It replaces the functions that manage device memory, calls the original functions,
+//! and records each call in the process's ledger. docs/hook.md lists the replaced functions and the data from each.
 //!
-//! It runs inside another program: it prints nothing, starts no thread, and lets C++ exceptions pass. A function that is
-//! missing, or an object that is not laid out as known, turns off what needs it and nothing else. Without `TTMON_TRACKING=1` or
-//! `TT_ALLOC_TRACKING_ENABLED=1` every call goes straight to the real function.
+//! The library runs inside another program. It prints nothing, starts no thread, and lets C++ exceptions pass. If a function is missing, or
+//! an object has an unknown layout, only the features that need it are turned off. Without `TTMON_TRACKING=1` or
+//! `TT_ALLOC_TRACKING_ENABLED=1` every call goes directly to the original function.
 //!
-//! The library contains the client too and exports its functions: a process has one ledger and one writer.
+//! The library includes the client and exports its functions, so that a process has one ledger and one writer.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -42,10 +42,10 @@ pub use opening::*;
 pub use program::*;
 pub use trace::*;
 
-// So that the linker keeps the client's functions.
+// Makes the linker keep the client's functions.
 pub use ttmon_client::*;
 
-/// Runs when the library is loaded, and does nothing else: reports that come before the first hooked call start the ledger.
+/// Runs when the library is loaded. Reports before the first hooked call start the ledger.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -56,7 +56,7 @@ static LOADED: extern "C" fn() = {
     loaded
 };
 
-/// For measurements alone (`cargo xtask bench hook`): recording off, and on again. What happens in between is not in the ledger.
+/// Turns recording off and on, for measurements only (`cargo xtask bench hook`). Events in between are not in the ledger.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_hook_record(is_on: i32) {
     hooked::set_recording(is_on != 0);

@@ -1,8 +1,8 @@
-//! A libtt_metal of this process, with the addresses of all it defines.
+//! A libtt_metal in this process, with the addresses of its symbols.
 //!
-//! Python loads it where the loader's `RTLD_NEXT` does not look, and a process may have two of them. So the real function is
-//! looked for from an address that belongs to the call: an object's table of virtual functions, or the caller's own code.
-//! What was found is kept for good; looking it up is two loads and a comparison.
+//! Python loads it with a scope that `RTLD_NEXT` does not search, and a process may have two of them. So the real function is searched from
+//! an address that belongs to the call: an object's virtual function table, or the caller's code. Results are cached permanently; a lookup
+//! is two loads and a comparison.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -15,30 +15,30 @@ use crate::buffer::Way;
 use crate::object::{self, Object};
 use crate::symbols::{self, Symbol};
 
-/// Two are a curiosity; several threads may find the same one at once.
+/// Two libraries are rare. Several threads may find the same one at once.
 const LIBRARIES: usize = 16;
-/// Objects from which calls come: TT-Metal, ttnn, a program.
+/// Objects that make calls: TT-Metal, ttnn, a program.
 const CALLERS: usize = 64;
-/// Where the functions of a table of virtual functions begin: behind the offset to the top and the type's description.
+/// Offset of the functions in a virtual function table, after the offset to top and the type information.
 pub(crate) const TABLE_OFFSET: usize = 16;
 
-/// What every event needs comes first, in two lines of the cache.
+/// The fields that every event needs come first, in two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Library {
     start: AtomicUsize,
-    /// 0 until the rest is there.
+    /// 0 until all other fields are set.
     bytes: AtomicUsize,
     /// [`Way`], as a number.
     way: AtomicU8,
-    /// A buffer was found to be laid out as known before 0.79.
+    /// A buffer was found to have the known layout of versions before 0.79.
     is_layout_known: AtomicBool,
-    /// A thread fills it, or has filled it.
+    /// A thread fills this entry, or has filled it.
     is_taken: AtomicBool,
     addresses: [AtomicUsize; symbols::COUNT],
 }
 
-/// Where calls came from that are none of a library's own addresses.
+/// An object outside the library that has called it.
 struct Caller {
     start: AtomicUsize,
     bytes: AtomicUsize,
@@ -49,7 +49,7 @@ static KNOWN: [Library; LIBRARIES] = [const { Library::new() }; LIBRARIES];
 static CALLER: [Caller; CALLERS] =
     [const { Caller { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), library: AtomicPtr::new(ptr::null_mut()) } }; CALLERS];
 static CALLERS_TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// What the loader had unloaded when we last asked.
+/// The loader's number of unloaded objects at the last check.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
 
 impl Library {
@@ -64,17 +64,17 @@ impl Library {
         }
     }
 
-    /// The library an object of TT-Metal belongs to, by its table of virtual functions.
+    /// Returns the library of an object of TT-Metal, by its virtual function table.
     ///
     /// # Safety
-    /// `object` points at an object with virtual functions.
+    /// `object` points to an object with virtual functions.
     #[inline(always)]
     pub(crate) unsafe fn of_object(object: usize) -> &'static Self {
-        // SAFETY: such an object begins with the address of its table.
+        // SAFETY: the object starts with the address of its table.
         Self::of(unsafe { (object as *const usize).read() })
     }
 
-    /// The library an address belongs to: its own, or of an object that needs it.
+    /// Returns the library of an address: the library that contains it, or the one that the containing object depends on.
     #[inline(always)]
     pub(crate) fn of(address: usize) -> &'static Self {
         let [first, ..] = &KNOWN;
@@ -83,11 +83,11 @@ impl Library {
 
     #[inline(always)]
     pub(crate) fn address(&self, symbol: Symbol) -> usize {
-        // SAFETY: a `Symbol` is less than their count.
+        // SAFETY: a `Symbol` is less than the number of symbols.
         unsafe { self.addresses.get_unchecked(symbol as usize) }.load(Relaxed)
     }
 
-    /// The function behind a name that was called, so that it exists.
+    /// Returns the address of a symbol that was called, and therefore exists.
     #[inline(always)]
     pub(crate) fn real(&self, symbol: Symbol) -> usize {
         match self.address(symbol) {
@@ -96,7 +96,7 @@ impl Library {
         }
     }
 
-    /// How its buffers are read.
+    /// How buffers of this library are read.
     #[inline(always)]
     pub(crate) fn way(&self) -> Way {
         Way::from_number(self.way.load(Relaxed))
@@ -114,19 +114,19 @@ impl Library {
         self.address(symbol) != 0
     }
 
-    /// Whether this is the table of virtual functions of a class, as its objects begin with it.
+    /// Whether an address is the virtual function table of a class.
     pub(crate) fn is_table(&self, table: usize, class: Symbol) -> bool {
         self.has_symbol(class) && self.address(class).wrapping_add(TABLE_OFFSET) == table
     }
 
     #[inline(always)]
     pub(crate) fn has(&self, address: usize) -> bool {
-        // Acquire, with the release of `publish`: the rest is there.
+        // Acquire, paired with the release of `publish`: all other fields are set.
         let bytes = self.bytes.load(Acquire);
         address.wrapping_sub(self.start.load(Relaxed)) < bytes
     }
 
-    /// Whether the caller may fill it: nobody else does.
+    /// Reserves this entry for the caller. Returns false if another thread has it.
     fn take(&self) -> bool {
         !self.is_taken.swap(true, AcqRel)
     }
@@ -142,8 +142,8 @@ impl Library {
     }
 }
 
-/// Where a program unloads and loads TT-Metal again, other code may lie at the old addresses. To be asked where a device is
-/// opened: nobody gets far with a library before that.
+/// Removes libraries that the program has unloaded, because other code may be loaded at their addresses. Called when a device opens, which
+/// precedes most other calls into a library.
 pub(crate) fn forget_unloaded() {
     let now = object::unloads();
     if UNLOADS.swap(now, Relaxed) == now {
@@ -168,7 +168,7 @@ pub(crate) fn forget_unloaded() {
 fn find(address: usize) -> &'static Library {
     let errno = crate::edge::errno();
     let found = known(address).or_else(plain).or_else(|| {
-        // Tracked or not: code that is gone must not be called, nor keep its place from what is loaded now.
+        // Also while tracking is off: unloaded code must not be called, and must not occupy an entry.
         forget_unloaded();
         discover(address).or_else(only)
     });
@@ -176,13 +176,13 @@ fn find(address: usize) -> &'static Library {
     found.unwrap_or_else(|| defined_nowhere())
 }
 
-/// The only library, where its allocators have no virtual functions: asking the loader about each of them would be in vain.
+/// Returns the only library, if its allocators have no virtual functions. The loader could not find it by their addresses.
 fn plain() -> Option<&'static Library> {
     only_known().filter(|library| !library.has_symbol(Symbol::AllocatorTable))
 }
 
-/// Up to 0.69 allocators have no virtual functions, and what they begin with is no address of a library: it is the one that there
-/// is, which several threads may have found at once.
+/// Up to 0.69 allocators have no virtual functions, so their first word is no address in a library. Then the only library is meant; several
+/// threads may have found it at once.
 fn only() -> Option<&'static Library> {
     if KNOWN.iter().any(|library| library.bytes.load(Acquire) != 0) {
         return only_known();
@@ -196,10 +196,10 @@ fn only_known() -> Option<&'static Library> {
     there.all(|other| other.start.load(Relaxed) == first.start.load(Relaxed)).then_some(first)
 }
 
-/// The name that was called is defined nowhere but here: without us the loader would have ended the program.
+/// The called symbol is defined only in the hook. Without the hook, the loader would have ended the program.
 #[cold]
 fn defined_nowhere() -> ! {
-    // SAFETY: without conditions.
+    // SAFETY: no preconditions.
     unsafe { libc::abort() }
 }
 
@@ -215,15 +215,15 @@ fn known(address: usize) -> Option<&'static Library> {
     unsafe { caller.library.load(Relaxed).as_ref() }
 }
 
-/// Asks the loader. Several threads may be here at once and find the same; the first in the table is the one that is used.
+/// Asks the loader. Several threads may find the same library at once; the first entry in the table is used.
 fn discover(address: usize) -> Option<&'static Library> {
     let caller = Object::of(address)?;
-    // Of the program itself nothing can be asked, and an object may need the hook.
+    // The main program cannot be searched, and an object may depend on the hook.
     let home = caller.resolve(&DEFINED).and_then(tt_metal).or_else(first_that_defines)?;
     let library = match known_itself(home.start) {
         Some(library) => library,
         None => {
-            // From its own point of view: the caller may need two of them.
+            // Resolved in the library's own scope, because the caller may depend on two of them.
             let addresses = home.resolve(symbols::NAMES)?;
             let place = KNOWN.iter().find(|place| place.take())?;
             place.publish(&home, &addresses);
@@ -240,15 +240,15 @@ fn discover(address: usize) -> Option<&'static Library> {
     Some(library)
 }
 
-/// What TT-Metal defines and we do, and what only we do.
+/// A symbol that both TT-Metal and the hook define, and one that only the hook defines.
 const DEFINED: [&CStr; 2] = [symbols::NAMES[Symbol::Allocate as usize], c"ttmon_tag_push"];
 
-/// The object behind the first address, unless it is a hook or a stub.
+/// Returns the object that contains the first address, unless it is a hook or a stub.
 fn tt_metal([defined, ours]: [usize; 2]) -> Option<Object> {
     Object::of(defined).filter(|object| !object.has(ours))
 }
 
-/// Among all that is loaded, TT-Metal itself.
+/// Searches all loaded objects for TT-Metal.
 fn first_that_defines() -> Option<Object> {
     (0..).map_while(Object::nth).find_map(|object| object.resolve(&DEFINED).and_then(tt_metal))
 }
@@ -259,7 +259,7 @@ fn known_itself(address: usize) -> Option<&'static Library> {
 
 #[cfg(test)]
 impl Library {
-    /// One that has these symbols, at addresses that nobody may call.
+    /// A library with these symbols, at addresses that must not be called.
     pub(crate) fn for_tests(symbols: &[Symbol]) -> Self {
         let library = Self::new();
         for symbol in symbols {

@@ -1,19 +1,19 @@
-//! Memory of this process that may not be there: what is read only to find out whether an object is laid out as known. The kernel
-//! copies it, and says so where a plain read would be the program's end.
+//! Reads memory that may be unmapped, to check whether an object has a known layout. The kernel copies it and reports an error where a
+//! plain read would crash the program.
 
 use std::ffi::c_void;
 
 use crate::edge::{errno, set_errno};
 
-/// So many words from an address on; `None` where not all of them can be read.
+/// Reads `N` words at an address; `None` if not all of them are readable.
 pub(crate) fn words<const N: usize>(at: usize) -> Option<[usize; N]> {
     let mut words = [0; N];
     let bytes = size_of_val(&words);
     let here = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: bytes };
     let there = libc::iovec { iov_base: at as *mut c_void, iov_len: bytes };
     let before = errno();
-    // SAFETY: the kernel writes at most the array's bytes into the array, of which any are valid words; the other address it
-    // checks itself. A process may always read its own memory so.
+    // SAFETY: the kernel writes at most the array's size into the array, for which any bytes are valid. It checks the other address itself.
+    // A process may always read its own memory this way.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
     set_errno(before);
     (usize::try_from(read) == Ok(bytes)).then_some(words)

@@ -1,9 +1,9 @@
-//! The words of TT-Metal's exceptions: the sentence for people, without the place in its source and the stack behind it.
+//! Extracts the readable sentence from the text of TT-Metal's exceptions, without source location and backtrace.
 
-/// What stands before the sentence, in `TT_FATAL @ file:line: condition\ninfo:\nsentence\nbacktrace:\n...`.
+/// Precedes the sentence in `TT_FATAL @ file:line: condition\ninfo:\nsentence\nbacktrace:\n...`.
 const BEFORE: &[u8] = b"info:\n";
 
-/// The sentence, up to the first invalid byte or the limit.
+/// Returns the sentence, up to the first invalid byte or the limit.
 pub(crate) fn words_of<'a>(message: &[u8], into: &'a mut [u8]) -> &'a str {
     let start = message.windows(BEFORE.len()).position(|window| window == BEFORE).map_or(0, |at| at + BEFORE.len());
     let rest = message.get(start..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Stacks of threads without Python: return addresses by program or library, which readers turn into lines. Only with operations
-//! (`ttmon run --ops`), because unwinding takes some microseconds.
+//! Stacks of threads without Python: return addresses per program or library, which readers convert to source lines. Recorded only with
+//! operations (`ttmon run --ops`), because unwinding takes some microseconds.
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::stack::{FRAMES_MAX, NO_PYTHON};
@@ -9,13 +9,13 @@ use crate::coverage::{Feature, hit};
 use crate::object::{self, LoadedCode};
 use crate::operation::Addresses;
 
-/// The number of a stack of return addresses.
+/// Returns the ledger's number of a stack of return addresses.
 pub(crate) fn number(addresses: &Addresses) -> u32 {
     let hash = hash(addresses);
     hooked::writer().stack(hash).unwrap_or_else(|| add(hash, addresses))
 }
 
-/// The hash includes how much was unloaded: another library may lie at the same address.
+/// The hash includes the number of unloaded objects, because another library may be loaded at the same address later.
 fn hash(addresses: &Addresses) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0xA076_1D64_78BD_642F).rotate_left(29);
     addresses.as_slice().iter().fold(mix(0x6E61_7469_7665, object::unloads()), |hash, address| mix(hash, *address as u64))
@@ -28,7 +28,7 @@ fn add(hash: u64, addresses: &Addresses) -> u32 {
     let mut count = 0;
     let mut last: Option<(LoadedCode, u32)> = None;
     for address in addresses.as_slice() {
-        // Inside the call, which returns to the next instruction.
+        // An address within the call instruction; the return address is that of the next one.
         let address = address.wrapping_sub(1);
         if !last.as_ref().is_some_and(|(code, _)| code.has(address)) {
             let Some(code) = LoadedCode::of(address) else { continue };

@@ -1,4 +1,4 @@
-//! The loaded objects of this process: which one an address lies in, and what it, or what it needs, defines.
+//! The loaded objects of this process: finds the object at an address, and the symbols that the object or its dependencies define.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -17,24 +17,24 @@ struct Search {
 }
 
 enum Which {
-    /// The one with this address.
+    /// The object that contains this address.
     Around(usize),
-    /// The one after so many others.
+    /// The object with this index.
     After(usize),
 }
 
 impl Object {
-    /// The object an address lies in.
+    /// Returns the object that contains an address.
     pub(crate) fn of(address: usize) -> Option<Self> {
         Self::search(Which::Around(address))
     }
 
-    /// All of them, by number, until there are no more.
+    /// Returns the object with this index, or `None` after the last one.
     pub(crate) fn nth(number: usize) -> Option<Self> {
         Self::search(Which::After(number))
     }
 
-    /// The program itself has no name here, and what is looked up in it is looked up everywhere, also in what is preloaded.
+    /// Whether this is the main program. The loader gives it no name, and looks up its symbols in all objects, including preloaded ones.
     pub(crate) fn is_program(&self) -> bool {
         self.path.first() == Some(&0)
     }
@@ -45,22 +45,22 @@ impl Object {
 
     fn search(which: Which) -> Option<Self> {
         let mut search = Search { which, found: None };
-        // SAFETY: the loader calls `look` with the pointer to `search`, which lives until it returned.
+        // SAFETY: the loader calls `look` with the pointer to `search`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.found
     }
 
-    /// The object of that name, as it calls itself, wherever it was loaded from.
+    /// Returns the loaded object with this soname, independent of its path.
     pub(crate) fn named(name: &CStr) -> Option<Self> {
-        // SAFETY: a text that ends with NUL. Nothing is loaded: NOLOAD.
+        // SAFETY: a NUL-terminated string. Nothing is loaded: NOLOAD.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             forget_error();
             return None;
         }
         let mut map: *const usize = std::ptr::null();
-        // SAFETY: an open handle; the loader stores the address of its own record of the object, whose third word points at the
-        // object's dynamic section (`struct link_map` of <link.h>). The record lives while the object does, which others hold.
+        // SAFETY: an open handle. The loader stores the address of its record of the object (`struct link_map` of <link.h>). The third word
+        // points to the dynamic section. The record lives as long as the object, which other handles keep loaded.
         let address = unsafe {
             let is_told = libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0;
             let address = if is_told && !map.is_null() { map.add(2).read() } else { 0 };
@@ -70,13 +70,13 @@ impl Object {
         Self::of(address)
     }
 
-    /// The addresses behind names, 0 where neither it nor what it needs defines one. The loader's order is breadth first, so
-    /// that its own definition comes before others', and ours, which is preloaded, never. Of the program itself: `None`.
+    /// Resolves names to addresses, 0 if neither the object nor its dependencies define a name. The loader searches breadth first, so the
+    /// object's own definition has precedence. The preloaded hook is not searched. Returns `None` for the main program.
     pub(crate) fn resolve<const N: usize>(&self, names: &[&CStr]) -> Option<[usize; N]> {
         if self.is_program() {
             return None;
         }
-        // SAFETY: a text that ends with NUL. Nothing is loaded: NOLOAD.
+        // SAFETY: a NUL-terminated string. Nothing is loaded: NOLOAD.
         let handle = unsafe { libc::dlopen(self.path.as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             forget_error();
@@ -84,21 +84,21 @@ impl Object {
         }
         let mut addresses = [0; N];
         for (address, name) in addresses.iter_mut().zip(names) {
-            // SAFETY: an open handle and a text that ends with NUL.
+            // SAFETY: an open handle and a NUL-terminated string.
             *address = unsafe { libc::dlsym(handle, name.as_ptr()) } as usize;
             if *address == 0 {
                 forget_error();
             }
         }
-        // SAFETY: closed once. The program that loaded the object holds it; a program that unloads it must not find it held by us.
+        // SAFETY: closed once. The program keeps the object loaded; our handle must not prevent it from unloading the object.
         unsafe { libc::dlclose(handle) };
         Some(addresses)
     }
 }
 
-/// The program or library that an address of code lies in.
+/// The program or library that contains an address of code.
 pub(crate) struct LoadedCode {
-    /// Added by the loader to the addresses of its file.
+    /// The load address: the loader adds it to the addresses in the file.
     pub(crate) base: usize,
     start: usize,
     bytes: usize,
@@ -106,14 +106,14 @@ pub(crate) struct LoadedCode {
     build_id: BuildId,
 }
 
-/// A build id in hexadecimal, empty where there is none.
+/// A build id in hexadecimal, empty if there is none.
 #[derive(Clone, Copy)]
 pub(crate) struct BuildId {
     text: [u8; 2 * BUILD_ID_MAX],
     length: usize,
 }
 
-/// Bytes of a build id: 20 of a SHA-1 are usual.
+/// Maximum bytes of a build id. A SHA-1 has 20.
 const BUILD_ID_MAX: usize = 32;
 
 impl BuildId {
@@ -135,12 +135,12 @@ impl BuildId {
 impl LoadedCode {
     pub(crate) fn of(address: usize) -> Option<Self> {
         let mut search = CodeSearch { address, found: None };
-        // SAFETY: the loader calls `find_code` with the pointer to `search`, which lives until it returned.
+        // SAFETY: the loader calls `find_code` with the pointer to `search`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut search).cast()) };
         let mut found = search.found?;
         if found.path.first() == Some(&0) {
             let [path, into] = [c"/proc/self/exe".as_ptr(), found.path.as_mut_ptr().cast()];
-            // SAFETY: a text that ends with NUL, and a place of that length less one, which stays NUL.
+            // SAFETY: a NUL-terminated string, and a buffer of this length plus one byte, which stays NUL.
             unsafe { libc::readlink(path, into.cast_mut(), PATH_BYTES - 1) };
         }
         Some(found)
@@ -165,9 +165,9 @@ struct CodeSearch {
 }
 
 unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader's struct is valid during this call; `search` is the caller's and nobody else's.
+    // SAFETY: the loader's struct is valid during this call; `search` belongs to the caller alone.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<CodeSearch>()) };
-    // SAFETY: so many headers are there, by the loader's word.
+    // SAFETY: the loader guarantees this number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = position(info.dlpi_addr);
     let segments = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
@@ -179,9 +179,9 @@ unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, sear
     let mut build_id = BuildId::new(&[]);
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
         let (from, to) = ends(header);
-        // Notes of the file lie in memory where a loaded segment has them.
+        // The notes are in memory only if a loaded segment contains them.
         if segments().map(ends).any(|(first, last)| first <= from && to <= last) {
-            // SAFETY: inside a segment that the loader mapped for reading, whose object cannot leave during this call.
+            // SAFETY: within a segment that the loader mapped readable. The object cannot be unloaded during this call.
             let notes = unsafe { std::slice::from_raw_parts(from as *const u8, to.wrapping_sub(from)) };
             if let Some(id) = find_build_id(notes) {
                 build_id = BuildId::new(id);
@@ -190,7 +190,7 @@ unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, sear
     }
     let mut path = [0; PATH_BYTES];
     if !info.dlpi_name.is_null() {
-        // SAFETY: the loader's text, which ends with NUL.
+        // SAFETY: a NUL-terminated string of the loader.
         let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
         path.iter_mut().zip(name.iter().take(PATH_BYTES - 1)).for_each(|(to, from)| *to = *from);
     }
@@ -198,7 +198,8 @@ unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, sear
     1
 }
 
-/// The build id among notes: three words (length of the name, of the content, type), then both, each padded to a word.
+/// Finds the build id among ELF notes. A note has three words (length of the name, length of the content, type), then name and content,
+/// each padded to a word.
 fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: usize = 3;
     loop {
@@ -214,28 +215,28 @@ fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// How many objects this process has ever unloaded: what was resolved before a change may be gone.
+/// Number of objects that this process has unloaded. Addresses resolved before a change may be invalid.
 pub(crate) fn unloads() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, into: *mut c_void) -> c_int {
-        // SAFETY: the loader's struct, and the counter of the caller.
+        // SAFETY: the loader's struct, and the caller's counter.
         unsafe { into.cast::<u64>().write((*info).dlpi_subs) };
         1
     }
     let mut count = 0_u64;
-    // SAFETY: the loader calls `first` with the pointer to `count`, which lives until it returned.
+    // SAFETY: the loader calls `first` with the pointer to `count`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
     count
 }
 
 fn forget_error() {
-    // SAFETY: without arguments. Clears the message of our failure, so that the program does not read it as its own.
+    // SAFETY: no preconditions. Clears our error message, so that the program does not read it as its own.
     unsafe { libc::dlerror() };
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader's struct is valid during this call; `search` is the caller's and nobody else's.
+    // SAFETY: the loader's struct is valid during this call; `search` belongs to the caller alone.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-    // SAFETY: so many headers are there, by the loader's word.
+    // SAFETY: the loader guarantees this number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = position(info.dlpi_addr);
     let (mut start, mut end, mut is_inside) = (usize::MAX, 0, false);
@@ -255,7 +256,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
     }
     let mut path = [0; PATH_BYTES];
     if !info.dlpi_name.is_null() {
-        // SAFETY: the loader's text, which ends with NUL.
+        // SAFETY: a NUL-terminated string of the loader.
         let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
         if name.len() >= path.len() {
             return 1;

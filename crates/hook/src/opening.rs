@@ -1,4 +1,4 @@
-//! Devices as they open: a device without buffers is a true 0, and each chip has a name of its own.
+//! Device opening. An open device without buffers is reported as 0 bytes, and each chip gets its unique id.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ pub struct Span {
     length: usize,
 }
 
-/// `bool MeshDeviceImpl::initialize_impl(MeshDevice*, ...)`: every mesh that opens, and every submesh.
+/// `bool MeshDeviceImpl::initialize_impl(MeshDevice*, ...)`: called for every mesh and submesh that is opened.
 ///
 /// # Safety
 /// Called by TT-Metal.
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn initialize_impl(
             thread::look_for_hybrid();
         });
     }
-    // SAFETY: a mesh has virtual functions; the real function gets what we got.
+    // SAFETY: a mesh has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(mesh);
         let real: Real = std::mem::transmute(library.real(Symbol::OpenMesh));
@@ -56,15 +56,15 @@ pub unsafe extern "C-unwind" fn initialize_impl(
     }
 }
 
-/// `inner` is the mesh's `MeshDeviceImpl`, where it is known.
+/// Records an open mesh. `inner` is its `MeshDeviceImpl`, if known.
 pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize>) {
     // SAFETY: the mesh was just opened.
     let allocator = unsafe { allocator_of(library, mesh) };
     if let Some(allocator) = allocator {
-        // SAFETY: the mesh is open, and that is its allocator.
+        // SAFETY: the mesh is open, and the allocator belongs to it.
         let description = unsafe { describe(library, allocator, mesh) };
         tables::with(|session, tables| {
-            // While one is open TT-Metal knows its chips: what is set then is meant for the program's children.
+            // While a mesh is open, TT-Metal has already chosen its chips. Variables set then are meant for child processes.
             if tables.are_empty() {
                 session.reread_environment();
             }
@@ -76,36 +76,36 @@ pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize
     }
 }
 
-/// A mesh's allocator: the function returns a reference to the pointer that owns it. An allocator begins with the address of a
-/// table in its library; that identifies it.
+/// Returns the allocator of a mesh. The function returns a reference to the owning pointer. An allocator starts with the address of a
+/// virtual function table in its library, which identifies it.
 unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
-    // SAFETY: the mesh is one of `library`.
+    // SAFETY: the mesh belongs to `library`.
     if !library.has_symbol(Symbol::MeshAllocator) || !unsafe { device::is_mesh(library, mesh) } {
         return None;
     }
-    // SAFETY: its function, without arguments.
+    // SAFETY: a member function without arguments.
     let owner = unsafe { caught(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])? };
-    // What it returns is the address of a pointer, as the class's own users take it.
+    // The function returns the address of a pointer.
     let [owned] = memory::words(usize::try_from(owner).ok()?)?;
     let [table] = memory::words(owned)?;
     (!library.has(owned) && library.has(table)).then_some(owned)
 }
 
-/// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: one a chip.
+/// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: called once per chip.
 ///
 /// # Safety
 /// Called by TT-Metal.
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZN2tt8tt_metal25SharedMemoryStatsProviderC1Emibb")]
 pub unsafe extern "C-unwind" fn stats_provider() {
-    // The sixth argument is who calls.
+    // Passes the return address as the sixth argument.
     naked_asm!("mov r9, [rsp]", "jmp {}", sym stats_provider_from)
 }
 
 unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, metal_id: i32, is_verbose: bool, more: bool, caller: usize) {
     type Real = unsafe extern "C-unwind" fn(usize, u64, i32, bool, bool);
     let library = Library::of(caller);
-    // SAFETY: the real function gets what we got.
+    // SAFETY: the real function receives the same arguments.
     unsafe {
         let real: Real = std::mem::transmute(library.real(Symbol::StatsProvider));
         real(this, unique_id, metal_id, is_verbose, more);
@@ -116,13 +116,13 @@ unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, met
     }
 }
 
-/// `void MeshWorkloadImpl::load_binaries(MeshCommandQueue&)`: kernels of cached programs go to DRAM.
+/// `void MeshWorkloadImpl::load_binaries(MeshCommandQueue&)`: copies kernels of cached programs to DRAM.
 ///
 /// # Safety
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE")]
 pub unsafe extern "C-unwind" fn load_binaries(this: usize, queue: usize) {
-    // SAFETY: a command queue has virtual functions; the real function gets what we got.
+    // SAFETY: a command queue has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(queue);
         let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(Symbol::LoadBinaries));

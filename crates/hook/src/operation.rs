@@ -1,8 +1,8 @@
-//! Which operation asked for a buffer: the native stack, by name. Some microseconds an allocation, so only where it is asked for
-//! (`TTMON_OPS=1`, `ttmon run --ops`).
+//! Finds the operation that allocates a buffer, by the symbol names of the native stack. It takes some microseconds per allocation, so it
+//! must be enabled (`TTMON_OPS=1`, `ttmon run --ops`).
 //!
-//! Operations of ttnn are exported functions: `ttnn::relu(...)` called by Python, `ttnn::prim::matmul(...)` below. The outermost
-//! one that Python calls is the name; else the outermost primitive.
+//! Operations of ttnn are exported functions: `ttnn::relu(...)` is called by Python, `ttnn::prim::matmul(...)` is called by those. The name
+//! is the outermost function that Python calls, or else the outermost primitive.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -21,19 +21,20 @@ use crate::fast_path::{self, HOT};
 use crate::object;
 
 const FRAMES_MAX: usize = 64;
-/// Places in the code from which allocations come: some hundred in a large model.
+/// Code addresses that allocations come from: some hundred in a large model.
 const KNOWN: usize = 4096;
-/// How far from its place an address may be kept.
+/// Maximum distance of an address from its hash slot.
 const STEPS_MAX: usize = 16;
 
-/// An address in the code and the name of its function, empty if it has none. Asking the loader takes a walk through all symbols.
+/// A code address and the name of its function, empty if it has none. It caches `dladdr`, which searches all symbols.
 struct CodeAddress {
-    /// The address, and in the bits that no address has what the loader had unloaded when it was asked: with a library its names go.
+    /// The address. The unused high bits hold the number of unloaded objects at the time, because unloading a library invalidates its
+    /// names.
     key: AtomicUsize,
     name: AtomicPtr<c_char>,
 }
 
-/// Addresses of programs are shorter.
+/// Addresses in user space have at most this many bits.
 const ADDRESS_BITS: u32 = 48;
 
 static PLACES: [CodeAddress; KNOWN] = [const { CodeAddress { key: AtomicUsize::new(0), name: AtomicPtr::new(ptr::null_mut()) } }; KNOWN];
@@ -48,13 +49,13 @@ pub(crate) fn is_wanted() -> bool {
     fast_path::is_set(c"TTMON_OPS", &HOT.operations)
 }
 
-/// The return addresses of this thread, where they are wanted.
+/// Returns the return addresses of this thread, if enabled.
 #[inline]
 pub(crate) fn unwound() -> Option<Addresses> {
     if is_wanted() { Some(Addresses::new()) } else { None }
 }
 
-/// The number of a name in the ledger's table of tags; 0 for none.
+/// Returns the number of a name in the ledger's tag table; 0 for none.
 #[inline]
 pub(crate) fn number(session: &mut Session<'_>, name: Option<&Name>) -> u32 {
     let Some(name) = name else { return 0 };
@@ -72,7 +73,7 @@ pub(crate) struct Addresses {
 impl Addresses {
     fn new() -> Self {
         let mut stack = Self { addresses: [0; FRAMES_MAX], count: 0, is_cut: false };
-        // SAFETY: the unwinder calls `note` with the pointer to `stack`, which lives until it returned.
+        // SAFETY: the unwinder calls `note` with the pointer to `stack`, which outlives the call.
         unsafe { _Unwind_Backtrace(note, (&raw mut stack).cast()) };
         stack
     }
@@ -81,14 +82,14 @@ impl Addresses {
         self.addresses.get(..self.count).unwrap_or_default()
     }
 
-    /// The name of the operation that the thread is in, if there is one.
+    /// Returns the name of the operation that the thread is in, if any.
     pub(crate) fn operation(&self) -> Option<Name> {
         let unloads = object::unloads();
         let mut best = None;
         for address in self.as_slice() {
-            // The address of a call's return may already lie behind its function.
+            // A return address may lie beyond the end of its function.
             let Some(found) = symbol_of(address.wrapping_sub(1), unloads).and_then(parse) else { continue };
-            // Outermost last; what Python calls before what that calls.
+            // Outer frames come later. A function called by Python has precedence over a primitive.
             if best.is_none_or(|known: Operation<'_>| found.rank >= known.rank) {
                 best = Some(found);
             }
@@ -111,21 +112,21 @@ unsafe extern "C" fn note(context: *mut c_void, stack: *mut c_void) -> c_int {
     0
 }
 
-/// The mangled name of the function that contains an address. A name that was found before another library was unloaded is not
-/// used again, and keeps its slot: a program that unloads libraries repeatedly has its names looked up each time.
+/// Returns the mangled name of the function that contains an address. After a library was unloaded, cached names are not used again and
+/// still occupy their slots. A program that unloads libraries repeatedly pays for each lookup.
 fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
     let key = address ^ usize::try_from(unloads).unwrap_or(0) << ADDRESS_BITS;
     let home = (key >> 2).wrapping_mul(0x9E37_79B9) % KNOWN;
     for step in 0..STEPS_MAX {
         let place = PLACES.get((home + step) % KNOWN)?;
-        // Acquire, with the release below: the name is there.
+        // Acquire, paired with the release below: the name is stored.
         let known = place.key.load(Acquire);
         if known == key {
             return text_of(place.name.load(Relaxed));
         }
         if known == 0 {
             let name = ask(address);
-            // Two threads may write the same slot: the name is stored first, and belongs to the thread that wins the key.
+            // Two threads may write the same slot. The name is stored first; the thread that stores it also stores the key.
             if place.name.compare_exchange(ptr::null_mut(), name.cast_mut(), Release, Relaxed).is_ok() {
                 place.key.store(key, Release);
             }
@@ -137,26 +138,26 @@ fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
 
 fn ask(address: usize) -> *const c_char {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: a place of that type, filled when the answer is not 0. The text is the library's own, which we are called from.
+    // SAFETY: a local struct, filled if the result is not 0. The string belongs to the library, which is on the call stack.
     let name =
         unsafe { if libc::dladdr(address as *const c_void, info.as_mut_ptr()) != 0 { info.assume_init().dli_sname } else { ptr::null() } };
     if name.is_null() { c"".as_ptr() } else { name }
 }
 
 fn text_of(name: *mut c_char) -> Option<&'static [u8]> {
-    // SAFETY: null, or a text that ends with NUL and lives as long as the library whose code is on the stack.
+    // SAFETY: null, or a NUL-terminated string that lives as long as the library, whose code is on the stack.
     if name.is_null() { None } else { Some(unsafe { CStr::from_ptr(name) }.to_bytes()) }
 }
 
-/// What a mangled name says.
+/// The operation in a mangled name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Operation<'a> {
-    /// 2 is called by Python, 1 is a primitive.
+    /// 2 for a function called by Python, 1 for a primitive.
     rank: u8,
     name: &'a [u8],
 }
 
-/// `_ZN4ttnn4reluERK...` and `_ZN4ttnn4prim6matmulE...`; anything deeper in ttnn is no operation.
+/// Parses `_ZN4ttnn4reluERK...` and `_ZN4ttnn4prim6matmulE...`. Names nested deeper in ttnn are no operations.
 fn parse(mangled: &[u8]) -> Option<Operation<'_>> {
     let rest = mangled.strip_prefix(b"_ZN4ttnn")?;
     let (first, rest) = identifier(rest)?;
@@ -172,14 +173,14 @@ fn is_end(rest: &[u8]) -> bool {
     matches!(rest.first(), Some(b'E' | b'I'))
 }
 
-/// A length in digits and so many bytes.
+/// Splits off an identifier: its length in digits, then its bytes.
 fn identifier(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let length: usize = str::from_utf8(text.get(..digits)?).ok()?.parse().ok()?;
     text.get(digits..)?.split_at_checked(length)
 }
 
-/// A name on the stack, as long as a tag may be.
+/// A name on the stack, at most as long as a tag.
 pub(crate) struct Name {
     bytes: [u8; TAG_BYTES_MAX],
     length: usize,

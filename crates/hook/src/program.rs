@@ -1,9 +1,9 @@
-//! Programs: their circular and dataflow buffers, their launches, their end.
+//! Programs: their circular and dataflow buffers, launches and end.
 //!
-//! A program lays out its buffers when it first runs on a mesh. Circular buffers are reported to `GraphTracker`, once per chip;
-//! dataflow buffers are only marked in a `CircularBufferAllocator`, one a core range. Both are attributed to the program whose
-//! `allocate_*` is on this thread's stack. The bytes are not added up here: programs share them, and occupancy is for the
-//! reader to find, core by core.
+//! A program lays out its buffers when it first runs on a mesh. Circular buffers are reported to `GraphTracker`, once per chip. Dataflow
+//! buffers are only marked in a `CircularBufferAllocator`, one per core range. Both are attributed to the program whose `allocate_*`
+//! function is on this thread's stack. The bytes are not summed here, because programs share them. The reader computes the occupancy per
+//! core.
 
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -25,30 +25,30 @@ use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
 use crate::{cost, memory, opening, operation, stack};
 
-/// Ranges of one circular buffer that are read.
+/// Maximum number of ranges of one circular buffer that are read.
 const RANGES_MAX: usize = 256;
-/// Of a range, in a `CoreRangeSet`: four words.
+/// Size of a range in a `CoreRangeSet`: four words.
 const RANGE_BYTES: usize = 4 * size_of::<usize>();
-/// No grid of cores is wider or higher.
+/// Upper limit for columns and rows of a core grid.
 const CORES_END: usize = 64;
 
-/// A program that lays out its buffers on this thread.
+/// A program that is laying out its buffers on this thread.
 struct Layout {
     program: u32,
     mesh: usize,
     library: &'static Library,
-    /// The circular buffer that is being reported for chips.
+    /// The circular buffer that is being reported, chip by chip.
     pending: Cell<Option<Pending>>,
 }
 
-/// `GraphTracker` hears of a circular buffer chip by chip: one record where it is all of them.
+/// A circular buffer that `GraphTracker` receives chip by chip. It becomes one record if it is on all chips.
 #[derive(Clone, Copy)]
 struct Pending {
     cores: usize,
     address: u64,
     size: u64,
     is_global: bool,
-    /// By their place in the mesh.
+    /// A bit for each chip, by its index in the mesh.
     chips: u64,
 }
 
@@ -62,7 +62,7 @@ thread_local! {
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn allocate_circular_buffers(this: usize, device: usize) {
-    // SAFETY: as TT-Metal calls it.
+    // SAFETY: called by TT-Metal with its own arguments.
     unsafe { laid_out(Symbol::AllocateCirculars, this, device) }
 }
 
@@ -72,11 +72,11 @@ pub unsafe extern "C-unwind" fn allocate_circular_buffers(this: usize, device: u
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn allocate_dataflow_buffers(this: usize, device: usize) {
-    // SAFETY: as TT-Metal calls it.
+    // SAFETY: called by TT-Metal with its own arguments.
     unsafe { laid_out(Symbol::AllocateDataflow, this, device) }
 }
 
-/// Removes the layout from the thread again, also when an exception passes.
+/// Removes the layout from the thread, also if an exception passes.
 struct Leave(*const Layout);
 
 impl Drop for Leave {
@@ -86,7 +86,7 @@ impl Drop for Leave {
 }
 
 unsafe fn laid_out(symbol: Symbol, this: usize, device: usize) {
-    // SAFETY: a device has virtual functions; the real function gets what we got.
+    // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(device);
         let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(symbol));
@@ -109,14 +109,14 @@ unsafe fn laid_out(symbol: Symbol, this: usize, device: usize) {
 #[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, address: u64, size: u64, is_global: bool, device: usize) {
     type Real = unsafe extern "C-unwind" fn(usize, usize, u64, u64, bool, usize);
-    // SAFETY: a device has virtual functions; the real function gets what we got.
+    // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(device);
         let real: Real = std::mem::transmute(library.real(Symbol::TrackCircular));
         if !is_off() {
             hit(Feature::Circulars);
             quietly(|| {
-                // SAFETY: `allocate_circular_buffers` is below us on this thread's stack, if it is not null.
+                // SAFETY: if it is not null, `allocate_circular_buffers` is below us on this thread's stack.
                 if let Some(layout) = LAYOUT.get().as_ref() {
                     let chips = Device::describe(library, device);
                     layout.reported(Pending { cores, address, size, is_global, chips: 0 }, &chips);
@@ -127,27 +127,28 @@ pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, add
     }
 }
 
-/// `void CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t base)`: a dataflow buffer on a range of cores.
+/// `void CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t base)`: marks a dataflow buffer on a range of
+/// cores.
 ///
 /// # Safety
 /// Called by TT-Metal.
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm")]
 pub unsafe extern "C-unwind" fn mark_address() {
-    // The fifth argument is who calls.
+    // Passes the return address as the fifth argument.
     naked_asm!("mov r8, [rsp]", "jmp {}", sym mark_address_from)
 }
 
 unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u64, base: u64, caller: usize) {
     let library = Library::of(caller);
-    // SAFETY: the real function gets what we got; its object is read afterwards.
+    // SAFETY: the real function receives the same arguments; its object is read afterwards.
     unsafe {
         let real: unsafe extern "C-unwind" fn(usize, u64, u64, u64) = std::mem::transmute(library.real(Symbol::MarkAddress));
         real(this, address, size, base);
         if !is_off() {
             hit(Feature::Dataflow);
             quietly(|| {
-                // SAFETY: `allocate_dataflow_buffers` is below us on this thread's stack, if it is not null.
+                // SAFETY: if it is not null, `allocate_dataflow_buffers` is below us on this thread's stack.
                 if let Some(layout) = LAYOUT.get().as_ref() {
                     layout.marked(this, address, size);
                 }
@@ -171,11 +172,11 @@ impl Layout {
         self.pending.set(Some(reported));
     }
 
-    /// Records the reported buffer.
+    /// Records the pending circular buffer.
     fn flush(&self) {
         let Some(reported) = self.pending.take() else { return };
         let mut ranges = [[0; 4]; RANGES_MAX];
-        // SAFETY: the set belongs to a circular buffer of the program, which is being laid out.
+        // SAFETY: the set belongs to a circular buffer of the program that is being laid out.
         let count = unsafe { core_ranges(self.library, reported.cores, &mut ranges) };
         self.with_mesh(|session, known| {
             let (Some(count), Ok(address), Ok(size)) = (count, u32::try_from(reported.address), u32::try_from(reported.size)) else {
@@ -195,7 +196,7 @@ impl Layout {
                     is_global: reported.is_global,
                 };
                 if reported.chips == all {
-                    // What it could not record is counted in the ledger.
+                    // The ledger counts buffers that could not be recorded.
                     let _ = session.add_circular(&circular);
                     continue;
                 }
@@ -206,7 +207,7 @@ impl Layout {
         });
     }
 
-    /// A `CircularBufferAllocator` is a core range and the regions it has taken; the last of them ends where the new one does.
+    /// A `CircularBufferAllocator` is a core range and its allocated regions. The last region ends where the new buffer ends.
     fn marked(&self, allocator: usize, address: u64, size: u64) {
         let cores = memory::words(allocator).and_then(|[x0, y0, x1, y1, begin, end, room]| {
             if begin == 0 || begin >= end || end > room || !(end - begin).is_multiple_of(16) {
@@ -227,7 +228,7 @@ impl Layout {
         });
     }
 
-    /// The mesh's allocator, which is opened now if that was not seen.
+    /// Calls `work` with the mesh's allocator. Opens the allocator if its opening was not seen.
     fn with_mesh<T>(&self, work: impl FnOnce(&mut Session<'_>, &Allocator) -> T) -> Option<T> {
         if tables::with(|_, tables| tables.of_device(self.mesh).is_none())? {
             opening::opened(self.library, self.mesh, None);
@@ -239,9 +240,9 @@ impl Layout {
     }
 }
 
-/// The ranges of a `CoreRangeSet`, as first and last core; `None` where it is not laid out as known.
+/// Reads the ranges of a `CoreRangeSet`, as first and last core; `None` if it has an unknown layout.
 unsafe fn core_ranges(library: &Library, set: usize, into: &mut [[u8; 4]; RANGES_MAX]) -> Option<usize> {
-    // SAFETY: `ranges()` returns a reference to a vector, and does nothing else.
+    // SAFETY: `ranges()` is a getter that returns a reference to a vector.
     let vector = unsafe {
         let function: unsafe extern "C-unwind" fn(usize) -> usize = std::mem::transmute(library.address(Symbol::CoreRanges));
         function(set)
@@ -257,7 +258,7 @@ unsafe fn core_ranges(library: &Library, set: usize, into: &mut [[u8; 4]; RANGES
     Some(count)
 }
 
-/// First and last core: columns and rows of a real grid, in order.
+/// Converts a range to first and last core; `None` if it does not fit a real grid.
 fn range([x0, y0, x1, y1]: [usize; 4]) -> Option<[u8; 4]> {
     if x0 > x1 || y0 > y1 || x1 >= CORES_END || y1 >= CORES_END {
         return None;
@@ -266,12 +267,12 @@ fn range([x0, y0, x1, y1]: [usize; 4]) -> Option<[u8; 4]> {
     Some([small(x0)?, small(y0)?, small(x1)?, small(y1)?])
 }
 
-/// The program's number of its own, else its address.
+/// Returns the program's own id, or else a number from its address.
 unsafe fn number(library: &Library, program: usize) -> u32 {
     if !library.has_symbol(Symbol::ProgramId) {
         return low(program as u64 >> 4);
     }
-    // SAFETY: a function of `ProgramImpl` that returns a member.
+    // SAFETY: a getter of `ProgramImpl`.
     unsafe {
         let function: unsafe extern "C-unwind" fn(usize) -> u64 = std::mem::transmute(library.address(Symbol::ProgramId));
         low(function(program))
@@ -287,13 +288,13 @@ macro_rules! program_ends {
         #[unsafe(naked)]
         #[unsafe(export_name = $name)]
         pub unsafe extern "C-unwind" fn $function() {
-            // The second argument is who calls.
+            // Passes the return address as the second argument.
             naked_asm!("mov rsi, [rsp]", "jmp {}", sym $from)
         }
 
         unsafe extern "C-unwind" fn $from(this: usize, caller: usize) {
             let library = Library::of(caller);
-            // SAFETY: the real function gets what we got; the program is there until it returned.
+            // SAFETY: the real function receives the same arguments; the program exists until it returns.
             unsafe {
                 let real: unsafe extern "C-unwind" fn(usize) = std::mem::transmute(library.real(Symbol::$symbol));
                 if !is_off() {
@@ -311,7 +312,7 @@ program_ends! {
     program_destroyed, program_destroyed_from, ProgramD1, "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     /// `void ProgramImpl::deallocate_circular_buffers()`.
     deallocate_circular_buffers, deallocate_circular_buffers_from, DeallocateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
-    /// `void ProgramImpl::invalidate_circular_buffer_allocation()`: they will be laid out anew.
+    /// `void ProgramImpl::invalidate_circular_buffer_allocation()`: the buffers will be laid out again.
     invalidate_circulars, invalidate_circulars_from, InvalidateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
     /// `void ProgramImpl::invalidate_dataflow_buffer_allocation()`.
     invalidate_dataflow, invalidate_dataflow_from, InvalidateDataflow, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
@@ -319,19 +320,19 @@ program_ends! {
 
 fn ended(program: u32) {
     hit(Feature::ProgramEnd);
-    // Of a process that never opened a device there is nothing to forget, and no ledger to make.
+    // A process that never opened a device has no ledger, and needs none.
     if hooked::writer().is_started() {
         tables::with(|session, _| session.remove_program(program));
     }
 }
 
-/// `void GraphTracker::track_program(Program*, const IDevice*)`: every launch, cached or not.
+/// `void GraphTracker::track_program(Program*, const IDevice*)`: called at every launch, cached or not.
 ///
 /// # Safety
 /// Called by ttnn.
 #[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker13track_programEPNS0_7ProgramEPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn track_program(this: usize, program: usize, device: usize) {
-    // SAFETY: a device has virtual functions; the real function gets what we got.
+    // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(device);
         let real: unsafe extern "C-unwind" fn(usize, usize, usize) = std::mem::transmute(library.real(Symbol::TrackProgram));
@@ -354,13 +355,13 @@ fn launched(device: usize) {
     });
 }
 
-/// `void ProgramImpl::validate_circular_buffer_region(const IDevice*)`: throws where they reach into an L1 buffer.
+/// `void ProgramImpl::validate_circular_buffer_region(const IDevice*)`: throws if circular buffers overlap an L1 buffer.
 ///
 /// # Safety
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn validate_circular_buffer_region(this: usize, device: usize) {
-    // SAFETY: as TT-Metal calls it.
+    // SAFETY: called by TT-Metal with its own arguments.
     unsafe { validated(Symbol::ValidateCirculars, this, device) }
 }
 
@@ -370,12 +371,12 @@ pub unsafe extern "C-unwind" fn validate_circular_buffer_region(this: usize, dev
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE")]
 pub unsafe extern "C-unwind" fn validate_dataflow_buffer_region(this: usize, device: usize) {
-    // SAFETY: as TT-Metal calls it.
+    // SAFETY: called by TT-Metal with its own arguments.
     unsafe { validated(Symbol::ValidateDataflow, this, device) }
 }
 
 unsafe fn validated(symbol: Symbol, this: usize, device: usize) {
-    // SAFETY: a device has virtual functions; the real function gets what we got.
+    // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(device);
         let real = library.real(symbol);
@@ -388,13 +389,13 @@ unsafe fn validated(symbol: Symbol, this: usize, device: usize) {
     }
 }
 
-/// It threw: circular buffers and an L1 buffer want the same bytes.
+/// Records a clash: circular buffers and an L1 buffer overlap.
 fn clashed(witness: &Witness, message: &[u8]) {
     hit(Feature::Clashes);
     quietly(|| {
         let known = tables::with(|_, tables| tables.of_device(witness.argument).copied()).flatten();
         let Some(known) = known else { return };
-        // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
+        // SAFETY: the device and its allocator are open; this thread does not hold the allocator's lock.
         let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
         let unwound = operation::unwound();
         let (name, stack) = (unwound.as_ref().and_then(operation::Addresses::operation), stack::current(unwound.as_ref()));

@@ -1,4 +1,4 @@
-//! What TT-Metal refuses a program: memory, or bytes of L1 that circular buffers and another buffer both want.
+//! Records what TT-Metal refuses a program: memory, or circular buffers that overlap an L1 buffer.
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Refused, failure};
@@ -15,11 +15,11 @@ pub(crate) struct RefusedRequest<'a> {
     /// Requested bytes, in total and per bank; 0 if unknown.
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
-    /// What the allocator itself says of the kind.
+    /// The allocator's own statistics of the kind.
     pub(crate) statistics: Statistics,
     pub(crate) name: Option<Name>,
     pub(crate) stack: u32,
-    /// As it was thrown.
+    /// The text of the exception.
     pub(crate) message: &'a [u8],
 }
 

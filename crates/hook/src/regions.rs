@@ -1,15 +1,15 @@
-//! The regions of TT-Metal's own statistics among our mappings: each is a chip with both its ids.
+//! The shared memory regions of TT-Metal's statistics among our mappings. Each belongs to a chip and has both its ids.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// Longer than any line of maps: a path of 4,096 bytes and the columns before it.
+/// Longer than any line of /proc/self/maps: a path of 4,096 bytes and the columns before it.
 const CHUNK_BYTES: usize = 8192;
 const REGION_MARK: &[u8] = b"/tt_device_";
 const REGION_END: &[u8] = b"_memory";
-/// Where a region has TT-Metal's number of its chip.
+/// Offset of TT-Metal's chip number in a region.
 const REGION_DEVICE: u64 = 40;
 
-/// Records TT-Metal's number and the unique id of each chip that has a region of statistics here.
+/// Calls `tell` with TT-Metal's number and the unique id of each chip with a statistics region in this process.
 pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
     let (Some(maps), Some(memory)) = (Descriptor::open(c"/proc/self/maps"), Descriptor::open(c"/proc/self/mem")) else { return };
     let mut chunk = [0; CHUNK_BYTES];
@@ -22,7 +22,7 @@ pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
         let whole = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         for (start, unique_id) in known.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(region_start) {
             let mut device = [0xFF; 4];
-            // Through the kernel: the mapping may go while we look.
+            // Read through the kernel, because the region may be unmapped meanwhile.
             memory.read_at(&mut device, start + REGION_DEVICE);
             tell(u32::from_le_bytes(device), unique_id);
         }
@@ -34,7 +34,7 @@ pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
     }
 }
 
-/// Where a region is mapped and its chip's unique id, from a line such as
+/// Parses the start of a region and the unique id of its chip from a line such as
 /// `7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_6532451_memory`.
 fn region_start(line: &[u8]) -> Option<(u64, u64)> {
     let at = line.windows(REGION_MARK.len()).rposition(|window| window == REGION_MARK)?;
@@ -44,7 +44,7 @@ fn region_start(line: &[u8]) -> Option<(u64, u64)> {
     Some((start_of(line)?, unique_id))
 }
 
-/// Where a mapping of a file's beginning starts.
+/// Returns the start of a mapping with file offset 0.
 fn start_of(line: &[u8]) -> Option<u64> {
     let mut columns = line.split(|byte| *byte == b' ');
     let range = str::from_utf8(columns.next()?).ok()?;
@@ -55,24 +55,24 @@ fn start_of(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(range.split_once('-')?.0, 16).ok()
 }
 
-/// Without the heap, unlike `std::fs::File::open` of some paths.
+/// A file descriptor. Unlike `std::fs::File::open`, it never allocates on the heap.
 struct Descriptor(c_int);
 
 impl Descriptor {
     fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: the path ends with NUL; the result is checked.
+        // SAFETY: the path is NUL-terminated; the result is checked.
         let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         (descriptor >= 0).then_some(Self(descriptor))
     }
 
-    /// How many bytes came; an error is the end.
+    /// Returns the number of bytes read, 0 on an error.
     fn read(&self, into: &mut [u8]) -> usize {
-        // SAFETY: the descriptor is ours and open; the kernel writes at most the slice's length into the slice.
+        // SAFETY: this value owns the open descriptor; the kernel writes at most the slice's length into the slice.
         let read = unsafe { libc::read(self.0, into.as_mut_ptr().cast::<c_void>(), into.len()) };
         usize::try_from(read).unwrap_or(0)
     }
 
-    /// What cannot be read stays as it was.
+    /// Reads at an offset. On an error the buffer is unchanged.
     fn read_at(&self, into: &mut [u8], offset: u64) {
         let Ok(offset) = i64::try_from(offset) else { return };
         // SAFETY: as in `read`.
@@ -82,7 +82,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used again.
+        // SAFETY: this value owns it, and it is not used again.
         unsafe { libc::close(self.0) };
     }
 }

@@ -1,8 +1,8 @@
-//! Where the program asks for memory: the Python frames of this thread, else its return addresses ([`crate::native`]), as a number of
-//! the ledger's table of stacks.
+//! The stack of an allocation, as a number in the ledger's stack table: the Python frames of this thread, or its return addresses
+//! ([`crate::native`]).
 //!
-//! Asked for by `TTMON_STACKS=1`, which `ttmon run` sets. An interpreter is looked for at the first allocation, and believed once all
-//! frames of one stack were found to be as known. What is not known gives no stacks, and coverage says why.
+//! Enabled by `TTMON_STACKS=1`, which `ttmon run` sets. The first allocation searches for an interpreter. The interpreter is used once all
+//! frames of one stack have the expected layout. With an unknown layout no stacks are recorded, and coverage gives the reason.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -22,11 +22,11 @@ use crate::fast_path::{self, HOT};
 use crate::native;
 use crate::operation::{self, Addresses};
 
-/// Nobody has looked, or no interpreter was there yet.
+/// No search yet, or no interpreter was found yet.
 const NEW: u8 = 0;
 /// A thread writes `PYTHON`.
 const WRITING: u8 = 1;
-/// It is written, and was not probed yet.
+/// `PYTHON` is written, but not probed yet.
 const FOUND: u8 = 2;
 const KNOWN: u8 = 3;
 const ASIDE: u8 = 4;
@@ -34,9 +34,9 @@ const ASIDE: u8 = 4;
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 /// Allocations without an interpreter.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// Stacks that were not as known, before one was.
+/// Stacks with an unexpected layout before the first valid one.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// So many of them, and the interpreter is left aside: a thread may be in the middle of something strange once.
+/// After this many failures the interpreter is not used. A few are tolerated, because a thread may be in an unusual state.
 const FAILED_MAX: u32 = 8;
 /// An index of `REASONS`.
 static REASON: AtomicU8 = AtomicU8::new(0);
@@ -52,7 +52,7 @@ const REASONS: [&str; 6] = [
 
 struct InterpreterCell(UnsafeCell<MaybeUninit<Python>>);
 
-// SAFETY: written once, by the thread that made STATE `WRITING`, and read only after that thread stored a later state.
+// SAFETY: written once, by the thread that set STATE to `WRITING`, and read only after that thread stored a later state.
 unsafe impl Sync for InterpreterCell {}
 
 static PYTHON: InterpreterCell = InterpreterCell(UnsafeCell::new(MaybeUninit::uninit()));
@@ -62,7 +62,7 @@ pub(crate) fn is_wanted() -> bool {
     fast_path::is_set(c"TTMON_STACKS", &HOT.stacks)
 }
 
-/// Why stacks that are wanted are not noted.
+/// Why requested stacks are not recorded.
 pub(crate) fn aside() -> Option<&'static str> {
     match STATE.load(Acquire) {
         KNOWN | FOUND => None,
@@ -72,8 +72,8 @@ pub(crate) fn aside() -> Option<&'static str> {
     }
 }
 
-/// The stack that this thread allocates at: its Python frames, else its return addresses where they were unwound; 0 where stacks are
-/// not wanted or not known.
+/// Returns the stack of the current allocation: the Python frames, or the return addresses if they were unwound. 0 if stacks are not
+/// requested or not available.
 #[inline]
 pub(crate) fn current(unwound: Option<&Addresses>) -> u32 {
     if !is_wanted() {
@@ -98,21 +98,21 @@ fn python_stack() -> u32 {
 /// The interpreter, in a state from `FOUND` on.
 #[inline]
 fn python() -> &'static Python {
-    // SAFETY: written before that state was stored, and never again.
+    // SAFETY: written before this state was stored, and never again.
     unsafe { (*PYTHON.0.get()).assume_init_ref() }
 }
 
 #[inline]
 fn number() -> u32 {
     let mut walk = Walk::new();
-    // SAFETY: its layout was probed, and this thread is inside a call of the program into TT-Metal.
+    // SAFETY: the layout was probed, and this thread is in a call of the program into TT-Metal.
     if !unsafe { python().walk(&mut walk) } {
         return NO_PYTHON;
     }
     hooked::writer().stack(walk.hash).unwrap_or_else(|| quietly(|| add(&walk)).unwrap_or(0))
 }
 
-/// A stack that was not seen before. What its frames are is read without the ledger's lock.
+/// Adds a new stack. Its frames are read without the ledger's lock.
 #[cold]
 fn add(walk: &Walk) -> u32 {
     let mut frames = [Frame::default(); FRAMES_MAX];
@@ -142,14 +142,14 @@ fn look(state: u8) -> u32 {
     }
 }
 
-/// Looks for an interpreter, at every 2^k-th allocation as long as there is none: a program may load one later.
+/// Searches for an interpreter, at every 2^k-th allocation until there is one, because a program may load one later.
 fn find() -> u32 {
     if !LOOKS.fetch_add(1, Relaxed).wrapping_add(1).is_power_of_two() {
         return NO_PYTHON;
     }
     match Python::find() {
         None => {
-            // Threads without Python have stacks of machine code where operations are named.
+            // With operations, threads without Python have stacks of machine code.
             if operation::is_wanted() {
                 hooked::with(|session| found(session, Feature::Stacks));
             } else {
@@ -162,7 +162,7 @@ fn find() -> u32 {
             if STATE.compare_exchange(NEW, WRITING, AcqRel, Acquire).is_err() {
                 return 0;
             }
-            // SAFETY: this thread alone has made the state `WRITING`, and nobody reads before it is another.
+            // SAFETY: only this thread has set the state to `WRITING`, and no thread reads before the state changes.
             unsafe { (*PYTHON.0.get()).write(found) };
             STATE.store(FOUND, Release);
             probe()
@@ -174,7 +174,7 @@ fn probe() -> u32 {
     match python().probe() {
         None => NO_PYTHON,
         Some(Ok(())) => {
-            // Another thread may have left it aside meanwhile: that holds.
+            // Another thread may have turned off the interpreter meanwhile; that state stays.
             let _ = STATE.compare_exchange(FOUND, KNOWN, AcqRel, Acquire);
             hooked::with(|session| found(session, Feature::Stacks));
             if STATE.load(Acquire) == KNOWN { number() } else { 0 }
@@ -188,7 +188,7 @@ fn probe() -> u32 {
     }
 }
 
-/// No stacks from now on.
+/// Turns off stacks permanently.
 fn leave(unknown: Unknown) -> u32 {
     let reason = match unknown {
         Unknown::Version(..) => 1,
@@ -208,5 +208,5 @@ fn report_aside(reason: u8) {
     hooked::with(|session| step_aside(session, Feature::Stacks, reason));
 }
 
-/// One stack after another has the frames of one walk.
+/// A stack has as many frames as a walk.
 const _: () = assert!(FRAMES_MAX == ttmon_ledger::layout::stack::FRAMES_MAX);

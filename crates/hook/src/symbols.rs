@@ -1,8 +1,7 @@
-//! Every name of C++ that we stand in for, or ask, in one table.
+//! The table of all C++ symbols that the hook replaces or calls.
 //!
-//! Names are those of the Itanium ABI; which version of ttnn has which is in docs/hook.md. What is missing is 0 in a
-//! Names are those of the Itanium ABI; docs/hook.md lists the versions of ttnn. A missing symbol is 0 in a
-//! [`Library`](crate::library::Library)'s table, and features that need it are turned off.
+//! Names follow the Itanium ABI; docs/hook.md lists the versions of ttnn. A missing symbol is 0 in a [`Library`](crate::library::Library)'s
+//! table, and features that need it are turned off.
 use std::ffi::CStr;
 
 macro_rules! symbols {
@@ -17,7 +16,7 @@ macro_rules! symbols {
 }
 
 symbols! {
-    // Asked at every event, so that they share a line of the cache.
+    // Called at every event. They come first, so that they share a cache line.
     BufferAddress = c"_ZNK2tt8tt_metal6Buffer7addressEv";
     BufferSize = c"_ZNK2tt8tt_metal6Buffer4sizeEv";
     BufferType = c"_ZNK2tt8tt_metal6Buffer11buffer_typeEv";
@@ -25,7 +24,7 @@ symbols! {
     BufferPerBank = c"_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv";
     BufferPageSize = c"_ZNK2tt8tt_metal6Buffer9page_sizeEv";
     BufferCores = c"_ZNK2tt8tt_metal6Buffer9num_coresEv";
-    // Stood in for.
+    // Replaced by the hook.
     Allocate = c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE";
     Deallocate = c"_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE";
     DeallocateAll = c"_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv";
@@ -53,7 +52,7 @@ symbols! {
     EndTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
     ReplayTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb";
     ReleaseTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
-    // Asked.
+    // Called by the hook.
     BufferDevice = c"_ZNK2tt8tt_metal6Buffer6deviceEv";
     BufferAlignedPage = c"_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv";
     BufferPages = c"_ZNK2tt8tt_metal6Buffer9num_pagesEv";
@@ -73,7 +72,7 @@ symbols! {
     DeviceTable = c"_ZTVN2tt8tt_metal6DeviceE";
     CoreRanges = c"_ZNK2tt8tt_metal12CoreRangeSet6rangesEv";
     ProgramId = c"_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv";
-    // Of the C++ runtime.
+    // Functions of the C++ runtime.
     Delete = c"_ZdlPv";
     BeginCatch = c"__cxa_begin_catch";
     EndCatch = c"__cxa_end_catch";
@@ -82,7 +81,7 @@ symbols! {
 
 pub(crate) const COUNT: usize = NAMES.len();
 
-/// The names that are stood in for.
+/// The symbols that the hook replaces.
 #[cfg(test)]
 const STOOD_IN: std::ops::RangeInclusive<usize> = Symbol::Allocate as usize..=Symbol::ReleaseTrace as usize;
 
@@ -92,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Every name in quotes that a linker would know.
+    /// Every quoted linker symbol in `text`.
     fn names_in(text: &str) -> BTreeSet<&str> {
         text.split('"').filter(|word| (word.starts_with("_ZN") || word.starts_with("ttmon_")) && !word.contains([' ', '\n'])).collect()
     }

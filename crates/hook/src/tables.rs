@@ -1,7 +1,7 @@
-//! What we keep to ourselves: which allocator of the ledger an allocator of TT-Metal is, and what it is like.
+//! The hook's own tables: the ledger allocator for each allocator of TT-Metal, and its properties.
 //!
-//! The ledger's lock also protects these tables: a session gives access. They belong to one ledger; a forked
-//! child gets a ledger of its own with its first event, and begins with empty ones.
+//! The ledger's lock also protects these tables, so a session gives access. They belong to one ledger. A forked child gets its own ledger
+//! with its first event, and starts with empty tables.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,10 +19,10 @@ use crate::geometry::Geometry;
 use crate::identity;
 use crate::library::Library;
 
-/// As many as the ledger has open at once.
+/// Maximum number of open allocators in a ledger.
 const ALLOCATORS_MAX: usize = 256;
 
-/// An allocator that is open. What every event needs comes first, in one line of the cache.
+/// An open allocator. The fields that every event needs come first, in one cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Allocator {
@@ -30,19 +30,19 @@ pub(crate) struct Allocator {
     pub(crate) pointer: usize,
     pub(crate) id: AllocatorId,
     pub(crate) pace: CheckSchedule,
-    /// Its own statistics count something else: not to be compared.
+    /// The allocator's own statistics count something else, so they are not compared.
     pub(crate) is_unchecked: bool,
     /// Blocks are multiples of this size.
     block: u64,
     pub(crate) device: usize,
     pub(crate) library: &'static Library,
-    /// Where its L1 begins above its base.
+    /// Offset of the start of L1 above its base.
     pub(crate) shrunk: u64,
     pub(crate) geometry: Geometry,
     pub(crate) chips: Device,
 }
 
-/// What is known of an allocator before it has a place.
+/// The properties of an allocator that is not in the table yet.
 pub(crate) struct Description {
     pub(crate) pointer: usize,
     pub(crate) device: usize,
@@ -52,29 +52,30 @@ pub(crate) struct Description {
 }
 
 pub(crate) struct Tables {
-    /// Whose they are: the ledger's number, 0 for none.
+    /// The number of the ledger that the tables belong to; 0 for none.
     ledger: u64,
-    /// One more than the last place that is in use.
+    /// One more than the last used index.
     used: usize,
-    /// Where the last one was found.
+    /// Index of the allocator that was found last.
     last: usize,
-    /// Allocations and frees, by the feature's number.
+    /// Allocations and frees, by the number of the feature.
     hits: [u32; 2],
     allocators: [Option<Allocator>; ALLOCATORS_MAX],
-    /// The inner objects of meshes and their allocators, the newest at the place before `next_mesh`.
+    /// The inner objects of meshes and their allocators. The newest one is before `next_mesh`.
     meshes: [(usize, usize); MESHES_MAX],
     next_mesh: usize,
 }
 
-/// Meshes whose traces are followed; of more than that the newest.
+/// Number of meshes whose traces are recorded. With more meshes, the newest are.
 const MESHES_MAX: usize = 64;
 
-/// The first are counted one by one, so that a reader sees at once that there are any.
+/// The first calls are counted one by one, so that a reader sees immediately that there are any. Later ones are counted in batches of this
+/// size.
 const HITS_TOGETHER: u32 = 64;
 
 struct Guarded(UnsafeCell<Tables>);
 
-// SAFETY: `with` alone gives it out, under the lock of the process's one ledger.
+// SAFETY: only `with` gives access, under the lock of the process's only ledger.
 unsafe impl Sync for Guarded {}
 
 static TABLES: Guarded = Guarded(UnsafeCell::new(Tables {
@@ -87,25 +88,25 @@ static TABLES: Guarded = Guarded(UnsafeCell::new(Tables {
     next_mesh: 0,
 }));
 
-/// The lock, and what is under it; `None` where there is no ledger, or it cannot be had now.
+/// Calls `work` with the lock held; `None` if there is no ledger, or its lock is not available.
 #[inline]
 pub(crate) fn with<T>(work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
     hooked::with(|session| in_session(session, work))
 }
 
-/// As [`with`], for a new buffer at an address.
+/// Like [`with`], for a new buffer at an address.
 #[inline]
 pub(crate) fn to_add<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
     hooked::to_add(key(kind, address), |session| in_session(session, work))
 }
 
-/// As [`with`], for a buffer that is at an address.
+/// Like [`with`], for an existing buffer at an address.
 #[inline]
 pub(crate) fn near<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
     hooked::at(key(kind, address), |session| in_session(session, work))
 }
 
-/// The key that an address most likely has.
+/// The likely key of an address.
 #[inline]
 fn key(kind: u8, address: u64) -> Key {
     Key { allocator: AllocatorId::from_number(HOT.last.load(Relaxed)), kind, address }
@@ -113,8 +114,8 @@ fn key(kind: u8, address: u64) -> Key {
 
 #[inline]
 fn in_session<T>(session: &mut Session<'_>, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> T {
-    // SAFETY: a session is the lock of this process's one ledger, so that nobody else is here until it is dropped; `work`
-    // cannot keep what it borrows. A child after fork has one thread, and another ledger with another lock.
+    // SAFETY: a session holds the lock of this process's only ledger, so no other thread is here until it is dropped. `work` cannot keep
+    // the borrow. A child after fork has one thread, and another ledger with another lock.
     let tables = unsafe { &mut *TABLES.0.get() };
     tables.belong_to(session.ledger());
     work(session, tables)
@@ -131,7 +132,7 @@ impl Tables {
     #[cold]
     fn forget(&mut self, ledger: u64) {
         self.ledger = ledger;
-        // Not all of them: a place that was never used takes no memory.
+        // Only used entries are cleared, because writing to unused ones would allocate memory.
         self.allocators.iter_mut().take(self.used).for_each(|place| *place = None);
         self.used = 0;
         self.last = 0;
@@ -139,7 +140,7 @@ impl Tables {
         self.meshes = [(0, 0); MESHES_MAX];
     }
 
-    /// Counts an allocation or a free, and from time to time in the ledger, whose page for that is seldom in the cache.
+    /// Counts an allocation or a free. The ledger is updated in batches, because its page is rarely in the cache.
     #[inline]
     pub(crate) fn hit(&mut self, session: &mut Session<'_>, feature: Feature) {
         let Some(hits) = self.hits.get_mut(feature as usize) else { return };
@@ -156,7 +157,7 @@ impl Tables {
         self.allocators.iter().take(self.used).all(Option::is_none)
     }
 
-    /// The open allocator that TT-Metal's object is.
+    /// Returns the open allocator for an object of TT-Metal.
     #[inline]
     pub(crate) fn find(&mut self, pointer: usize) -> Option<&Allocator> {
         self.find_mut(pointer).map(|known| &*known)
@@ -174,12 +175,12 @@ impl Tables {
         self.allocators.get_mut(self.last)?.as_mut()
     }
 
-    /// The open allocator of a device.
+    /// Returns the open allocator of a device.
     pub(crate) fn of_device(&self, device: usize) -> Option<&Allocator> {
         self.allocators.get(..self.used)?.iter().flatten().find(|known| known.device == device)
     }
 
-    /// Notes which allocator the inner object of a mesh has. Another mesh may have been at the same place.
+    /// Records the allocator of a mesh's inner object. It replaces an earlier mesh at the same address.
     pub(crate) fn note_mesh(&mut self, inner: usize, allocator: usize) {
         let known = self.meshes.iter().position(|(known, _)| *known == inner);
         let place = known.unwrap_or(self.next_mesh % MESHES_MAX);
@@ -191,17 +192,17 @@ impl Tables {
         }
     }
 
-    /// The open allocator of a mesh, by its inner object.
+    /// Returns the open allocator of a mesh, by its inner object.
     pub(crate) fn of_mesh(&mut self, inner: usize) -> Option<&Allocator> {
         let (_, allocator) = *self.meshes.iter().find(|(known, _)| *known == inner && inner != 0)?;
         self.find(allocator)
     }
 
-    /// Opens it in the ledger, unless another thread has done so meanwhile.
+    /// Opens an allocator in the ledger, unless another thread has done so meanwhile.
     pub(crate) fn open(&mut self, session: &mut Session<'_>, description: &Description) -> Option<&mut Allocator> {
         let Description { pointer, device, library, geometry, chips } = *description;
         if self.find(pointer).is_some_and(|known| known.device != device && device != 0) {
-            // Another device at the same place, and we have not seen the old one go.
+            // Another device at the same address: the end of the old one was not seen.
             self.close(session, pointer);
         }
         if self.find(pointer).is_none() {
@@ -235,7 +236,7 @@ impl Tables {
         self.find_mut(pointer)
     }
 
-    /// Closes it in the ledger, with what it has left.
+    /// Closes an allocator in the ledger, with its remaining buffers.
     pub(crate) fn close(&mut self, session: &mut Session<'_>, pointer: usize) {
         if let Some(known) = self.find(pointer) {
             session.close_allocator(known.id);
@@ -247,8 +248,7 @@ impl Tables {
 }
 
 impl Allocator {
-    /// The bytes of each bank that a buffer takes: what its pages there need, rounded up to whole blocks. In the allocator's hybrid
-    /// mode each page is rounded up.
+    /// Bytes of each bank that a buffer occupies: its pages there, rounded up to whole blocks. In hybrid mode each page is rounded up.
     #[inline]
     pub(crate) fn taken(&self, facts: &Facts) -> u64 {
         let mask = self.block.wrapping_sub(1);
@@ -259,15 +259,15 @@ impl Allocator {
         }
     }
 
-    /// Puts a buffer into the ledger.
+    /// Adds a buffer to the ledger.
     #[inline]
     pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, origin: (u32, u32)) {
         let key = Key { allocator: self.id, kind: facts.kind, address };
-        // What it could not record is counted in the ledger.
+        // The ledger counts buffers that could not be recorded.
         let _ = session.insert(key, &self.buffer(session, facts, flags, origin));
     }
 
-    /// The origin is operation and stack.
+    /// The origin is the operation and the stack.
     pub(crate) fn buffer(&self, session: &Session<'_>, facts: &Facts, flags: u16, (operation, stack): (u32, u32)) -> Buffer {
         Buffer {
             size: facts.size,

@@ -1,4 +1,4 @@
-//! What this thread is in the middle of. Cells without destructors: static destructors of the program may still come here.
+//! The state of the current thread. The cells have no destructors, because static destructors of the program may still call the hook.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -11,35 +11,35 @@ use crate::fast_path::{self, HOT};
 const HYBRID: &CStr = c"TT_METAL_ALLOCATOR_MODE_HYBRID";
 
 thread_local! {
-    /// How deep in `MeshWorkloadImpl::load_binaries`: what is allocated there belongs to the program cache.
+    /// Nesting depth in `MeshWorkloadImpl::load_binaries`. Buffers allocated there belong to the program cache.
     static LOADING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether TT-Metal's allocators work in their hybrid mode, by its own variable. Known anew when a device opens.
+/// Whether TT-Metal's allocators run in hybrid mode, by its environment variable. Updated when a device opens.
 #[inline]
 pub(crate) fn is_hybrid() -> bool {
     fast_path::is_set(HYBRID, &HOT.hybrid)
 }
 
-/// Reads the variable.
+/// Reads the variable again.
 pub(crate) fn look_for_hybrid() {
     fast_path::update(HYBRID, &HOT.hybrid);
 }
 
-/// The flags of what this thread allocates now.
+/// The flags of buffers that this thread allocates now.
 #[inline]
 pub(crate) fn flags() -> u16 {
-    // While nobody loads binaries, nobody has to look up the thread's own cell. Relaxed: a thread sees its own count.
+    // The thread-local cell is read only while some thread loads binaries. Relaxed: a thread sees its own increment.
     if HOT.loaders.load(Relaxed) > 0 { flags_of_thread() } else { 0 }
 }
 
-/// Apart, since finding the cell is a call that would be made in any case.
+/// A separate function, because accessing the cell is a call that the compiler would otherwise always make.
 #[cold]
 fn flags_of_thread() -> u16 {
     if LOADING.get() > 0 { flag::CACHE } else { 0 }
 }
 
-/// While it lives, this thread loads binaries of cached programs. An exception drops it too.
+/// Marks this thread as loading binaries of cached programs, until dropped. An exception drops it, too.
 pub(crate) struct Loading(());
 
 impl Loading {

@@ -1,5 +1,5 @@
-//! Traces: commands that a mesh records once and runs again at the same addresses. A buffer that is allocated after the capture may lie
-//! where the trace writes.
+//! Traces: commands that a mesh records once and replays at the same addresses. A trace may overwrite a buffer that was allocated after the
+//! capture.
 
 use std::arch::naked_asm;
 
@@ -11,7 +11,7 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
 
-/// Jumps to a function that gets the address of the caller as its sixth argument.
+/// Defines a function that jumps to another one and passes the caller's address as the sixth argument.
 macro_rules! with_caller {
     ($name:ident, $export:literal, $target:ident, $what:literal) => {
         #[doc = $what]
@@ -51,18 +51,18 @@ with_caller!(
     "`void MeshDeviceImpl::release_mesh_trace(const MeshTraceId&)`"
 );
 
-/// All that the real functions may take: two to four arguments.
+/// The longest signature of the real functions, which have two to four arguments.
 type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize);
 
 fn real(caller: usize, symbol: Symbol) -> Real {
     let address = Library::of(caller).real(symbol);
-    // SAFETY: the function of that name. It takes at most four whole arguments in registers, and returns nothing: one that takes
-    // fewer ignores the others.
+    // SAFETY: the function with this name. It takes at most four integer arguments in registers and returns nothing. A function with fewer
+    // arguments ignores the others.
     unsafe { std::mem::transmute::<usize, Real>(address) }
 }
 
 unsafe extern "C-unwind" fn begin_from(this: usize, queue: usize, id: *const u32, more: usize, _: usize, caller: usize) {
-    // SAFETY: the real function gets what we got; the number is there, as TT-Metal's signature says.
+    // SAFETY: the real function receives the same arguments; `id` is valid by TT-Metal's signature.
     unsafe {
         note(this, TraceStep::Begin, id);
         real(caller, Symbol::BeginTrace)(this, queue, id as usize, more);
@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn begin_from(this: usize, queue: usize, id: *const u32
 }
 
 unsafe extern "C-unwind" fn end_from(this: usize, queue: usize, id: *const u32, more: usize, _: usize, caller: usize) {
-    // SAFETY: as in `begin_from`. Noted afterwards: the end allocates the trace's own memory.
+    // SAFETY: as in `begin_from`. Recorded afterwards, because the real function allocates the trace's own memory.
     unsafe {
         real(caller, Symbol::EndTrace)(this, queue, id as usize, more);
         note(this, TraceStep::End, id);
@@ -94,12 +94,12 @@ unsafe extern "C-unwind" fn release_from(this: usize, id: *const u32, more: usiz
 }
 
 /// # Safety
-/// `id` points at the number of a trace.
+/// `id` points to the number of a trace.
 unsafe fn note(this: usize, step: TraceStep, id: *const u32) {
     if is_off() {
         return;
     }
-    // SAFETY: what the caller promises.
+    // SAFETY: the caller guarantees this.
     let id = u64::from(unsafe { id.read() });
     hit(Feature::Traces);
     quietly(|| {

@@ -1,8 +1,7 @@
-//! The hook against a stand-in for libtt_metal.so (programs/metal.cpp): what the real one cannot be made to do at will, such as
-//! functions that are missing, layouts that are unknown, frees that throw, or two copies in one process. The real ttnn is for
-//! `cargo xtask ttnn`.
+//! Tests the hook with a replacement for libtt_metal.so (programs/metal.cpp). It does what the real library cannot be made to do: missing
+//! functions, unknown layouts, frees that throw, two copies in one process. `cargo xtask ttnn` tests the real ttnn.
 //!
-//! A program (programs/program.cpp) executes commands line by line, and after each line its ledger is read from outside.
+//! A program (programs/program.cpp) executes commands line by line. After each line the test reads its ledger from outside.
 
 #[path = "stand_in/native.rs"]
 mod native;
@@ -19,14 +18,14 @@ use tempfile::TempDir;
 use ttmon_ledger::layout::{Coverage, Lost, Op, Refused, flag, kind};
 use ttmon_ledger::reader::{Listing, Region};
 
-/// What was compiled once for all tests.
+/// Files that are compiled once for all tests.
 struct Workshop {
     folder: TempDir,
     hook: PathBuf,
 }
 
 impl Workshop {
-    /// `None`, loudly, where there is no compiler.
+    /// Prints a message and returns `None` if there is no compiler.
     fn open() -> Option<&'static Self> {
         static WORKSHOP: OnceLock<Option<Workshop>> = OnceLock::new();
         WORKSHOP.get_or_init(Self::build).as_ref()
@@ -37,7 +36,7 @@ impl Workshop {
             eprintln!("SKIPPED: no c++ on this machine, so the hook was not tried on the stand-in");
             return None;
         }
-        // The gate runs these tests again with the stub, which loads the hook.
+        // The CI gate runs these tests again with the stub, which loads the hook.
         let hook = std::env::var_os("TTMON_TEST_PRELOAD").map_or_else(
             || {
                 let test = std::env::current_exe().expect("a test has a path");
@@ -102,7 +101,7 @@ impl Workshop {
         Program { child, to, from }
     }
 
-    /// A program with one library of that shape and one mesh of so many chips, which is thing 0.
+    /// Starts a program with one library of this shape and one mesh of `chips` chips, as object 0.
     fn on_mesh(&self, shape: &str, chips: u32) -> Program {
         let mut program = self.start(true);
         program.load(&self.library(shape));
@@ -111,7 +110,7 @@ impl Workshop {
     }
 }
 
-/// A program that waits for its next line.
+/// A program that waits for its next command.
 struct Program {
     child: Child,
     to: ChildStdin,
@@ -140,7 +139,7 @@ impl Program {
         answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{line}: {answer}")).to_owned()
     }
 
-    /// What it threw, with bars for line ends.
+    /// Returns the text of the exception that a command throws, with bars for line ends.
     #[track_caller]
     fn throws(&mut self, line: &str) -> String {
         let answer = self.line(line);
@@ -151,7 +150,7 @@ impl Program {
         self.say(&format!("load {}", library.display()));
     }
 
-    /// The number of a new buffer.
+    /// Allocates a buffer and returns its number.
     #[track_caller]
     fn allocate(&mut self, what: &str) -> String {
         let said = self.say(&format!("allocate {what}"));
@@ -169,7 +168,7 @@ impl Program {
         self.region().expect("it has a ledger").list().expect("readable")
     }
 
-    /// Live bytes, taken bytes and buffers of a kind, of all open allocators.
+    /// Live bytes, occupied bytes and buffers of a kind, of all open allocators.
     fn figures(&self, kind: u8) -> (u64, u64, u64) {
         let totals = self.listing().totals;
         let rows = totals.allocators.iter().filter(|allocator| allocator.is_open).flat_map(|allocator| &allocator.rows);
@@ -193,7 +192,7 @@ fn buffers_come_and_go_with_their_blocks() {
     for shape in ["new", "old"] {
         let mut program = workshop.on_mesh(shape, 2);
         assert_eq!(program.figures(kind::DRAM), (0, 0, 0), "an open device without buffers is a true 0");
-        // 40 pages of 100 bytes over 12 banks: 4 x 112, which is no multiple of 32: 448.
+        // 40 pages of 100 bytes over 12 banks: 4 pages of 112 bytes per bank. Only the sum, 448, is rounded up to a multiple of 32.
         let first = program.allocate("0 0 4000 100");
         assert_eq!(program.figures(kind::DRAM), (4000, 448 * 12, 1), "{shape}");
         let second = program.allocate("0 1 64 16 2");
@@ -300,7 +299,7 @@ fn two_libraries_in_one_process_stay_apart() {
     program.say(&format!("run {first} 0"));
     program.say(&format!("run {second} {mesh}"));
     program.say(&format!("run {second} {mesh}"));
-    // A launch and two circular buffers each: each library's own tracker has seen its own.
+    // One launch and two circular buffers each: each library's tracker has seen its own.
     assert_eq!((program.say("seen 0"), program.say("seen 1")), ("3".to_owned(), "6".to_owned()));
     program.allocate("0 0 1024 256");
     program.allocate(&format!("{mesh} 0 1024 256"));
@@ -425,7 +424,7 @@ fn threads_are_counted_exactly() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     program.say("threads 0 1000");
-    // 1024 bytes in 4 pages over 12 banks: 256 bytes of each.
+    // 1024 bytes in 4 pages over 12 banks: 256 bytes of each bank.
     assert_eq!(program.figures(kind::DRAM), (400 * 1024, 400 * 256 * 12, 400));
     let totals = program.listing().totals;
     assert_eq!((totals.status, totals.lost), (0, [0; 8]));
@@ -433,7 +432,7 @@ fn threads_are_counted_exactly() {
     assert_eq!((check.differences, check.is_inexact), (0, false));
 }
 
-/// One by one at first, then 64 at a time: never more than there were.
+/// Calls are counted one by one at first, then 64 at a time. The count never exceeds the calls.
 #[test]
 fn calls_are_counted_and_not_more_than_there_were() {
     let Some(workshop) = Workshop::open() else { return };
@@ -449,7 +448,7 @@ fn calls_are_counted_and_not_more_than_there_were() {
     assert_eq!(hits, [63, 64, 64, 128, 192].map(|hits| (hits, hits)));
 }
 
-/// Of one call in 251 our own lines are measured, allocations and frees in turn; those in which the machine did something else do not count.
+/// One of 251 calls is measured, allocations and frees in turn. Measurements that were interrupted do not count.
 #[test]
 fn what_recording_costs_is_measured() {
     let Some(workshop) = Workshop::open() else { return };
@@ -486,7 +485,7 @@ fn an_unknown_layout_is_left_aside_and_said() {
     assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 2, "a CircularBufferAllocator that is not laid out as known"));
 }
 
-/// Where a library was unloaded and another one lies, the names of the first are not its names.
+/// After a library was unloaded, its names are not used for another library at the same address.
 #[test]
 fn operations_of_a_library_that_takes_the_place_of_another() {
     let Some(workshop) = Workshop::open() else { return };
@@ -522,7 +521,7 @@ fn missing_functions_turn_off_what_needs_them_alone() {
 fn tags_and_questions_reach_what_the_hook_sees() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(true);
-    // Before anything of TT-Metal is loaded.
+    // Before any part of TT-Metal is loaded.
     assert_eq!(program.say("tag layer-7"), "0");
     program.load(&workshop.library("new"));
     program.say("open 0 2");
@@ -538,7 +537,7 @@ fn tags_and_questions_reach_what_the_hook_sees() {
 fn the_environment_is_what_it_was_when_the_device_opened() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(true);
-    // Makes the ledger.
+    // Creates the ledger.
     program.say("tag early");
     program.say("setenv TT_VISIBLE_DEVICES 2,3");
     program.say("setenv TT_METAL_SIMULATOR /somewhere");
@@ -551,7 +550,7 @@ fn the_environment_is_what_it_was_when_the_device_opened() {
     program.say("open 0 1");
     let at_first = (Some("2,3".to_owned()), true);
     assert_eq!(seen(&program), at_first);
-    // For a child of the program's: the chips that are open are those of before, and so are a submesh's.
+    // This change is for a child process: the open chips do not change, and neither do those of a submesh.
     program.say("setenv TT_VISIBLE_DEVICES 0");
     program.say("open 0 1");
     assert_eq!(seen(&program), at_first);
@@ -577,7 +576,7 @@ fn without_the_variable_nothing_is_recorded() {
 fn traces_are_noted_with_the_allocator_of_their_mesh() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    // The real functions get their arguments.
+    // The real functions receive their arguments.
     for (step, arrived) in [(1, "1"), (2, "12"), (3, "123"), (3, "1233"), (4, "12334")] {
         assert_eq!(program.say(&format!("trace 0 {step}")), arrived);
     }

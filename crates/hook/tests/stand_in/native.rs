@@ -10,7 +10,7 @@ use ttmon_model::stack::{SourceLine, user_line};
 
 use super::Workshop;
 
-/// A program without Python: its own lines, from return addresses that are resolved here.
+/// The stack of a program without Python has its source lines, resolved here from return addresses.
 #[test]
 fn stacks_of_machine_code() {
     let Some(workshop) = Workshop::open() else { return };
@@ -43,7 +43,7 @@ fn stacks_of_machine_code() {
     assert_eq!((state, hits), (Coverage::Found, 1));
 }
 
-/// Unwinding takes microseconds: without operations there are no stacks of machine code, and coverage says so.
+/// Unwinding takes microseconds. Without operations there are no stacks of machine code, and coverage reports that.
 #[test]
 fn no_stacks_of_machine_code_without_operations() {
     let Some(workshop) = Workshop::open() else { return };

@@ -27,7 +27,7 @@ fn stacks(program: &Program) -> Vec<u32> {
     entries.iter().map(|entry| entry.stack).collect()
 }
 
-/// A thread without Python has no line, whether the first allocation is its own or a later one.
+/// A thread without Python has no line, no matter whether it makes the first allocation or a later one.
 #[test]
 fn a_thread_without_python_has_no_line() {
     let Some(workshop) = Workshop::open() else { return };
