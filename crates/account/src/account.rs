@@ -1,4 +1,5 @@
-//! What the command did with device memory, all processes together: by device and kind, what made the peaks, what was left.
+//! The use of device memory by a command, over all its processes: by device and kind, with the buffers at the peaks and those that were not
+//! freed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,121 +21,121 @@ use ttmon_wire::run::HostMemory;
 use crate::digest::{Digest, DigestFailure, DigestRow, Group, LeftBuffer};
 use crate::names::{self, Names};
 
-/// A chip: on a row of this machine, or by its identity, which is its unique id if known. Programs have a shorter name for it, by
-/// which it is [shown](Account::given).
+/// A chip: a device of this machine, or an identity, which is the unique id if known. Programs use a shorter id for the chip, which is the
+/// one to [show](Account::given).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChipPlace {
     /// A device of this machine.
     Device(DeviceId),
-    /// What identifies it.
+    /// The identity of a chip that is not a device of this machine.
     Unmapped(u64),
 }
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// With this exit code.
+    /// The command exited with this code.
     Exit(i32),
-    /// By this signal.
+    /// This signal killed the command.
     Signal(i32),
 }
 
-/// What the command did, all processes together.
+/// The use of device memory by a command, over all its processes.
 #[derive(Debug)]
 pub struct Account {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// How it ended.
+    /// How the command ended.
     pub end: CommandEnd,
-    /// When it began and ended, in nanoseconds since 1970.
+    /// Start and end of the command, in nanoseconds since 1970.
     pub span: (u64, u64),
-    /// Its ledgers.
+    /// The digests of its ledgers.
     pub digests: Vec<Digest>,
-    /// Chips of each digest's allocators, in their order.
+    /// The chips of each digest's allocators, in the order of the allocators.
     pub places: Vec<Vec<Vec<ChipPlace>>>,
-    /// Ledgers that could not be read.
+    /// Number of ledgers that could not be read.
     pub unread: u64,
-    /// By chip.
+    /// The memory of each chip.
     pub chips: BTreeMap<ChipPlace, OnChip>,
     names: Names,
-    /// Why the program could not be tracked, if that is known.
+    /// Why the program could not be tracked, if known.
     pub untracked: Option<&'static str>,
 }
 
-/// What recording took, by the calls of which it was measured.
+/// The cost of recording, estimated from the calls that were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub measured: u64,
-    /// As many as stand behind those.
+    /// Number of all calls, extrapolated from the measured ones.
     pub calls: u64,
-    /// The time that all of them took.
+    /// The estimated time of all calls.
     pub nanoseconds: u64,
-    /// Of the time from the command's begin to its end.
+    /// That time as a share of the command's duration.
     pub ratio: f64,
 }
 
-/// Fewer say nothing of the others.
+/// Minimum number of measured calls. Fewer are not representative.
 const MEASURED_MIN: u64 = 8;
 
-/// Longest list of chips.
+/// Maximum length of a list of chips, in characters.
 const LIST_COLUMNS: usize = 40;
 
-/// What happened on one chip.
+/// The memory of one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OnChip {
-    /// By kind.
+    /// The memory of each kind.
     pub kinds: BTreeMap<BufferKind, OfKind>,
-    /// What nobody freed: count and bytes.
+    /// Buffers that were not freed: count and bytes.
     pub leaked: (u64, u64),
-    /// The same of the program cache.
+    /// Buffers of the program cache that were not freed: count and bytes.
     pub cached: (u64, u64),
 }
 
 /// One kind of memory on one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfKind {
-    /// Most live bytes, as asked for.
+    /// Highest live bytes, as requested.
     pub peak: u64,
-    /// When that was, in nanoseconds since 1970.
+    /// Time of the peak, in nanoseconds since 1970.
     pub peak_time: u64,
-    /// Most live bytes, as taken, where the banks are known.
+    /// Highest live bytes, as allocated, if the banks are known.
     pub peak_allocated: Option<u64>,
-    /// Live when its allocator was torn down, or when the process ended.
+    /// Live bytes when the allocator was closed, or when the process ended.
     pub at_end: u64,
-    /// Live together when a process ended, as asked for and as taken: the peak was no less.
+    /// Live bytes when a process ended, as requested and as allocated. The peak is at least this high.
     live: (u64, u64),
-    /// The peaks of all allocators together, which their common peak cannot exceed.
+    /// The sum of the peaks of all allocators, which is an upper bound for their common peak.
     pub peak_at_most: u64,
     /// The allocator's limit.
     capacity: Option<u64>,
-    /// What the chip has.
+    /// The capacity of the chip.
     total: Option<u64>,
-    /// What was there at the peak.
+    /// The live buffers at the peak.
     pub groups: Vec<Group>,
-    /// Several allocators held memory at the same time, and nobody noted what they had together: it may have been more than any
-    /// of them.
+    /// Whether several allocators held memory at the same time and their total was not recorded. The peak of the total may be higher than
+    /// the peak of each allocator.
     pub is_at_least: bool,
     lives: Vec<Life>,
 }
 
-/// When an allocator was there.
+/// The lifetime of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Life {
     span: (u64, u64),
-    /// Its ledger notes what the allocators of that origin have together on the chip.
+    /// The ledger and the origin, if the ledger records the total of all allocators of that origin on the chip.
     sharing: Option<(usize, LedgerWriter)>,
 }
 
 impl Life {
-    /// Whether what both had at a time is not known.
+    /// Returns whether the two lifetimes overlap and the total of both allocators was not recorded.
     fn hides(&self, other: &Self) -> bool {
         let is_noted = self.sharing.is_some() && self.sharing == other.sharing;
         !is_noted && other.span.0 < self.span.1 && self.span.0 < other.span.1
     }
 }
 
-/// A buffer that nobody freed, with its chips.
+/// A buffer that was not freed, with its chips.
 #[derive(Debug)]
 pub struct Leftover<'a> {
     /// Its ledger.
@@ -148,22 +149,23 @@ pub struct Leftover<'a> {
 /// A refused allocation, with its chips.
 #[derive(Debug)]
 pub struct RefusedOnChips<'a> {
-    /// What was refused.
+    /// The record in the ledger.
     pub failure: &'a Failure,
-    /// The same in the types of the model.
+    /// The refused request in the types of the model.
     pub refusal: &'a Refusal,
     /// Its chips.
     pub places: &'a [ChipPlace],
 }
 
 impl Account {
-    /// Puts what the ledgers say onto the machine's devices.
+    /// Combines the digests, and maps their chips to the devices of the machine.
     pub fn new(command: Vec<String>, end: CommandEnd, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
         let places = names::places(&digests, machine);
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
         let mut chips: BTreeMap<ChipPlace, OnChip> = BTreeMap::new();
         for (number, (digest, places)) in digests.iter().zip(&places).enumerate() {
-            // What one process had live at its end, it had at once; what others had may have been another time.
+            // The bytes of one process at its end were live at the same time. The bytes of other processes may have been live at another
+            // time.
             chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|of_kind| of_kind.live = (0, 0));
             for ((allocator, described), places) in digest.allocators.iter().zip(&digest.places.allocators).zip(places) {
                 for (at, place) in places.iter().enumerate() {
@@ -183,17 +185,17 @@ impl Account {
         Self { command, end, span, digests, places, unread: 0, chips, names, untracked: None }
     }
 
-    /// `device 0`, `mock chip 0`, or the id that the program gave.
+    /// Returns the name of a chip: `device 0`, `mock chip 0`, or the id that the program uses.
     pub fn name(&self, place: ChipPlace) -> String {
         self.names(&[place])
     }
 
-    /// The id that the program gave a chip that is on no row.
+    /// Returns the id that the program uses for a chip that is not a device of this machine.
     pub fn given(&self, id: u64) -> u64 {
         self.names.given(id)
     }
 
-    /// `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
+    /// Returns the names of chips: `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
     pub fn names(&self, places: &[ChipPlace]) -> String {
         let mut devices: Vec<DeviceId> = Vec::new();
         let (mut mock, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -215,23 +217,23 @@ impl Account {
         if texts.is_empty() { "an unknown device".to_owned() } else { texts.join(" and ") }
     }
 
-    /// Whether a chip is neither on a row of this machine nor a mock one.
+    /// Returns whether a chip is neither a device of this machine nor a mock chip.
     pub fn has_strangers(&self) -> bool {
         self.chips.keys().any(|place| if let ChipPlace::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
     }
 
-    /// Nothing of the command is known.
+    /// Returns whether nothing is known about the command.
     pub fn is_empty(&self) -> bool {
         self.digests.iter().all(|digest| digest.events == 0)
     }
 
-    /// Why nothing is.
+    /// Returns the reason why nothing is known about the command.
     pub fn why_empty(&self) -> String {
         let why = self.why_inexact().unwrap_or_else(|| self.untracked.unwrap_or("no call of TT-Metal was seen").to_owned());
         format!("nothing was tracked: {why}")
     }
 
-    /// Why the figures are not all there is; `None` if they are.
+    /// Returns the reason why the figures are incomplete, or `None` if they are complete.
     pub fn why_inexact(&self) -> Option<String> {
         let inexact = self.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
         let several =
@@ -242,7 +244,7 @@ impl Account {
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
-    /// Time that recording took, over all processes; `None` if too few calls were measured.
+    /// Returns the cost of recording, over all processes. Returns `None` if too few calls were measured.
     pub fn overhead(&self) -> Option<Overhead> {
         let (measured, nanoseconds) = self
             .digests
@@ -256,12 +258,12 @@ impl Account {
         })
     }
 
-    /// Allocations made.
+    /// Returns the number of allocations.
     pub fn allocations(&self) -> u64 {
         self.rows().map(|(row, _)| row.row.allocs).fold(0, u64::saturating_add)
     }
 
-    /// Every row with its chips.
+    /// Returns every row with its chips.
     pub fn rows(&self) -> impl Iterator<Item = (&DigestRow, &[ChipPlace])> {
         self.digests.iter().zip(&self.places).flat_map(|(digest, places)| {
             let allocators = digest.allocators.iter().zip(places);
@@ -269,7 +271,7 @@ impl Account {
         })
     }
 
-    /// Buffers nobody freed, largest first: the program's own, or those of its cache.
+    /// Returns the buffers that were not freed, largest first: those of the program cache if `is_cached`, else all others.
     pub fn left(&self, is_cached: bool) -> Vec<Leftover<'_>> {
         let digests = self.digests.iter().zip(&self.places);
         let mut left: Vec<Leftover<'_>> = digests
@@ -282,13 +284,13 @@ impl Account {
         left
     }
 
-    /// Buffers nobody freed and their bytes, the program cache's not counted. A buffer of a mesh lies on each of its chips, and
-    /// counts once.
+    /// Returns the count and bytes of buffers that were not freed, without those of the program cache. A buffer of a mesh is on each of its
+    /// chips, but counts once.
     pub fn leaked(&self) -> (u64, u64) {
         self.leaked_by_chips().iter().fold((0, 0), |sum, (_, (count, bytes))| (sum.0 + count, sum.1.saturating_add(*bytes)))
     }
 
-    /// The same by the chips they lie on, most bytes first.
+    /// Returns the same sums by the chips of the buffers, most bytes first.
     pub fn leaked_by_chips(&self) -> Vec<(&[ChipPlace], (u64, u64))> {
         let mut groups: BTreeMap<&[ChipPlace], (u64, u64)> = BTreeMap::new();
         for (row, places) in self.rows().filter(|(row, _)| is_of_device(row.kind) && row.leaked.0 > 0) {
@@ -300,7 +302,7 @@ impl Account {
         groups
     }
 
-    /// How much more was live at the end than at the program's last mark, each buffer counted once; `None` without a mark.
+    /// Returns the change of the live bytes from the program's last mark to the end, or `None` without a mark. Each buffer counts once.
     pub fn growth(&self) -> Option<i64> {
         let marked = self.rows().filter(|(row, _)| is_of_device(row.kind));
         marked.filter_map(|(row, _)| Some((row.at_end, row.row.marked?.used))).fold(None, |growth: Option<i64>, (at_end, at_mark)| {
@@ -309,7 +311,7 @@ impl Account {
         })
     }
 
-    /// The lines that have more than at the last mark, most first.
+    /// Returns the lines whose bytes increased since the last mark, highest increase first.
     pub fn growth_by_line(&self) -> Vec<(Option<Arc<SourceLine>>, u64)> {
         let mut sums: BTreeMap<Option<Arc<SourceLine>>, i64> = BTreeMap::new();
         for (line, bytes) in self.digests.iter().filter_map(|digest| digest.growth.as_ref()).flatten() {
@@ -322,7 +324,7 @@ impl Account {
         grown
     }
 
-    /// What the program was refused, in the order of time.
+    /// Returns the refused requests, in the order of time.
     pub fn refusals(&self) -> Vec<RefusedOnChips<'_>> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
@@ -336,7 +338,7 @@ impl Account {
         refusals
     }
 
-    /// The smallest largest free block of a bank for each row of a device, the smallest first.
+    /// Returns the smallest value of the largest free block of a bank for each row of a device, smallest first.
     pub fn tightest(&self) -> Vec<(BufferKind, &Tightest, &[ChipPlace])> {
         let rows = self.rows().filter(|(row, _)| is_of_device(row.kind));
         let mut found: Vec<_> = rows.filter_map(|(row, places)| Some((row.kind, row.tightest.as_ref()?, places))).collect();
@@ -344,12 +346,12 @@ impl Account {
         found
     }
 
-    /// Memory of the host that the process with the highest peak had.
+    /// Returns the host memory of the process with the highest peak.
     pub fn host_rss(&self) -> Option<HostMemory> {
         self.digests.iter().filter_map(|digest| digest.host_rss).max_by_key(|host| host.peak)
     }
 
-    /// What of TT-Metal could not be followed, each once, with the reason.
+    /// Returns the features of TT-Metal that could not be tracked, each once, with the reason.
     pub fn not_followed(&self) -> Vec<String> {
         let features = self.digests.iter().flat_map(|digest| &digest.places.coverage);
         let mut texts: Vec<String> = features.filter_map(LedgerFeature::not_followed).collect();
@@ -359,18 +361,18 @@ impl Account {
     }
 }
 
-/// Host memory is listed by some programs, and is on no chip.
+/// Returns whether the memory is on a chip. Some programs also list host memory.
 fn is_of_device(kind: BufferKind) -> bool {
     matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
 }
 
 impl OfKind {
-    /// How much there is.
+    /// Returns the allocator's limit if known, else the capacity of the chip.
     pub fn limit(&self) -> Option<u64> {
         self.capacity.or(self.total)
     }
 
-    /// What several allocators had together is more than any had alone: who was there then is not kept.
+    /// Raises the peak to the common peak of several allocators, if that is higher. The buffers at that peak are unknown.
     fn raise(&mut self, together: LedgerSharedPeak, has_banks: bool) {
         if together.used > self.peak {
             (self.peak, self.peak_time) = (together.used, together.time.0);
@@ -415,8 +417,8 @@ impl OnChip {
     }
 }
 
-/// What was never freed was all there when the first of its allocators was torn down, but for what came later: where several share
-/// a chip, its peak was no less.
+/// Raises the peak to the bytes that were not freed. At the end of an allocator, all buffers that were allocated before and never freed
+/// were live, so the peak is at least their sum. This matters only if several allocators share a chip.
 fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, places: &[Vec<ChipPlace>]) {
     let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&LeftBuffer>> = BTreeMap::new();
     for leftover in &digest.left {
@@ -436,13 +438,14 @@ fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, 
     }
 }
 
-/// What a chip has of a kind, where the machine knows it.
+/// Returns the capacity of a chip for a kind, if known.
 fn total(snapshot: Option<&Snapshot>, place: ChipPlace, kind: BufferKind) -> Option<u64> {
     let (ChipPlace::Device(id), BufferKind::Of(kind)) = (place, kind) else { return None };
     snapshot?.device(id)?.memory.kinds[kind].total.ok()
 }
 
-/// The chip of an allocator that is its place number `at`: places are in the order of chips, unless only some of them are devices.
+/// Returns the chip of an allocator at index `at` of its places. Places are in the order of the chips, unless only some of the chips are
+/// devices.
 fn chip_at<'a>(described: &'a LedgerAllocator, places: &[ChipPlace], at: usize) -> Option<&'a LedgerChip> {
     let are_devices = |place: &ChipPlace| matches!(place, ChipPlace::Device(_));
     let is_in_order = places.len() == described.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));

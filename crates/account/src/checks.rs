@@ -1,4 +1,4 @@
-//! What a continuous-integration job wants to hold: no leaks, no growth, a bound on the peaks.
+//! The checks for a continuous-integration job: no leaks, no growth, a limit on the peaks.
 
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::grouped;
@@ -8,31 +8,31 @@ use ttmon_print::size;
 use crate::account::Account;
 use crate::size::Limit;
 
-/// What was asked for.
+/// The requested checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checks {
-    /// Most bytes that may be left.
+    /// Maximum bytes of buffers that were not freed.
     pub leak: Option<u64>,
-    /// Most bytes more than at the mark.
+    /// Maximum increase in bytes since the last mark.
     pub growth: Option<u64>,
-    /// Highest peak of DRAM on a chip.
+    /// Maximum peak of DRAM on a chip.
     pub max_dram: Option<Limit>,
-    /// Highest peak of L1 on a chip.
+    /// Maximum peak of L1 on a chip.
     pub max_l1: Option<Limit>,
-    /// Smallest largest free block of a DRAM bank.
+    /// Minimum size of the largest free block of a DRAM bank.
     pub min_largest_free: Option<u64>,
-    /// What is not known of the command passes.
+    /// Whether checks that could not be evaluated pass.
     pub allow_untracked: bool,
 }
 
 impl Checks {
-    /// Whether anything was.
+    /// Returns whether no check was requested.
     pub fn is_empty(&self) -> bool {
         self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none() && self.min_largest_free.is_none()
     }
 
-    /// A message if not everything could be checked: there was no call of TT-Metal, or tracking did not work (these cannot be
-    /// distinguished), or some tracked values are unknown.
+    /// Returns a message if not everything could be checked: there was no call of TT-Metal, or tracking did not work, or some tracked
+    /// values are unknown. The first two cannot be distinguished.
     pub fn not_judged(&self, account: &Account) -> Option<String> {
         let what = match account.why_inexact() {
             _ if self.is_empty() => return None,
@@ -43,7 +43,7 @@ impl Checks {
         Some(format!("the checks {what}{advice}"))
     }
 
-    /// What is not known to hold, a line each.
+    /// Returns the failed checks and those that could not be evaluated, one line for each.
     pub fn failures(&self, account: &Account) -> Vec<String> {
         let mut failures: Vec<String> = self.not_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
         if account.is_empty() {
@@ -81,10 +81,10 @@ impl Checks {
     }
 }
 
-/// Lines of a message.
+/// Maximum number of source lines in a message.
 const LINES: usize = 3;
 
-/// The lines that grew most, where lines are known.
+/// Returns the source lines with the highest increase, if known.
 fn grown_lines(account: &Account) -> String {
     let grown = account.growth_by_line();
     let lines = grown.iter().filter_map(|(line, bytes)| Some(format!("{} by {}", size(*bytes), line.as_ref()?)));
@@ -92,7 +92,7 @@ fn grown_lines(account: &Account) -> String {
     if lines.is_empty() { String::new() } else { format!(": {}", lines.join(", ")) }
 }
 
-/// The tightest DRAM bank, if it was tighter than that.
+/// Returns a message if the largest free block of a DRAM bank was smaller than `least`.
 fn tight(account: &Account, least: u64) -> Option<String> {
     let dram = BufferKind::Of(Kind::Dram);
     let found = account.tightest().into_iter().filter(|(kind, ..)| *kind == dram).min_by_key(|(_, tightest, _)| tightest.bytes);
@@ -110,12 +110,12 @@ fn tight(account: &Account, least: u64) -> Option<String> {
     })
 }
 
-/// Chips whose peak is above a limit.
+/// Returns a message for each chip whose peak is above a limit.
 fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String> {
     let chips = account.chips.iter().filter_map(|(place, chip)| Some((*place, chip.kinds.get(&BufferKind::Of(kind))?)));
     chips
         .filter_map(|(place, of_kind)| {
-            // Where the banks are not known, what was asked for is the least that was taken.
+            // If the banks are unknown, the requested bytes are a lower bound of the allocated bytes.
             let peak = of_kind.peak_allocated.unwrap_or(of_kind.peak);
             let (most, limit_text) = match (limit, of_kind.limit()) {
                 (Limit::Bytes(most), _) => (most as f64, size(most)),
@@ -130,7 +130,7 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
             if peak as f64 > most {
                 return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", account.name(place), size(peak)));
             }
-            // Several allocators at once: how much they had together at most is not known, so the limit is not known to hold.
+            // Several allocators existed at once and their common peak is unknown, so the limit cannot be checked.
             (of_kind.is_at_least && of_kind.peak_at_most as f64 > most).then(|| {
                 format!(
                     "{flag}: several allocators held {} at once, together between {} and {}, {limit_text} allowed: cannot be checked",
@@ -143,7 +143,7 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
         .collect()
 }
 
-/// `3 buffers`.
+/// Formats a number of buffers: `3 buffers`.
 pub fn buffers(count: u64) -> String {
     if count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", grouped(count)) }
 }

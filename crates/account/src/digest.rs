@@ -1,4 +1,4 @@
-//! What one ledger has to say at the end, in bounded space: a command may start thousands of tracked processes.
+//! The final contents of one ledger, in bounded space. A command may start thousands of tracked processes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,107 +15,107 @@ use ttmon_source::Lines;
 use ttmon_source::ledgers::{self, buffer_kind};
 use ttmon_wire::run::HostMemory;
 
-/// Groups kept of each peak; the rest is one more.
+/// Maximum number of groups for each peak. The rest is one more group.
 const GROUPS_MAX: usize = 64;
 
 /// One ledger, read for the last time.
 #[derive(Debug)]
 pub struct Digest {
-    /// The process, as seen from here.
+    /// The pid of the process on this host.
     pub pid: u32,
     /// Its program.
     pub program: String,
-    /// It goes on although the command has ended.
+    /// Whether the process still runs although the command has ended.
     pub is_running: bool,
-    /// No event was lost.
+    /// Whether no event was lost.
     pub is_exact: bool,
-    /// Events so far.
+    /// Number of events.
     pub events: u64,
-    /// What recording cost it: calls that were measured, and their nanoseconds.
+    /// The cost of recording: number of measured calls, and their nanoseconds.
     pub cost: (u64, u64),
     /// Lost events by reason.
     pub lost: [u64; ttmon_ledger::layout::LOST_KINDS],
-    /// The allocators as the model wants them, to find their devices.
+    /// The ledger in the types of the model, which map its allocators to devices.
     pub places: Ledger,
-    /// In the order of `places`.
+    /// The allocators, in the order of `places`.
     pub allocators: Vec<DigestAllocator>,
-    /// Buffers nobody freed, largest first.
+    /// Buffers that were not freed, largest first.
     pub left: Vec<LeftBuffer>,
-    /// What it was refused.
+    /// Refused requests.
     pub failures: Vec<DigestFailure>,
     /// Its phases.
     pub phases: Vec<Phase>,
     /// Its traces that overwrite buffers.
     pub unsafe_traces: Vec<UnsafeTrace>,
-    /// Bytes more than at the last mark by line, most first; `None` without a mark.
+    /// Change of the bytes since the last mark by line, highest first. `None` without a mark.
     pub growth: Option<Vec<(Option<Arc<SourceLine>>, i64)>>,
     /// Events that were overwritten before they were read.
     pub missed: u64,
-    /// Memory of the host that the process had, where it was watched.
+    /// Host memory of the process, if it was sampled.
     pub host_rss: Option<HostMemory>,
 }
 
-/// One of its allocators.
+/// One allocator of a ledger.
 #[derive(Debug)]
 pub struct DigestAllocator {
-    /// Its place in the ledger.
+    /// Its slot in the ledger.
     pub slot: u16,
-    /// How often that place was used before.
+    /// How often the slot was used before.
     pub generation: u32,
-    /// From when to when it was there, in nanoseconds since 1970.
+    /// Start and end of its lifetime, in nanoseconds since 1970.
     pub life: (u64, u64),
-    /// By kind.
+    /// Its memory by kind.
     pub rows: Vec<DigestRow>,
 }
 
-/// One kind of memory of an allocator; bytes are per chip.
+/// One kind of memory of an allocator. Bytes are per chip.
 #[derive(Debug)]
 pub struct DigestRow {
     /// The kind.
     pub kind: BufferKind,
     /// Its figures.
     pub row: Row,
-    /// Live bytes at the end, or when the allocator was torn down.
+    /// Live bytes at the end, or when the allocator was closed.
     pub at_end: u64,
-    /// Buffers of the program cache that nobody freed: count and bytes.
+    /// Buffers of the program cache that were not freed: count and bytes.
     pub cached: (u64, u64),
-    /// The same of others.
+    /// Other buffers that were not freed: count and bytes.
     pub leaked: (u64, u64),
-    /// What was there at the peak, largest first.
+    /// The live buffers at the peak, largest first.
     pub groups: Vec<Group>,
-    /// The smallest largest free block of a bank, at the points where it is known.
+    /// The smallest value of the largest free block of a bank, over the points at which it is known.
     pub tightest: Option<Tightest>,
 }
 
-/// Buffers with one tag and one operation, of one line.
+/// Buffers with the same tag, operation and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Where the program asked for them.
+    /// The line that requested the buffers.
     pub line: Option<Arc<SourceLine>>,
-    /// Their tag.
+    /// The tag of the buffers.
     pub tag: Option<String>,
-    /// The operation that made them.
+    /// The operation that created the buffers.
     pub operation: Option<String>,
-    /// Their bytes.
+    /// Bytes of the buffers.
     pub bytes: u64,
-    /// How many there are.
+    /// Number of buffers.
     pub count: u64,
 }
 
-/// The group of all that have no other.
+/// The tag of the last group, which has the buffers beyond [`GROUPS_MAX`] groups and those that are not listed.
 const OTHER: &str = "(other)";
 
 impl Group {
-    /// Whether it says who made it.
+    /// Returns whether the group has a line, a tag or an operation.
     pub fn is_named(&self) -> bool {
         self.line.is_some() || self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
     }
 }
 
-/// A buffer that nobody freed.
+/// A buffer that was not freed.
 #[derive(Clone, Debug)]
 pub struct LeftBuffer {
-    /// Index among the allocators.
+    /// Index in [`Digest::allocators`].
     pub allocator: usize,
     /// Its kind.
     pub kind: BufferKind,
@@ -123,21 +123,21 @@ pub struct LeftBuffer {
     pub entry: Entry,
     /// Its tag.
     pub tag: Option<String>,
-    /// The operation that made it.
+    /// The operation that created it.
     pub operation: Option<String>,
-    /// Where the program asked for it.
+    /// The line that requested it.
     pub line: Option<Arc<SourceLine>>,
-    /// It belongs to the program cache, which lives as long as its device.
+    /// Whether it belongs to the program cache, which exists as long as its device.
     pub is_cached: bool,
 }
 
 impl Digest {
-    /// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
+    /// Reads a ledger. Keeps only the `left_max` largest buffers that were not freed.
     pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
         Self::read_followed(region, History::default(), pid, is_running, left_max)
     }
 
-    /// Reads a ledger whose events were followed so far.
+    /// Reads a ledger whose earlier events are in `history`.
     pub fn read_followed(
         region: &Region,
         mut history: History,
@@ -159,7 +159,7 @@ fn read(region: &Region, history: &History, pid: Option<u32>, is_running: bool, 
     let left = Leftovers::of(&listing, &lines);
     let mut allocators: Vec<DigestAllocator> = Vec::new();
     for allocator in &totals.allocators {
-        // What is never freed is there until the process ends, and nobody notes when that is.
+        // A buffer that is never freed is live until the process ends, and the time of that is not recorded.
         let holds = allocator.rows.iter().any(|row| row.count > 0);
         let end = allocator.closed.unwrap_or(if holds { u64::MAX } else { totals.last_time });
         let life = (allocator.opened, end);
@@ -202,7 +202,7 @@ fn read(region: &Region, history: &History, pid: Option<u32>, is_running: bool, 
     })
 }
 
-/// The smallest largest free block at the points of the history, and at the peak.
+/// Returns the smallest value of the largest free block, over the points of the history and the peak.
 fn tightest(known: Option<&Tightest>, set: Option<&PeakSet>, row: &Row, listing: &Listing) -> Option<Tightest> {
     let mut tightest = known.cloned();
     let whole = set.filter(|set| set.is_whole() && set.unlisted.0 == 0 && set.lost.0 == 0);
@@ -215,12 +215,12 @@ fn tightest(known: Option<&Tightest>, set: Option<&PeakSet>, row: &Row, listing:
     tightest
 }
 
-/// A request that was refused, and what would have made room.
+/// A refused request, and the buffers whose release would have made room.
 #[derive(Clone, Debug)]
 pub struct DigestFailure {
     /// The record of the ledger.
     pub failure: Failure,
-    /// The same in the types of the model.
+    /// The refused request in the types of the model.
     pub refusal: Refusal,
 }
 
@@ -232,11 +232,11 @@ fn failures(region: &Region, history: &History, lines: &Lines) -> Result<Vec<Dig
     Ok(region.failures()?.into_iter().map(describe).collect())
 }
 
-/// The buffers of a ledger that nobody freed. There may be a million.
+/// The buffers of a ledger that were not freed. There may be a million.
 struct Leftovers<'a> {
     listing: &'a Listing,
     lines: &'a Lines,
-    /// By row: count and bytes of the program cache's, and of others.
+    /// Count and bytes of the program cache's buffers and of the other buffers, by row.
     sums: HashMap<(u16, u8), (Sum, Sum)>,
 }
 
@@ -253,7 +253,7 @@ impl<'a> Leftovers<'a> {
         Self { listing, lines, sums }
     }
 
-    /// The program cache's buffers, and the others. Buffers that exceed the list do not count as the cache's.
+    /// Returns the sums of the program cache's buffers and of the other buffers. Buffers that do not fit into the list count as others.
     fn of_row(&self, slot: u16, row: &Row) -> (Sum, Sum) {
         let (cached, others) = self.sums.get(&(slot, row.kind)).copied().unwrap_or_default();
         let all = (row.count.saturating_add(row.left.0), row.used.saturating_add(row.left.1));
@@ -284,7 +284,7 @@ fn leftover(entry: &Entry, listing: &Listing, lines: &Lines) -> Option<LeftBuffe
     })
 }
 
-/// Text of a tag; 0 is none.
+/// Returns the text of a tag. Number 0 means no tag.
 fn text(tags: &[String], id: u32) -> Option<String> {
     ledgers::tag(tags, id).filter(|text| !text.is_empty()).cloned()
 }

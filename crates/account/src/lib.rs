@@ -1,7 +1,7 @@
-//! The account of a command under `ttmon run`: what its ledgers say at the end, by chip and kind, and whether checks hold.
+//! The account of a command under `ttmon run`: the final contents of its ledgers by chip and kind, and the checks on them.
 //!
-//! A [`Digest`] is one ledger, read for the last time. An [`Account`] puts all digests onto the devices of the machine.
-//! [`Account::report`] is its document. Nothing here starts a program, waits or prints.
+//! A [`Digest`] is one ledger, read for the last time. An [`Account`] maps all digests to the devices of the machine. [`Account::report`]
+//! returns its document. This crate starts no program, never waits and prints nothing.
 
 mod account;
 mod checks;

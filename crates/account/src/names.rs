@@ -1,7 +1,7 @@
-//! Chips, and what they are called.
+//! Chips and their names.
 //!
-//! Processes may number the same chip differently, so chips are identified by their unique ids if known. Users know TT-Metal's
-//! numbers, which programs use: those are shown.
+//! Processes may number the same chip differently, so chips are identified by their unique ids if known. Users know the numbers that
+//! TT-Metal and their programs use, so those are shown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,10 +14,10 @@ use ttmon_model::{Sample, Snapshot};
 use crate::account::ChipPlace;
 use crate::digest::Digest;
 
-/// The names of chips that are on no row, of all processes.
+/// The names of chips that are not devices of this machine, over all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By identity.
+    /// The name of each chip, by identity.
     chips: BTreeMap<u64, Name>,
 }
 
@@ -46,14 +46,14 @@ impl Names {
             *of_id.entry(*id).or_default() += 1;
             *of_given.entry(*given).or_default() += 1;
         }
-        // Processes that see different devices have different numbers for a chip, and one number for different chips.
+        // Processes that see different devices have different numbers for the same chip, and the same number for different chips.
         let clear = given.iter().filter(|(id, given)| of_id[id] == 1 && of_given[given] == 1);
         let clear: HashMap<u64, u64> = clear.copied().collect();
         let name = |(id, is_mock)| (id, Name { given: clear.get(&id).copied().unwrap_or(id), is_mock });
         Self { chips: mock.into_iter().map(name).collect() }
     }
 
-    /// The programs' name of a chip, by its identity.
+    /// Returns the programs' number of a chip, by its identity.
     pub(crate) fn given(&self, id: u64) -> u64 {
         self.chips.get(&id).map_or(id, |name| name.given)
     }
@@ -76,19 +76,19 @@ impl Identities {
     }
 
     fn id(&self, chip: LedgerChip, allocator: &LedgerAllocator) -> u64 {
-        // Of what the program reports itself the unique id is not known, of what the hook sees on the same chip it is.
+        // The unique id is unknown if the program itself reports the memory. It is known if the hook tracks memory on the same chip.
         let by_number = || self.unique_ids.get(&chip.metal_id?).copied().or(chip.metal_id.map(u64::from));
         chip.unique_id.or_else(by_number).unwrap_or(u64::from(allocator.given_id))
     }
 
-    /// The chips of each allocator where there is no machine to find them on.
+    /// Returns the chips of each allocator if there is no machine to map them to.
     fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<ChipPlace>> {
         let chips =
             |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| ChipPlace::Unmapped(self.id(*chip, allocator))).collect();
         ledger.allocators.iter().map(chips).collect()
     }
 
-    /// The chips of an allocator as they were found on a machine.
+    /// Returns the chips of an allocator, as mapped to the devices of a machine.
     fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<ChipPlace> {
         let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
         let unmapped = |name: u64| {
@@ -100,12 +100,12 @@ impl Identities {
     }
 }
 
-/// The chips of each allocator of each digest.
+/// Returns the chips of each allocator of each digest.
 pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<ChipPlace>>> {
     let Some(machine) = machine else {
         return digests.iter().map(|digest| Identities::of(&digest.places).unmapped(&digest.places)).collect();
     };
-    // By a number of its own: a program that took over by `exec` has the pid of the one before.
+    // Each digest gets its own number, because a program that was started by `exec` has the pid of the previous program.
     let owner = |digest: &Digest, number| ProcessKey { pid: digest.pid, start_ticks: number };
     let ledgers = digests.iter().zip(0..);
     let ledgers =

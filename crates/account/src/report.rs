@@ -11,7 +11,7 @@ use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOn
 use crate::digest::{Digest, DigestAllocator, Group};
 
 impl Account {
-    /// Everything that is known of the command. `name_of_signal` has the names of signals.
+    /// Returns the document. `name_of_signal` returns the name of a signal.
     pub fn report<'a>(&'a self, version: &'a str, name_of_signal: impl Fn(i32) -> Option<&'static str>) -> RunReport<'a> {
         let (exit, signal) = match self.end {
             CommandEnd::Exit(code) => (Some(code), None),
@@ -122,7 +122,7 @@ impl Account {
         RunTightest { chips: self.chips(places), kind, tightest: tightest.clone(), time_s: self.seconds(tightest.time) }
     }
 
-    /// Seconds since the command began.
+    /// Returns the seconds since the start of the command.
     fn seconds(&self, time: u64) -> f64 {
         seconds_between(self.span.0, time)
     }
@@ -149,7 +149,7 @@ fn group(Group { line, tag, operation, bytes, count }: Group) -> RunGroup {
     RunGroup { line, tag, operation, bytes, count }
 }
 
-/// To the millisecond; 0 where the second time is earlier.
+/// Returns the seconds between two times, to the millisecond. Returns 0 if the second time is earlier.
 fn seconds_between(first: u64, second: u64) -> f64 {
     let millis = second.saturating_sub(first) / 1_000_000;
     millis as f64 / 1000.0

@@ -1,27 +1,27 @@
-//! Sizes as people type them: `10G`, `512MB`, `1.5GiB`, `4096`, `90%`.
+//! Sizes in the format that users type: `10G`, `512MB`, `1.5GiB`, `4096`, `90%`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A limit of memory.
+/// A limit on memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// Of what there is, 0 to 1.
+    /// A share of the available memory, 0 to 1.
     Share(f64),
 }
 
-/// Bytes; multiples are binary, as everywhere in ttmon.
+/// A number of bytes. Multiples are binary, as everywhere in ttmon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// A text that is no size, or no share.
+/// A text that is not a valid size or share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeError {
-    /// It is no size.
+    /// The text is not a size.
     Size(String),
-    /// It is no share.
+    /// The text is not a share.
     Share(String),
 }
 
@@ -53,7 +53,7 @@ impl FromStr for Size {
             return Ok(Self(bytes));
         }
         let bytes = number.parse::<f64>().map_err(|_| wrong())? * 2_f64.powi(i32::try_from(*shift).unwrap_or(0));
-        // Larger than any memory, and still exact enough to be compared.
+        // The limit is larger than any memory. Values below it are exact enough to be compared.
         if !number.contains('.') || bytes >= 2_f64.powi(60) {
             return Err(wrong());
         }
@@ -68,7 +68,7 @@ impl FromStr for Limit {
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let Some(share) = text.strip_suffix('%') else { return Ok(Self::Bytes(text.parse::<Size>()?.0)) };
         let share = share.trim_end();
-        // A sign would mean a change of something, and there is nothing to change.
+        // A sign would mean a change, which is not supported.
         let is_plain = share.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
         match share.parse::<f64>() {
             Ok(share) if is_plain && share <= 100.0 => Ok(Self::Share(share / 100.0)),

@@ -1,4 +1,4 @@
-//! Growth since the last mark by line, of ledgers that are read at the end.
+//! Growth since the last mark by line, for ledgers that are read at the end.
 
 use std::fs::File;
 
@@ -23,7 +23,7 @@ fn growth(is_closed: bool) -> Option<Vec<(u32, i64)>> {
     put(&mut session, id, 1, 100, 5);
     put(&mut session, id, 2, 50, 6);
     session.mark();
-    // A free-all in between frees: only the last one before a close is the end.
+    // This free-all frees buffers. Only the last one before a close is the end.
     put(&mut session, id, 3, 1000, 9);
     session.free_all(id);
     put(&mut session, id, 4, 300, 7);

@@ -1,4 +1,4 @@
-//! What would have made room for a refused request, from a real ledger.
+//! The buffers whose release would have made room for a refused request, from a real ledger.
 
 use std::fs::File;
 
@@ -52,7 +52,7 @@ fn digest(writer: &Writer) -> Digest {
     Digest::read(&Region::open(file).expect("a ledger"), None, false, 10).expect("read")
 }
 
-/// The live set is that of the refusal, independent of later frees, closes and allocations.
+/// The live buffers are those at the refusal, independent of later frees, closes and allocations.
 #[test]
 fn the_cheapest_window_is_that_of_the_refusal() {
     for is_closed in [false, true] {
@@ -62,7 +62,7 @@ fn the_cheapest_window_is_that_of_the_refusal() {
             put(&mut session, id, start, per_bank, line);
         }
         refuse(&mut session, id, 280, 450, 150);
-        // Afterwards: the one in the way goes, another comes to its place and goes, a third stays.
+        // Afterwards, the buffer in the way is freed, another is allocated at its address and freed, and a third stays live.
         session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 400 }).expect("live");
         put(&mut session, id, 400, 70, 7);
         session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 400 }).expect("live");
@@ -85,12 +85,12 @@ fn inconsistent_figures_are_not_reported() {
     let (writer, id) = writer();
     let mut session = writer.session().expect("session");
     put(&mut session, id, 0, 200, 5);
-    // The allocator itself says that less is free.
+    // The allocator itself reports fewer free bytes.
     refuse(&mut session, id, 900, 700, 700);
     drop(session);
     assert_eq!(digest(&writer).failures[0].refusal.window, None);
 
-    // The recorder has gone round since.
+    // The ring of the recorder has been overwritten since the refusal.
     let (writer, id) = self::writer();
     let mut session = writer.session().expect("session");
     put(&mut session, id, 0, 200, 5);
