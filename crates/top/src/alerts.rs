@@ -1,4 +1,4 @@
-//! Alerts of a machine, shown in the status line with their time: those of the rules, and events that no snapshot has.
+//! Alerts of a machine, shown in the status line with their time: alerts of the rules, and events that are not in a snapshot.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(texts(&alerts), ["device 0 reset: the chip is being reset", "device 0 reset resolved after 4s"]);
     }
 
-    /// Its gateway has the alert, and the return.
+    /// The alert and its end belong to the gateway.
     #[test]
     fn a_remote_chip_has_no_alert_of_its_gateway() {
         let mut alerts = Alerts::default();

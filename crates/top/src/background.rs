@@ -1,7 +1,7 @@
-//! Asks the terminal for its background colour (OSC 11), and finds the answer among the keys.
+//! Queries the terminal for its background colour (OSC 11), and finds the answer among the keys.
 //!
-//! The keyboard delivers the answer `ESC ] 11 ; rgb:ffff/ffff/ffff ESC \` as the keys Alt-], 1, 1 and so on. Not all terminals
-//! answer, and the answer may come late.
+//! The keyboard delivers the answer `ESC ] 11 ; rgb:ffff/ffff/ffff ESC \` as the keys Alt-], 1, 1 and so on. Not all terminals answer, and
+//! the answer may arrive late.
 
 use std::mem;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::theme::Background;
 pub(crate) const QUESTION: &str = "\x1b]11;?\x1b\\";
 /// An answer after this time is ignored: the user is already reading the screen.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_millis(50);
-/// What an answer starts with, after ESC.
+/// The beginning of an answer, after ESC.
 const START: &str = "]11;";
 /// The longest answer is `]11;rgba:ffff/ffff/ffff/ffff`.
 const ANSWER_CHARS_MAX: usize = 32;
 
-/// What a key turned out to be.
+/// The result of handling a key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
     /// Keys that the user pressed, in order.
     Keys(Vec<KeyEvent>),
-    /// Perhaps the start of an answer: the next key decides.
+    /// Perhaps the start of an answer. The next key decides.
     Nothing,
-    /// The end of an answer, with the background that it has.
+    /// The end of an answer, with its background.
     Answer(Option<Background>),
 }
 
@@ -72,7 +72,7 @@ impl Answers {
     }
 }
 
-/// `rgb:ffff/ffff/ffff` or `rgba:ff/ff/ff/ff`: 1 to 4 hexadecimal digits each.
+/// Parses `rgb:ffff/ffff/ffff` or `rgba:ff/ff/ff/ff`: 1 to 4 hexadecimal digits each.
 fn background(text: &str) -> Option<Background> {
     let (name, values) = text.split_once(':')?;
     let share = |digits: &str| {
@@ -94,7 +94,7 @@ fn background(text: &str) -> Option<Background> {
 mod tests {
     use super::*;
 
-    /// Keys as crossterm makes them of an answer.
+    /// Returns the keys that crossterm reports for an answer.
     fn keys(answer: &str) -> Vec<KeyEvent> {
         let mut keys = Vec::new();
         let mut modifiers = KeyModifiers::NONE;
@@ -108,7 +108,7 @@ mod tests {
         keys
     }
 
-    /// The keys that are left for the user, and the last answer.
+    /// Returns the keys that are not part of an answer, and the last answer.
     fn heard(text: &str) -> (String, Option<Option<Background>>) {
         let (mut answers, mut left, mut answer) = (Answers::default(), String::new(), None);
         for key in keys(text) {

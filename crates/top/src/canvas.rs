@@ -143,7 +143,7 @@ impl Field {
     }
 }
 
-/// The width of a text in columns.
+/// Returns the width of a text in columns.
 pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(text::width(text)).unwrap_or(u16::MAX)
 }
@@ -166,8 +166,8 @@ pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     lines
 }
 
-/// The end of a line that fits this many columns: at least one character. The rest is not read, because another host's line may
-/// have any length.
+/// Returns the length of the beginning of a line that fits this many columns, at least one character. The rest is not read, because a line
+/// of another host may have any length.
 fn fitting(line: &str, columns: u16) -> usize {
     let mut used = 0;
     let is_beyond = |(at, character): &(usize, char)| {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(folded("名前", 1), ["名", "前"]);
         assert_eq!(folded("", 5), [""]);
         assert_eq!(folded("ab ", 2), ["ab"]);
-        // As long as a service may make it, and in no time.
+        // A text as long as a service may send is handled quickly.
         let long = "x".repeat(2 << 20);
         assert_eq!(folded(&long, 64).len(), long.len() / 64);
     }

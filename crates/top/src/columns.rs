@@ -9,14 +9,14 @@ use ttmon_print::ranges;
 
 use crate::state::Row;
 
-/// What a process is sorted by.
+/// The sort key of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Key {
     Number(f64),
     Text(String),
 }
 
-/// One row of the table.
+/// One column of the table.
 pub(crate) struct Column {
     /// Its name in the configuration file.
     pub(crate) name: &'static str,
@@ -69,7 +69,7 @@ fn rate(process: &Process) -> Reading<String> {
 pub(crate) const HOST: &str = "host";
 
 /// All columns, in the order of the table.
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
     Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 1, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
@@ -132,7 +132,7 @@ fn compare(is_descending: bool, one: &Reading<Key>, other: &Reading<Key>) -> Ord
     }
 }
 
-/// The selected columns that fit a width, each with its own width.
+/// Returns the selected columns that fit a width, each with its own width.
 pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
     let mut kept: Vec<usize> = chosen.to_vec();
     let needed = |kept: &[usize]| kept.iter().map(|index| COLUMNS[*index].width + 1).sum::<u16>();
@@ -193,7 +193,7 @@ mod tests {
         assert!(process.dram_peak().unwrap() >= 1 << 50);
     }
 
-    /// What began earlier is older: the first where the highest age comes first.
+    /// An earlier start is a higher age, so it comes first in descending order.
     #[test]
     fn ages_are_sorted_as_they_read() {
         let mut snapshot = machine::mixed();

@@ -33,7 +33,7 @@ pub(crate) use replay::{JUMP_NANOS, Position};
 pub enum Feed {
     /// This machine, or a simulated one, read here.
     Local(Box<Local>),
-    /// A service.
+    /// A service, on this host or another one.
     Remote(Box<Remote>),
     /// A recording.
     Replay(Box<Replay>),
@@ -84,11 +84,11 @@ pub(crate) enum News {
 /// Why there is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The reason in words: what failed, why, what to do.
+    /// What failed, why, and what to do.
     pub message: String,
     /// Whether the reason is that there is no device.
     pub is_no_device: bool,
-    /// When it began, by the clock of this host.
+    /// When the failure began, by the clock of this host.
     pub since: UnixTime,
 }
 
@@ -116,7 +116,7 @@ impl Drop for Alarm {
 }
 
 impl Feed {
-    /// The address of a remote service; `None` for other feeds.
+    /// Returns the address of a remote service, or `None` for other feeds.
     pub(crate) fn place(&self) -> Option<String> {
         match self {
             Self::Remote(remote) => Some(remote.service.place().name()),

@@ -1,5 +1,5 @@
-//! `/`: which processes are shown. Words are looked for everywhere a process is named; `user:`, `host:`, `dev:` and `mem>` ask for
-//! one thing. All of them must hold.
+//! `/`: selects which processes are shown. A word is searched in all names of a process; `user:`, `host:`, `dev:` and `mem>` each test one
+//! property. A process must match all conditions.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,14 +17,14 @@ pub(crate) struct Filter {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Word {
-    /// Text that its name, command, user, pid or workload must contain; lower case.
+    /// Text that the name, command, user, pid or workload must contain; lower case.
     Text(String),
     User(String),
-    /// It runs on this machine; lower case.
+    /// The process runs on this machine; lower case.
     Host(String),
-    /// It uses one of these devices: `0,2-3`.
+    /// The process uses one of these devices: `0,2-3`.
     Device(Vec<RangeInclusive<u32>>),
-    /// Its DRAM and L1 together are above or below this many bytes. Unknown memory never matches.
+    /// DRAM and L1 together are above or below this many bytes. Unknown memory never matches.
     Memory(Side, u64),
 }
 
@@ -73,14 +73,14 @@ fn parse(word: &str) -> Option<Word> {
     Some(Word::Text(word.to_lowercase()))
 }
 
-/// `0`, `2-3`.
+/// Parses `0` or `2-3`.
 fn range(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.parse().ok()?..=last.parse().ok()?;
     (!range.is_empty()).then_some(range)
 }
 
-/// `1G`, `1.5GB`, `512M`, `4096`.
+/// Parses `1G`, `1.5GB`, `512M` or `4096`.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -23,7 +23,7 @@ const PROCESSES_MAX: usize = 64;
 /// Most samples per process.
 const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
-/// Kinds of memory whose fragmentation is kept, in columns after those of the metrics.
+/// Kinds of memory with a history of fragmentation. Their columns follow those of the metrics.
 pub(crate) const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
 
 /// A gap in a column.
@@ -107,8 +107,7 @@ impl History {
         }
     }
 
-    /// Adds a service's history where there are no samples of our own: before the first sample, and while the service was
-    /// missing.
+    /// Adds a service's history where there are no local samples: before the first sample, and while the service was missing.
     pub(crate) fn fill(&mut self, grid: &Grid) {
         let Some(newest) = self.times.back().copied() else { return };
         let is_empty = |time: UnixTime| {
@@ -118,7 +117,7 @@ impl History {
         };
         let points: Vec<usize> = (0..grid.points).filter(|point| grid.time(*point) < newest && is_empty(grid.time(*point))).collect();
         let Some(last_filled) = points.last().map(|point| grid.time(*point)) else { return };
-        // Each time is of a local sample or of the service's history.
+        // Each time belongs to a local sample or to the service's history.
         let mut moments: Vec<(UnixTime, Option<usize>, Option<usize>)> =
             self.times.iter().enumerate().map(|(index, time)| (*time, Some(index), None)).collect();
         moments.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
@@ -156,7 +155,7 @@ impl History {
         }
     }
 
-    /// How many samples before the newest one the last sample at or before a time is.
+    /// Finds the last sample at or before a time. Returns how many samples before the newest one it is.
     pub(crate) fn back_at(&self, time: UnixTime) -> usize {
         let later = self.times.len() - self.times.partition_point(|own| *own <= time);
         later.min(self.times.len().saturating_sub(1))
@@ -186,13 +185,13 @@ impl History {
         std::array::from_fn(|index| self.column(device, METRICS.len() + index))
     }
 
-    /// The index of that column, for [`Self::means`].
+    /// Returns the index of the fragmentation column of a kind, for [`Self::means`].
     pub(crate) fn fragmentation_metric(&self, kind: Kind) -> usize {
         METRICS.len() + FRAGMENTED.iter().position(|one| *one == kind).unwrap_or(0)
     }
 
-    /// The means of a number of time spans up to a time, the last one possibly incomplete. Spans begin at round times, so
-    /// that they stand still while time goes on.
+    /// Returns the means of a number of time spans up to a time. The last span may be incomplete. Spans begin at round times, so that they
+    /// do not move with each sample.
     pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
         let span = seconds * SECOND;
         let newest = self.time(back).map_or(0, |time| time.0 / span);
@@ -216,7 +215,8 @@ impl History {
         column.map(|value| Some(*value).filter(|value| !value.is_nan())).collect()
     }
 
-    /// The machine this many samples ago: complete if the snapshot was kept, else the values of the columns, without processes.
+    /// Returns the machine this many samples ago: the whole snapshot if it was kept, otherwise the values of the columns, without
+    /// processes.
     pub(crate) fn snapshot(&self, back: usize) -> Option<Arc<Snapshot>> {
         if let Some(index) = self.snapshots.len().checked_sub(back + 1) {
             return self.snapshots.get(index).cloned();
@@ -261,7 +261,7 @@ fn fill(column: &mut VecDeque<f32>, length: usize) {
     }
 }
 
-/// Doubles the capacity up to half an hour of samples, then grows to one hour; another doubling would waste a seventh.
+/// Appends a value. Doubles the capacity up to half an hour of samples, then grows to one hour; another doubling would waste a seventh.
 fn push(column: &mut VecDeque<f32>, value: f32) {
     if column.len() == column.capacity() && column.len() * 2 > SAMPLES_MAX {
         column.reserve_exact(SAMPLES_MAX + 1 - column.len().min(SAMPLES_MAX));
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(old.time, UnixTime(999 * SECOND));
         assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
         assert!(history.snapshot(SAMPLES_MAX).is_none());
-        // What it takes is what it must, and nothing for what was never measured.
+        // The columns use no more memory than needed, and none for metrics without values.
         let columns = &history.devices[&DeviceId(0)];
         assert!(columns.iter().all(|column| column.capacity() <= SAMPLES_MAX + 1));
         let words = crate::metric::by_name("pcie_words_to").unwrap();
@@ -326,7 +326,7 @@ mod tests {
         assert!(history.is_whole(3));
     }
 
-    /// Whole snapshots keep the time of their own clock; the present clock decides which are before a gap.
+    /// Whole snapshots keep the time of their own clock. The current clock decides which of them are before a gap.
     #[test]
     fn a_gap_is_filled_after_a_clock_was_set_back() {
         let mut history = History::default();
@@ -340,7 +340,8 @@ mod tests {
         assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
     }
 
-    /// The worst open allocator counts; without one there is a gap, and a device without allocators has no column.
+    /// The highest fragmentation of the open allocators is kept. Without an open allocator there is a gap, and a device without allocators
+    /// has no column.
     #[test]
     fn fragmentation_is_kept() {
         let mut history = History::default();
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(other.fragmentation(DeviceId(0)), [None, None]);
     }
 
-    /// Of many processes the largest and the selected one have a history, for any pids.
+    /// With many processes, the largest and the selected one have a history, for any pids.
     #[test]
     fn the_processes_that_matter_are_remembered() {
         let mut snapshot = machine::n300();
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(history.processes.len(), PROCESSES_MAX);
     }
 
-    /// A sample without its snapshot shows its known values, and nothing of the present.
+    /// A sample without a whole snapshot shows its known values and no current ones.
     #[test]
     fn the_past_is_not_mixed_with_the_present() {
         let mut history = History::default();

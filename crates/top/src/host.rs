@@ -15,7 +15,7 @@ use crate::marks::Marks;
 /// A paused display.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
-    /// How many samples before the newest one it is.
+    /// How many samples before the newest one the shown sample is.
     pub(crate) back: usize,
     pub(crate) snapshot: Arc<Snapshot>,
     /// The time of the newest sample when the display was paused. Charts end there.
@@ -33,7 +33,7 @@ pub(crate) struct Absence {
 /// A machine.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
-    /// Where its service is; `None` is this machine, or a recording.
+    /// Address of its service; `None` for this machine or a recording.
     pub(crate) place: Option<String>,
     pub(crate) is_recording: bool,
     pub(crate) live: Option<Arc<Snapshot>>,
@@ -65,7 +65,7 @@ pub(crate) fn make_names_unique(hosts: &mut [Host]) {
 }
 
 impl Host {
-    /// Its host name, or its address if the host name is unknown or not unique.
+    /// Returns the host name, or the address if the host name is unknown or not unique.
     pub(crate) fn name(&self) -> &str {
         match (&self.live, &self.place) {
             (Some(snapshot), None) => &snapshot.host,
@@ -90,7 +90,7 @@ impl Host {
         self.live.as_ref().map_or(UnixTime(0), |snapshot| snapshot.time)
     }
 
-    /// Whether its values may be outdated.
+    /// Whether the values may be outdated.
     pub(crate) fn is_stale(&self) -> bool {
         self.lost.is_some() || !self.silent_for.is_zero()
     }

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::state::View;
 
-/// What a key does.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Go to a view.
@@ -98,9 +98,8 @@ pub(crate) enum Motion {
 pub(crate) struct Key {
     /// The keys to press; the first is shown in the bottom line.
     pub(crate) chords: &'static [Chord],
-    /// What it does.
     pub(crate) action: Action,
-    /// What it does in words, for help and docs.
+    /// Description of the action, for help and docs.
     pub(crate) help: &'static str,
     /// The label in the bottom line; empty if the key is not shown there.
     pub(crate) label: fn(&Scene) -> &'static str,
@@ -220,7 +219,7 @@ impl Chord {
 use Chord as C;
 
 /// Every key, in the order of the help.
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
     Key { chords: &[C::Char('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
@@ -269,12 +268,12 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "leave", label: |s| s.always("Quit") },
 ];
 
-/// What a key does.
+/// Returns the action of a key.
 pub(crate) fn action(chord: Chord) -> Option<Action> {
     KEYS.iter().find(|key| key.chords.contains(&chord)).map(|key| key.action)
 }
 
-/// The keys as a page of the docs.
+/// Returns the keys as a page of the docs.
 pub fn markdown() -> String {
     let mut text = String::from("| key | does |\n| --- | --- |\n");
     for key in KEYS {

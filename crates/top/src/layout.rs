@@ -1,5 +1,5 @@
-//! Layout: pure functions of the screen size and the amount of data. Drawing and the mouse use
-//! the same functions, so that a click always hits what is visible there.
+//! Layout: pure functions of the screen size and the amount of data. Drawing and the mouse use the same functions, so that a click always
+//! hits the visible item.
 
 use ratatui_core::layout::{Position, Rect};
 
@@ -62,7 +62,7 @@ pub(crate) struct Main {
     /// Includes the heading, and the line of sums if there is one.
     pub(crate) devices: Rect,
     pub(crate) has_sums: bool,
-    /// With many devices: those that matter most, with a heading.
+    /// With many devices: the most important ones, with a heading.
     pub(crate) matter: Option<Rect>,
     /// Memory of the selected device by kind.
     pub(crate) kinds: Option<Rect>,
@@ -76,7 +76,7 @@ pub(crate) struct Main {
     pub(crate) side: Option<Rect>,
 }
 
-/// The main view.
+/// Divides the main view.
 pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     if state.has_groups() {
         return groups(body, state.lines().len());
@@ -130,8 +130,8 @@ const PANEL_ROWS: (u16, u16) = (5, 8);
 /// Screen width from which groups and events are side by side.
 const PANELS_MIN: u16 = 100;
 
-/// Divides the rows of the main view. Devices get one row each, then processes get the rows they need. The rest goes to the devices
-/// that matter most, the kinds of memory of the selected device, charts, groups of memory and events, in this order.
+/// Divides the rows of the main view. Devices get one row each, then processes get the rows they need. The remaining rows go to the most
+/// important devices, the kinds of memory of the selected device, charts, groups of memory and events, in this order.
 pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     let (body, side) = if devices == 1 && body.width >= SIDE_MIN {
         let side = Rect { x: body.right() - SIDE_COLUMNS, width: SIDE_COLUMNS, ..body };
@@ -196,7 +196,7 @@ fn form(width: u16, count: u16, room: u16) -> Form {
     }
 }
 
-/// Position of the devices in the main view of one machine.
+/// Position of the device list in the main view of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceList {
     /// The area without the heading and the sums.
@@ -265,13 +265,13 @@ pub(crate) fn panes(area: Rect, count: usize, width_min: u16, height_min: u16) -
     let count = u16::try_from(count).unwrap_or(u16::MAX);
     let columns_max = (area.width / width_min).clamp(1, count);
     let rows_max = (area.height / height_min).max(1);
-    // As square as the screen allows: no more columns than needed for the rows there are.
+    // Use as few columns as possible for the available rows.
     let columns = (1..=columns_max).find(|columns| count.div_ceil(*columns) <= rows_max).unwrap_or(columns_max);
     let rows = count.div_ceil(columns).min(rows_max);
     let (width, height) = (area.width / columns, area.height / rows);
     let place = |index: u16| {
         let (column, row) = (index % columns, index / columns);
-        // The last column and row take what is left over.
+        // The last column and row get the remaining space.
         let wide = if column + 1 == columns { area.width - width * column } else { width };
         let high = if row + 1 == rows { area.height - height * row } else { height };
         Rect { x: area.x + column * width, y: area.y + row * height, width: wide, height: high }
@@ -285,12 +285,12 @@ pub(crate) const TITLE_WIDE_MIN: u16 = 110;
 /// Width of the clock and the refresh interval at the end of the title.
 pub(crate) const TITLE_END_COLUMNS: u16 = 12;
 
-/// The text of a view in the title.
+/// Returns the text of a view in the title.
 pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
     if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
 }
 
-/// The columns of that text.
+/// Returns the columns of each of these texts.
 pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
     let lengths = View::ALL.map(|view| u16::try_from(tab(view, shown, width).len()).unwrap_or(0));
     let total: u16 = lengths.iter().map(|length| length + 1).sum();
@@ -316,7 +316,7 @@ pub(crate) struct Hint {
     pub(crate) to: u16,
 }
 
-/// The keys that do something here, as far as there is room. The first and the last, help and the way out, are always there.
+/// Returns the keys that do something here, as far as there is room. The first and the last key, help and quit, are always included.
 pub(crate) fn footer(width: u16, scene: &Scene) -> Vec<Hint> {
     let named = |(index, key): (usize, &Key)| {
         let (name, label) = (key.chords.first()?.name(), (key.label)(scene));
@@ -345,7 +345,7 @@ fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
     hints.iter().enumerate().map(&mut place).collect()
 }
 
-/// Columns of the process table from left to right: which one, where it begins, how wide it is.
+/// Returns the columns of the process table from left to right: index, position and width.
 pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
     // Columns without any value (container or job, launches) are left out, to give the others more room.
     let processes = || state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
@@ -374,7 +374,7 @@ pub(crate) fn columns_shown(state: &State) -> Vec<usize> {
     process_columns(state, width).into_iter().map(|(column, ..)| column).collect()
 }
 
-/// A window in the middle of an area.
+/// Returns a window in the middle of an area.
 pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
@@ -388,7 +388,7 @@ pub(crate) fn choices(body: Rect, count: usize) -> Rect {
     window(body, CHOICES_COLUMNS, u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2))
 }
 
-/// The index of the line at a position on the screen, if the cursor is at line `at`.
+/// Returns the index of the line at a position on the screen. `at` is the line of the cursor.
 pub(crate) fn choice_at(body: Rect, count: usize, at: usize, position: Position) -> Option<usize> {
     let area = choices(body, count);
     let rows = area.height.saturating_sub(2);
@@ -397,7 +397,7 @@ pub(crate) fn choice_at(body: Rect, count: usize, at: usize, position: Position)
     inside.contains(position).then(|| first + usize::from(position.y - inside.y)).filter(|line| *line < count)
 }
 
-/// The first row to show so that the selected one is visible, with the least movement.
+/// Returns the first row to show so that the selected one is visible, with the least movement.
 pub(crate) fn scrolled(scroll: usize, chosen: usize, rows: usize, count: usize) -> usize {
     let last = count.saturating_sub(rows);
     let low = (chosen + 1).saturating_sub(rows);

@@ -3,11 +3,11 @@
 //! ```text
 //!  feed (its own thread) ─┐
 //!  keyboard, mouse ───────┼─► Event ─► update(&mut State) ─► view(&State) ─► only the cells that changed
-//!  signals ───────────────┘               └─► Effect: ask the feed, send a signal, keep the settings, leave
+//!  signals ───────────────┘               └─► Effect: send a request to the feed, send a signal, save the settings, quit
 //! ```
 //!
-//! A feed sends snapshots; only its thread can hang. All that can change, changes in `update`; all that is seen is
-//! drawn by `view` from the state alone, so that both are tested without a terminal.
+//! A feed sends snapshots; only its thread can hang. Only `update` changes the state, and `view` draws the screen from the state alone, so
+//! both are tested without a terminal.
 
 mod alerts;
 mod background;

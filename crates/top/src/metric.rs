@@ -1,4 +1,4 @@
-//! Metrics that are kept over time and drawn as charts: the fields with a chart, in the order of the field table.
+//! Metrics with a history that are drawn as charts: the fields with a chart, in the order of the field table.
 
 use std::sync::LazyLock;
 
@@ -24,12 +24,12 @@ impl Metric {
         }
     }
 
-    /// Its upper limit.
+    /// Returns the upper limit.
     pub(crate) fn limit(&self, device: &Device) -> Reading<f64> {
         self.limit.map_or(Err(Missing::NoSource), |limit| limit.number(device))
     }
 
-    /// The metric that replaces this one on devices where that metric has values.
+    /// Returns the metric that replaces this one on devices that have values of the other metric.
     pub(crate) fn stand_in(&self) -> Option<usize> {
         let other = self.unless?.name();
         METRICS.iter().position(|metric| metric.field.name() == other)

@@ -33,11 +33,11 @@ use crate::view::view;
 
 /// How long to wait for the first snapshot before the first frame is drawn. Most machines answer within this time.
 const FIRST_LOOK: Duration = Duration::from_millis(8);
-/// A feed that is this late is considered silent.
+/// A feed is considered silent if its message is later than this.
 const LATE: Duration = Duration::from_millis(1500);
 /// The same limit for another host.
 const LATE_ELSEWHERE: Duration = Duration::from_secs(5);
-/// A missing service is asked again within this time.
+/// A missing service is polled again within this time.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// Largest supported width and height of the screen.
 const SIZE_MAX: u16 = 1000;
@@ -51,11 +51,11 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// The themes.
     pub themes: Themes,
-    /// Whether to ask the terminal for its background, because the environment does not decide it.
+    /// Whether to query the terminal for its background, because the environment does not provide it.
     pub asks_background: bool,
     /// The user's clock.
     pub clock: Clock,
-    /// How the chips of this machine are wired, if the user gave a descriptor.
+    /// The wiring of this machine's chips, if the user gave a descriptor.
     pub cluster: Option<Cluster>,
     /// Whether sending signals is disabled.
     pub is_read_only: bool,
@@ -300,7 +300,7 @@ impl Loop {
             Effect::Quit => return Ok(Some(End::Left)),
             Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
             Effect::Fail(lost) => return Err(Error::Lost(lost)),
-            // A feed that has ended is detected because it sends nothing.
+            // If the feed has ended, its silence is reported instead.
             Effect::Ask(host, request) => _ = self.requests[host].send(request),
             Effect::AskAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
             Effect::Signal(key, owner, at) => {

@@ -93,7 +93,7 @@ impl Screen {
         write(ENTER.as_bytes())
     }
 
-    /// Asks for the background. The answer arrives as keyboard input.
+    /// Queries the background. The answer arrives as keyboard input.
     pub(crate) fn ask_background(&self) -> io::Result<()> {
         write(background::QUESTION.as_bytes())
     }
@@ -207,7 +207,7 @@ impl Pen {
 const MODIFIERS: [(Modifier, &str); 4] =
     [(Modifier::BOLD, "1"), (Modifier::DIM, "2"), (Modifier::UNDERLINED, "4"), (Modifier::REVERSED, "7")];
 
-/// The code of a colour; `base` is 30 for the foreground and 40 for the background.
+/// Returns the code of a colour; `base` is 30 for the foreground and 40 for the background.
 fn color(color: Color, base: u8) -> String {
     let plain = |number: u8| (base + number).to_string();
     match color {
@@ -283,7 +283,7 @@ mod tests {
             let panicked = std::thread::spawn(|| panic!("as it was meant to")).join();
             assert!(panicked.is_err());
             screen.show(&mut Buffer::with_lines(["drawn too late"])).unwrap();
-            // Without the destructor: the hook alone must have done it.
+            // Exit without the destructor: the panic hook alone must restore the terminal.
             std::process::exit(0);
         }
         let size = portable_pty::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
@@ -296,7 +296,7 @@ mod tests {
         let mut reader = pair.master.try_clone_reader().unwrap();
         let mut written = Vec::new();
         let mut piece = [0; 1024];
-        // A pseudo-terminal whose program has ended answers with an error.
+        // When the program has ended, reading from its pseudo-terminal fails.
         while let Ok(count @ 1..) = io::Read::read(&mut reader, &mut piece) {
             written.extend(&piece[..count]);
         }

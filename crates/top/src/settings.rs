@@ -113,7 +113,7 @@ struct Row {
     write: fn(&Settings) -> Value,
 }
 
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 const ROWS: &[Row] = &[
     Row { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
     Row { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "refresh interval", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
@@ -134,13 +134,13 @@ fn boolean() -> String {
     "true or false".to_owned()
 }
 
-/// `a, b or c`.
+/// Formats `a, b or c`.
 fn one_of<T: ToString, const N: usize>(words: [T; N]) -> String {
     let words = words.map(|word| word.to_string());
     words.split_last().map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
 }
 
-/// The settings as Markdown tables for the docs.
+/// Returns the settings as Markdown tables for the docs.
 pub fn markdown() -> String {
     let default = Settings::default();
     let mut text = String::from("| key | takes | default | is |\n| --- | --- | --- | --- |\n");
@@ -198,7 +198,7 @@ fn list(value: &Value) -> Option<Vec<usize>> {
 }
 
 impl Settings {
-    /// Selects utilization as the metric of charts if it is read, unless the user chose another metric.
+    /// Selects utilization as the metric of charts if `is_read`, unless the user chose another metric.
     pub(crate) fn prefer_utilization(&mut self, is_read: bool) {
         let usual = Self::default().metric;
         let (before, after) = match (metric::by_name("utilization"), is_read) {
@@ -242,7 +242,7 @@ impl Settings {
             }
         }
         let text = lines.join("\n") + "\n";
-        // If a key in an unusual form was missed, write the whole file anew. Only its comments are lost.
+        // If a key in an unusual form was missed, write the whole file again. Only its comments are lost.
         Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
 }
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(read.read(&written), ["unknown key other"]);
         assert_eq!(read, Settings::default());
         assert!(Settings::default().write("refresh_ms = 250\nmy precious = [\n").is_err());
-        // Also in a form that no line has.
+        // The key is found in an unusual form too.
         assert!(Settings::default().write("\"tree\" = true\n").unwrap().contains("tree = false"));
     }
 

@@ -1,7 +1,7 @@
 //! Sends signals to processes, and never to the wrong process.
 //!
-//! A pid may belong to another process by the time the user has answered the dialog. So the process is held by a
-//! pidfd, its start time is compared with the one in the dialog, and only then the signal goes through the pidfd.
+//! Another process may have the pid when the user has answered the dialog. So the process is opened as a pidfd, its start time is compared
+//! with the one in the dialog, and then the signal is sent through the pidfd.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ttmon_model::ProcessKey;
 use ttmon_source::Life;
 
-/// Signals go to this machine's processes, for any root.
+/// Signals always go to processes of this machine, for any `--root`.
 const PROC: &str = "/proc";
 
 /// A signal that can be sent.
@@ -20,7 +20,7 @@ pub(crate) struct Choice {
     signal: Signal,
 }
 
-/// The signals; the gentlest first.
+/// The signals, the least destructive first.
 pub(crate) const SIGNALS: &[Choice] = &[
     Choice { name: "TERM", help: "asks it to end", signal: Signal::TERM },
     Choice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
@@ -45,7 +45,7 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
         Err(Errno::SRCH) => return failed("it has ended already".to_owned()),
         Err(error) => return failed(error.to_string()),
     };
-    // From here on the pid cannot come to mean another process unnoticed.
+    // From here on, the pidfd refers to the same process.
     if start_ticks(Path::new(PROC), key.pid) != Some(key.start_ticks) {
         return failed("it has ended, and the number belongs to another process now".to_owned());
     }
@@ -57,7 +57,7 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
     }
 }
 
-/// The start time of a process in ticks, from its `stat`.
+/// Returns the start time of a process in ticks, from its `stat`.
 pub(crate) fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
     Life::of(proc, pid).map(|life| life.start_ticks)
 }

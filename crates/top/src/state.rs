@@ -32,7 +32,7 @@ pub enum View {
     Detail,
     /// Memory, buffer by buffer.
     Memory,
-    /// Chips as they are wired.
+    /// The wiring of the chips.
     Mesh,
 }
 
@@ -40,7 +40,7 @@ impl View {
     /// Every view, in the order of its keys.
     pub const ALL: [Self; 5] = [Self::Main, Self::Charts, Self::Detail, Self::Memory, Self::Mesh];
 
-    /// Its word in the title and the configuration file.
+    /// Its name in the title and the configuration file.
     pub fn title(self) -> &'static str {
         match self {
             Self::Main => "Main",
@@ -51,13 +51,13 @@ impl View {
         }
     }
 
-    /// Its number, as on its key.
+    /// The number of its key.
     pub fn number(self) -> usize {
         Self::ALL.iter().position(|view| *view == self).unwrap_or(0) + 1
     }
 }
 
-/// Which list the arrow keys move in.
+/// The list in which the arrow keys move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Focus {
     Devices,
@@ -100,7 +100,7 @@ pub(crate) enum Dialog {
 /// A process of a machine: the index of the machine, and the key of the process.
 pub(crate) type Owner = (usize, ProcessKey);
 
-/// The target of a signal when the dialog opened: the pid alone may belong to another process later.
+/// The target of a signal when the dialog opened. The pid alone is not enough, because another process may get it later.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SignalDialog {
     /// A process of this machine. Processes of other machines get no signals.
@@ -109,7 +109,7 @@ pub(crate) struct SignalDialog {
     pub(crate) user: String,
     /// Index of the signal at the cursor.
     pub(crate) at: usize,
-    /// Whether the dialog asks for confirmation.
+    /// Whether the dialog shows the confirmation.
     pub(crate) is_asked: bool,
 }
 
@@ -140,12 +140,12 @@ impl ListBy {
     }
 }
 
-/// What a list of buffers is sorted by.
+/// The sort order of the buffer list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListSort {
     #[default]
     Bytes,
-    /// Of groups: how many; of buffers: their age.
+    /// The number of buffers for groups, and the age for buffers.
     Second,
     Name,
 }
@@ -154,7 +154,7 @@ impl ListSort {
     pub(crate) const ALL: [Self; 3] = [Self::Bytes, Self::Second, Self::Name];
 }
 
-/// The list of buffers of the memory view: how it is made, and what is chosen.
+/// The buffer list of the memory view: grouping, order, filter and cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryList {
     pub(crate) by: ListBy,
@@ -166,7 +166,7 @@ pub(crate) struct MemoryList {
     pub(crate) at: usize,
     /// The group whose buffers are listed, by its name.
     pub(crate) open: Option<String>,
-    /// Growth is counted from this time.
+    /// Growth is counted from this time on.
     pub(crate) mark: Option<UnixTime>,
     /// The cursor of the address map; `None` while the list has the focus.
     pub(crate) cursor: Option<MapCursor>,
@@ -175,7 +175,7 @@ pub(crate) struct MemoryList {
 /// A position in the address map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapCursor {
-    /// Which row of the map.
+    /// Row of the map.
     pub(crate) row: usize,
     /// Position in the address space of that row, from 0 to `WHOLE`.
     pub(crate) share: u32,
@@ -214,7 +214,7 @@ pub(crate) struct State {
     pub(crate) is_read_only: bool,
     /// Whether `--deep` is on for this machine.
     pub(crate) wants_deep: bool,
-    /// The monitored machines: this machine alone, or services of others. There is always one.
+    /// The monitored machines: this machine, or services of other machines. There is always at least one.
     pub(crate) hosts: Vec<Host>,
     /// Index of the selected machine.
     pub(crate) at: usize,
@@ -235,7 +235,7 @@ pub(crate) struct State {
     pub(crate) environment: Option<Environment>,
     /// Index of the machine whose live buffers are read.
     pub(crate) buffers_of: Option<usize>,
-    /// How chips are wired, if the user gave a descriptor.
+    /// The wiring of the chips, if the user gave a descriptor.
     pub(crate) cluster: Option<Cluster>,
     /// Position in the recording, if one is replayed.
     pub(crate) replay: Option<Position>,
@@ -397,18 +397,19 @@ impl State {
         if self.settings.tree { tree(&rows) } else { rows }
     }
 
-    /// Columns of the list that there may be: those the user chose, behind the host's where there are several.
+    /// Returns the columns of the process list: those that the user chose, after the host column if there are several machines.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let host = columns::by_name(columns::HOST).filter(|_| self.has_groups());
         host.into_iter().chain(self.settings.columns.iter().copied()).collect()
     }
 
-    /// All of them.
+    /// Returns the number of processes, including those that the filter hides.
     pub(crate) fn process_count(&self) -> usize {
         self.hosts.iter().filter_map(Host::shown).map(|snapshot| snapshot.processes.len()).sum()
     }
 
-    /// The selected process among those shown: the first by default, none once the selected one is gone or hidden.
+    /// Returns the selected process among the visible ones. It is the first by default, and `None` if the selected process has ended or is
+    /// hidden.
     pub(crate) fn chosen_process<'a, 'b>(&self, rows: &'a [Row<'b>]) -> Option<&'a Row<'b>> {
         match self.process {
             None => rows.first(),
@@ -416,7 +417,7 @@ impl State {
         }
     }
 
-    /// The start of cursor movements: the row of the selected process, or its last row; the first by default.
+    /// Returns the row from which the cursor moves: the row of the selected process, or its last row; the first row by default.
     pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
         let Some(owner) = self.process else { return 0 };
         let row = rows.iter().position(|row| row.owner() == owner);
@@ -424,11 +425,11 @@ impl State {
     }
 }
 
-/// A line of the list of devices, where there are several machines.
+/// A line of the device list of several machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) host: usize,
-    /// `None` is the heading.
+    /// `None` for the heading of the machine.
     pub(crate) device: Option<DeviceId>,
 }
 
@@ -468,8 +469,8 @@ pub(crate) struct Depth {
     pub(crate) is_last: bool,
 }
 
-/// Children below their parents, in the order given; a child whose parent is not shown is a root. Each row is read a few
-/// times, however many there are and however deep they go.
+/// Orders children below their parents. Siblings keep their order, and a child is a root if its parent is not shown. Each row is read only
+/// a few times, independent of the number and depth of rows.
 fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
     let by_pid: HashMap<(usize, u64), usize> =
         rows.iter().enumerate().rev().map(|(index, row)| ((row.host, u64::from(row.key.pid)), index)).collect();
@@ -492,7 +493,7 @@ fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
         let below = children[index].iter().enumerate().rev();
         waiting.extend(below.map(|(place, child)| (*child, Depth { level, is_last: place + 1 == children[index].len() })));
     }
-    // Two that name each other as parents cannot be; they would be missing otherwise.
+    // Processes that name each other as parents have no root. Without this they would be missing.
     list.extend((0..rows.len()).filter(|index| !is_listed[*index]).map(|index| rows[index]));
     list
 }
@@ -505,7 +506,7 @@ mod tests {
     fn a_tree_of_any_depth_has_every_process_once() {
         let mut snapshot = crate::tests::machine::mixed();
         let first = snapshot.processes[0].clone();
-        // A long chain, a child of its first, and two that name each other.
+        // A long chain, a child of its first process, and two processes that name each other.
         let parents = (1..=100_000u32).map(|pid| (pid, pid - 1)).chain([(200_001, 1), (200_002, 200_003), (200_003, 200_002)]);
         let process = |(pid, parent): (u32, u32)| {
             let mut process = first.clone();

@@ -1,4 +1,4 @@
-//! Screens and keys, without a terminal.
+//! Tests of screens and keys, without a terminal.
 
 #[path = "../../wire/src/tests/machine.rs"]
 pub(crate) mod machine;
@@ -29,12 +29,12 @@ use crate::view::view;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A state that has seen nothing yet.
+/// Creates a state without a snapshot.
 pub(crate) fn blank(size: (u16, u16), theme: Theme) -> State {
     State::new(size, Settings::default(), Themes { auto: theme }, Clock(TimeZone::UTC))
 }
 
-/// A state that has watched a machine for a while: its values go up and down, and it ends as it was given.
+/// Creates a state after some samples of a machine. The values vary, and the last sample is the given snapshot.
 pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, seconds: u64) -> State {
     let mut state = blank(size, theme);
     for second in (0..seconds).rev() {
@@ -50,7 +50,7 @@ pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, secon
     state
 }
 
-/// What is on the screen.
+/// Draws the screen.
 pub(crate) fn drawn(state: &State) -> Buffer {
     let (width, height) = state.size;
     let mut buffer = Buffer::empty(Rect { x: 0, y: 0, width, height });
@@ -72,14 +72,14 @@ pub(crate) fn text(buffer: &Buffer) -> String {
     (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
 }
 
-/// One device in good health with one process.
+/// One healthy device with one process.
 pub(crate) fn one() -> Snapshot {
     let mut snapshot = machine::galaxy();
     keep(&mut snapshot, 1);
     snapshot
 }
 
-/// Eight devices: one warm, one at its limit, one in reset, one gone, one that nothing is known of.
+/// Eight devices. One is warm, one is at its limit, one is in reset, one is gone, and one has no known values.
 pub(crate) fn eight() -> Snapshot {
     let mut snapshot = machine::galaxy();
     keep(&mut snapshot, 8);
@@ -101,7 +101,7 @@ pub(crate) fn eight() -> Snapshot {
     snapshot
 }
 
-/// Three services: one whose machine is in trouble, one that has fallen silent, one that was never reached.
+/// Three services: one has an unhealthy machine, one is silent, and one was never reached.
 pub(crate) fn several(size: (u16, u16)) -> State {
     let mut state = watched(&eight(), size, Theme::default(), 70);
     state.hosts[0].place = Some("tt-a:9477".to_owned());
@@ -120,7 +120,7 @@ pub(crate) fn several(size: (u16, u16)) -> State {
     state
 }
 
-/// A machine with so many processes, from pid 300 on, the largest first.
+/// A machine with this many processes, from pid 300 on, the largest first.
 pub(crate) fn crowded(count: u32) -> Snapshot {
     let mut snapshot = machine::n300();
     let first = snapshot.processes[0].clone();

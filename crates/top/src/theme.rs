@@ -1,7 +1,7 @@
-//! How things look: roles instead of colours, and the characters a screen is drawn with.
+//! The look of the screen: roles instead of colours, and the characters for drawing.
 //!
-//! Colour shows load (a gradient by the value's own limit) and health; a word, a number or a sign always stands beside it. The
-//! background is never painted. `palette` has the colours, in any of three forms: true colour, the palette of 256, the 16 of the
+//! Colour shows load (a gradient by the value's own limit) and health. A word, a number or a symbol always has the same information. The
+//! background is never painted. `palette` has the colours in three forms: true colour, the 256-colour palette, and the 16 colours of the
 //! terminal.
 
 mod palette;
@@ -11,22 +11,22 @@ use ratatui_core::style::{Color, Modifier, Style};
 use crate::settings::ThemeChoice;
 use palette::{Ink, Palette, Rgb};
 
-/// What a text is, which decides how it looks.
+/// The role of a text, which decides its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// As it comes.
+    /// No special style.
     Plain,
-    /// Less important, or absent.
+    /// Less important, or missing.
     Dim,
     /// More important.
     Strong,
-    /// Heads a column.
+    /// The heading of a column.
     Heading,
-    /// Heads a section, or names a view.
+    /// The title of a section or view.
     Title,
     /// Rules, frames, the empty part of a bar.
     Frame,
-    /// The line where the cursor is.
+    /// The line of the cursor.
     Selected,
     /// Close to a limit.
     Warning,
@@ -34,58 +34,58 @@ pub(crate) enum Role {
     Critical,
 }
 
-/// How many colours may be used.
+/// The supported colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Colors {
-    /// None: bold, dim and reverse alone.
+    /// No colours; only bold, dim and reverse.
     None,
-    /// The terminal's own sixteen.
+    /// The 16 colours of the terminal.
     #[default]
     Sixteen,
-    /// The palette of 256.
+    /// The 256-colour palette.
     Palette,
-    /// Any.
+    /// True colour.
     True,
 }
 
-/// What background the user has.
+/// The background of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// Light letters on dark.
+    /// Light text on a dark background.
     #[default]
     Dark,
-    /// Dark letters on light.
+    /// Dark text on a light background.
     Light,
 }
 
-/// What the colours are made for.
+/// The set of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tones {
     /// Green, yellow, red.
     #[default]
     Standard,
-    /// The same, further from the background.
+    /// Green, yellow, red with more contrast to the background.
     HighContrast,
     /// Blue and orange.
     ColorBlind,
 }
 
-/// How a screen looks.
+/// A theme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Theme {
-    /// How many colours.
+    /// The supported colours.
     pub colors: Colors,
-    /// On which background.
+    /// The background of the terminal.
     pub background: Background,
-    /// Which colours.
+    /// The set of colours.
     pub tones: Tones,
-    /// Whether nothing outside ASCII may be drawn.
+    /// Whether to draw only ASCII characters.
     pub ascii: bool,
 }
 
-/// Shares of a limit at which the gradient is at its first, second and last colour.
+/// Shares of a limit at which the gradient has its first, second and last colour.
 const LOAD_STEPS: [f64; 3] = [0.60, 0.85, 1.0];
-/// Colours of the gradient: few, so that a value that changes a little is not written again.
+/// Number of colours of the gradient. They are few, so that a small change of a value does not redraw the cell.
 const LOAD_COLORS: f64 = 20.0;
 
 impl Theme {
@@ -101,7 +101,7 @@ impl Theme {
             Role::Heading => self.faint(palette.dim).add_modifier(Modifier::UNDERLINED),
             Role::Title if has_colors => style.fg(self.color(palette.accent)).add_modifier(Modifier::BOLD),
             Role::Title => style.add_modifier(Modifier::BOLD),
-            // Over other colours it would be a patchwork.
+            // The selected line has no other colours, which would look uneven when reversed.
             Role::Selected => style.fg(Color::Reset).bg(Color::Reset).add_modifier(Modifier::REVERSED),
             Role::Warning if has_colors => style.fg(self.color(palette.warning)).add_modifier(Modifier::BOLD),
             Role::Warning => style.add_modifier(Modifier::BOLD),
@@ -110,7 +110,7 @@ impl Theme {
         }
     }
 
-    /// Fainter than plain text: by the theme's own colour, which is known to be readable, or as the terminal does it.
+    /// Returns a style fainter than plain text: the theme's own colour, which is readable, or the terminal's dim attribute.
     fn faint(self, ink: Ink) -> Style {
         match self.colors {
             Colors::None | Colors::Sixteen => Style::new().add_modifier(Modifier::DIM),
@@ -140,7 +140,7 @@ impl Theme {
         if self.colors == Colors::True { Color::Rgb(rgb.0, rgb.1, rgb.2) } else { palette::indexed(rgb) }
     }
 
-    /// The colour of a share of a limit.
+    /// Returns the colour for a share of a limit.
     pub(crate) fn load(self, share: f64) -> Style {
         let [low, middle, high] = self.palette().load;
         let color = match self.colors {
@@ -153,13 +153,13 @@ impl Theme {
         Style::new().fg(color)
     }
 
-    /// The colour of a device among others.
+    /// Returns the colour of a device in a chart.
     pub(crate) fn hue(self, index: usize) -> Style {
         let hues = &self.palette().hues;
         if self.colors == Colors::None { Style::new() } else { Style::new().fg(self.color(hues[index % hues.len()])) }
     }
 
-    /// The background for a share of a limit, dark to bright; none where there are too few colours.
+    /// Returns the background for a share of a limit, dark to bright, or no background if there are too few colours.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, clamped")]
     pub(crate) fn heat(self, share: f64) -> Style {
         let scale = &self.palette().heat;
@@ -180,7 +180,7 @@ impl Theme {
     }
 }
 
-/// A colour of the gradient.
+/// Returns a colour of the gradient.
 fn load_rgb(palette: &Palette, share: f64) -> Rgb {
     let share = (share.clamp(0.0, 1.0) * LOAD_COLORS).round() / LOAD_COLORS;
     let [low, middle, high] = palette.load;
@@ -191,15 +191,15 @@ fn load_rgb(palette: &Palette, share: f64) -> Rgb {
     }
 }
 
-/// What the terminal can do, and what was asked for on the command line: a theme for each choice of the user.
+/// The themes for the settings of the user. They depend on the terminal and the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Themes {
-    /// What it seems to be.
+    /// The theme for the detected terminal.
     pub auto: Theme,
 }
 
 impl Themes {
-    /// The theme of a choice.
+    /// Returns the theme of a setting.
     pub fn theme(self, choice: ThemeChoice) -> Theme {
         match choice {
             ThemeChoice::Auto => self.auto,
@@ -212,7 +212,7 @@ impl Themes {
     }
 }
 
-/// The characters a screen is drawn with.
+/// The characters for drawing.
 #[derive(Debug)]
 pub(crate) struct Glyphs {
     pub(crate) ellipsis: &'static str,
@@ -223,11 +223,11 @@ pub(crate) struct Glyphs {
     pub(crate) vertical: &'static str,
     /// Corners: top left, top right, bottom left, bottom right.
     pub(crate) corners: [&'static str; 4],
-    /// Before the name of a part of a bar, in the colour of that part.
+    /// Symbol before the name of a part of a bar, in the colour of that part.
     pub(crate) part: &'static str,
-    /// A bar's cell, from empty to full.
+    /// Cells of a bar, from empty to full.
     pub(crate) fill: &'static [&'static str],
-    /// A sparkline's cell, from low to high.
+    /// Cells of a sparkline, from low to high.
     pub(crate) spark: &'static [&'static str],
     pub(crate) descending: &'static str,
     pub(crate) ascending: &'static str,
@@ -237,22 +237,22 @@ pub(crate) struct Glyphs {
     pub(crate) branch: &'static str,
     pub(crate) last_branch: &'static str,
     pub(crate) dashed: &'static str,
-    /// A link between two chips of a board: across, down.
+    /// A link between two chips of a board: horizontal, vertical.
     pub(crate) links: [&'static str; 2],
-    /// A cable between two boards, likewise.
+    /// A cable between two boards: horizontal, vertical.
     pub(crate) cables: [&'static str; 2],
-    /// Before the heading of a group.
+    /// Symbols before the heading of a group.
     pub(crate) folded: &'static str,
     pub(crate) unfolded: &'static str,
-    /// Before the word of a health: warning, critical.
+    /// Symbols before the word of a health: warning, critical.
     pub(crate) signs: [&'static str; 2],
-    /// Marks on the axis of time: a process began, ended, a device was reset, memory was refused.
+    /// Marks on the time axis: a process started, a process ended, a device was reset, an allocation was refused.
     pub(crate) marks: [&'static str; 4],
-    /// The part of a list that is seen, on its edge.
+    /// The visible part of a list, on the edge of its window.
     pub(crate) thumb: &'static str,
     /// The line through a chart at the selected time.
     pub(crate) crosshair: &'static str,
-    /// Cells of an address map: free, of the largest free block, partly used, used.
+    /// Cells of an address map: free, largest free block, partly used, used.
     pub(crate) map: [&'static str; 4],
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Effect {
     /// Redraw everything: another program may have written to the terminal.
     Redraw,
     Ring,
-    /// The program cannot go on.
+    /// The program cannot continue.
     Fail(crate::feed::Lost),
 }
 
@@ -173,7 +173,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
         }
         host.history.push(&snapshot, chosen);
         if let Some(frozen) = &mut host.frozen {
-            // The screen stays; the newest sample is one step further.
+            // The screen does not change, so the newest sample is one step further from it.
             frozen.back = (frozen.back + 1).min(host.history.len() - 1);
         }
     }

@@ -30,7 +30,7 @@ use crate::theme::Role;
 
 pub(crate) use devices::MATTER_MAX;
 
-/// A name in the title keeps at least this many columns.
+/// Minimum columns for a name in the title.
 const NAME_MIN: usize = 8;
 
 /// Draws everything.
@@ -66,7 +66,7 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     }
 }
 
-/// Before the first snapshot.
+/// Draws the screen before the first snapshot.
 fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     let host = state.here();
     let text = match (&host.lost, &host.place) {
@@ -84,7 +84,7 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-/// The message on a screen that is too small, as far as it fits.
+/// Draws the message for a screen that is too small, as far as it fits.
 fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let (columns, rows) = SIZE_MIN;
     let lines = [
@@ -118,14 +118,14 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
-/// The snapshots on the screen: those of all machines, or of one.
+/// Returns the snapshots on the screen: of all machines, or of one.
 fn looked_at(state: &State) -> Vec<&Snapshot> {
     let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.here()) };
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
 }
 
-/// The title: the source if it is not a live machine, its name, its number of devices. As far as there is room: a long name is
-/// cut, and the last parts are left out.
+/// Returns the parts of the title: the source if it is not a live machine, its name, and its number of devices. If there is not enough
+/// room, a long name is cut and the last parts are left out.
 fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
     let is_wide = state.size.0 >= layout::TITLE_WIDE_MIN;
     let mut marks = Vec::new();
@@ -169,7 +169,7 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     parts
 }
 
-/// The refresh interval, or why the screen does not change.
+/// Returns the refresh interval, or why the screen does not change.
 fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
@@ -191,7 +191,7 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     (text, Role::Dim)
 }
 
-/// The time since a machine's last message, if it is too long.
+/// Returns the time since a machine's last message, if it is too long.
 fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
     let nanoseconds = u64::try_from(host.silent_for.as_nanos()).unwrap_or(u64::MAX);
     (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
@@ -279,7 +279,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// The newest message comes first, in full length.
+/// Returns the lines of the list of alerts, the newest alert first, each in full length.
 fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     let mut lines = Vec::new();
     for (host, alert) in state.alerts() {
@@ -439,7 +439,7 @@ fn on_the_rule(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     }
 }
 
-/// How many rows are above and below the visible part of a list; empty if all are visible.
+/// Returns how many rows are above and below the visible part of a list; empty if all are visible.
 fn more(canvas: &Canvas<'_>, above: usize, below: usize) -> String {
     let part = |count: usize, glyph: &str| if count > 0 { format!("+{count} {glyph} ") } else { String::new() };
     format!("{}{}", part(above, canvas.glyphs().up), part(below, canvas.glyphs().down)).trim_end().to_owned()

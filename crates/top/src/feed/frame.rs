@@ -1,4 +1,4 @@
-//! A line of a recording: the machine with its memory as far as a screen shows it, and the events of buffers.
+//! A line of a recording: a snapshot with the memory that a screen shows, and the events of buffers.
 
 use std::cmp::Reverse;
 use std::mem;
@@ -8,14 +8,14 @@ use ttmon_model::order::BufferOrder;
 use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Kind, Snapshot};
 
-/// Buffers that are kept per frame, as many as a user scrolls through.
+/// Most buffers per frame, enough for a user to scroll through.
 const BUFFERS_MAX: usize = 1000;
-/// Blocks of all banks together; tables beyond are left out.
+/// Most blocks of all banks together. Further tables are left out.
 const BLOCKS_MAX: usize = 4000;
 const CIRCULARS_MAX: usize = 1000;
 const EVENTS_MAX: usize = 200;
 
-/// A snapshot as a line of a recording, with the events before it.
+/// Formats a snapshot and the events before it as a line of a recording.
 pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) -> String {
     keep_largest(&mut snapshot.buffers);
     snapshot.circulars.truncate(CIRCULARS_MAX);
@@ -32,8 +32,8 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) ->
     ttmon_wire::frame_line(&snapshot, version, &events[events.len().saturating_sub(EVENTS_MAX)..])
 }
 
-/// The largest of every process, then the second largest of every process, and so on: no process is left out because of another
-/// one's buffers. They are sorted by size.
+/// Keeps the largest buffer of every process, then the second largest of every process, and so on, so that no process is left out because
+/// of another one. The result is sorted by size.
 fn keep_largest(buffers: &mut Vec<Buffer>) {
     if buffers.len() > BUFFERS_MAX {
         buffers.sort_by_key(|buffer| (buffer.process(), Reverse(buffer.entry.size)));

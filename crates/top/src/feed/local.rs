@@ -18,7 +18,7 @@ use super::served::Served;
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::signals::start_ticks;
 
-/// Longest environment read of a process.
+/// Most bytes that are read of the environment of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 
 /// A machine and its selected devices.
@@ -137,7 +137,7 @@ impl Local {
     }
 }
 
-/// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.
+/// Returns the variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.
 fn environment(proc: &Path, process: ProcessKey) -> io::Result<Vec<String>> {
     let path = proc.join(process.pid.to_string()).join("environ");
     let mut bytes = Vec::new();

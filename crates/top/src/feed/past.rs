@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// The index of the point nearest to a time. While the clock is slewed, two answers differ a little in the same time.
+    /// Returns the index of the point nearest to a time. While the clock is slewed, the same time differs slightly between two answers.
     fn place(&self, time: UnixTime) -> Option<usize> {
         let after = time.0.saturating_add(self.step / 2).checked_sub(self.start.0)?;
         usize::try_from(after / self.step).ok().filter(|place| *place < self.points)

@@ -13,7 +13,7 @@ use ttmon_model::units::UnixTime;
 use super::past::{Grid, past};
 use super::{Lost, News, Request, unix_time};
 
-/// The network to another host may be slow.
+/// Timeout of a request. The network to another host may be slow.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ impl Remote {
                 Err(trouble) => {
                     let since = *since.get_or_insert_with(unix_time);
                     failures += 1;
-                    // Events meanwhile are shown once it is back.
+                    // Events of the meantime are shown when the service is back.
                     (is_known, last) = (false, None);
                     if !tell(News::Lost(Lost { message: trouble.to_string(), is_no_device: false, since })) {
                         return;
@@ -70,7 +70,7 @@ impl Remote {
                     Err(RecvTimeoutError::Disconnected) => return,
                     Ok(Request::Interval(other)) => {
                         interval = other;
-                        // A missing service is not asked more often because of that.
+                        // A request of the user does not cause more attempts while the service is missing.
                         if failures == 0 {
                             next = next.min(begun + interval);
                         }
@@ -101,13 +101,13 @@ impl Remote {
         }
     }
 
-    /// A service without a past is as good as one whose past nobody asked for.
+    /// Sends the history of a service. A service without a history is not an error.
     fn send_past(&self, devices: &[u32], tell: &impl Fn(News) -> bool) -> bool {
         past(&self.service, devices, PATIENCE).is_none_or(|grid: Grid| tell(News::Past(grid)))
     }
 }
 
-/// Returns 1, 2, 4 ... seconds, up to the maximum.
+/// Returns the pause before the next attempt: 1, 2, 4 ... seconds, up to the maximum.
 pub(super) fn pause(failures: u32) -> Duration {
     Duration::from_secs(1 << failures.saturating_sub(1).min(5)).min(PAUSE_MAX)
 }

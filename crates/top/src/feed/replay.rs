@@ -23,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 pub(crate) const JUMP_NANOS: u64 = 60 * 1_000_000_000;
 /// How long a frame without a readable time is shown.
 const PAUSE_UNKNOWN: Duration = Duration::from_secs(1);
-/// Frames played at once after a jump, so that charts have data.
+/// Frames that are sent together after a jump, so that charts have data.
 const LEAD_IN: usize = 60;
 
 /// A recording.
@@ -90,7 +90,7 @@ impl Replay {
         }
     }
 
-    /// The index of the first readable frame, or 0 if none is readable.
+    /// Returns the index of the first readable frame, or 0 if none is readable.
     fn first(&mut self) -> usize {
         let mut number = 0;
         while number < self.reader.len() {
@@ -102,13 +102,13 @@ impl Replay {
         0
     }
 
-    /// The next frame. One message is enough for an unreadable zstd frame.
+    /// Returns the next frame. An unreadable zstd frame is reported once and then skipped.
     fn following(&mut self, number: usize) -> usize {
         let next = if self.reader.line(number).is_ok() { number + 1 } else { self.reader.behind_frame_of(number) };
         next.min(self.reader.len() - 1)
     }
 
-    /// The first frame at or after a time that follows the frame `behind`.
+    /// Returns the first frame at or after a time that follows the frame `behind`.
     fn not_before(&mut self, time: UnixTime, behind: usize) -> usize {
         let last = self.reader.len() - 1;
         let mut number = self.reader.number_at(time).max(self.following(behind));
@@ -118,7 +118,7 @@ impl Replay {
         number
     }
 
-    /// The last frame at or before a time, or the first one.
+    /// Returns the last frame at or before a time, or the first frame.
     fn not_after(&mut self, time: UnixTime) -> usize {
         let mut number = self.reader.number_at(time);
         loop {
@@ -213,7 +213,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A recording with one zstd frame per group of times, in seconds; one is damaged.
+    /// Creates a recording with one zstd frame per group of times, in seconds. One zstd frame may be damaged.
     fn replay(groups: &[&[u64]], damaged: Option<usize>) -> Replay {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, "0.1.0", UnixTime(0)).unwrap();
@@ -228,7 +228,7 @@ mod tests {
         }
         drop(writer);
         if let Some(damaged) = damaged {
-            // The marks say where frames are; the first is the header's.
+            // The marks have the offsets of the zstd frames. The first mark is the header's.
             let mut offset = 0;
             for _ in 0..damaged {
                 offset += 28 + usize::try_from(u64::from_le_bytes(bytes[offset + 8..offset + 16].try_into().unwrap())).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         let replay = replay(&[&[0], &[1, 2, 3]], Some(1));
         let (ask, asked) = channel();
         let heard = std::cell::RefCell::new(Vec::new());
-        // The listener leaves after the first position.
+        // The receiver is dropped after the first position.
         replay.run(&asked, |news| {
             let is_position = matches!(news, News::Position(_));
             heard.borrow_mut().push(news);
@@ -278,7 +278,7 @@ mod tests {
         assert!(matches!(heard.last(), Some(News::Position(Position { at: 1, count: 4, .. }))));
     }
 
-    /// The messages about a recording until there are no more requests; it stops at its end.
+    /// Returns all messages of a replay for these requests. The replay stops at its end.
     fn messages(replay: Replay, asked: &[Request]) -> Vec<News> {
         let (ask, requests) = channel();
         for request in asked {

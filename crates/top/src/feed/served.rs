@@ -126,7 +126,7 @@ impl Served {
         (self.used, self.trouble) = (Some(index), None);
     }
 
-    /// Adds the start ticks of each process that is still the one that the service saw.
+    /// Adds the start ticks of each process, if it is still the process that the service saw.
     fn give_ticks(&mut self, snapshot: &mut Snapshot, proc: &Path) {
         let booted = *self.booted.get_or_insert_with(|| boot_time(proc).unwrap_or(0));
         let mut known = BTreeMap::new();
@@ -179,7 +179,7 @@ mod tests {
         served.look_for_one(interval, &|_| true);
         assert_eq!(served.used, Some(2));
         assert!(served.snapshot(interval, Path::new("/proc"), &|_| true).is_some_and(|snapshot| snapshot.devices.len() == 2));
-        // It does not read the chips themselves, so with --deep the machine is read here.
+        // The service does not read the chips themselves, so with --deep the machine is read here.
         served.set_deep(true);
         served.look_for_one(interval, &|_| true);
         assert!(served.used.is_none() && served.snapshot(interval, Path::new("/proc"), &|_| true).is_none());

@@ -1,5 +1,4 @@
-//! Every view at four sizes for one, eight and thirty-two devices, with devices that are warm, at their limit, in reset,
-//! gone and unknown among them.
+//! Every view at four sizes for one, eight and thirty-two devices. Some devices are warm, at their limit, in reset, gone or unknown.
 
 use ttmon_model::Snapshot;
 
@@ -81,7 +80,7 @@ fn memory_of_hooked_programs() {
     }
 }
 
-/// Three services: one in trouble, one that does not answer any more, one that was never reached; and with the first folded.
+/// Three services: one has an unhealthy machine, one is silent, and one was never reached. Also with the first one folded.
 #[test]
 fn several_hosts() {
     for (width, height) in SIZES {

@@ -1,4 +1,4 @@
-//! What the last two lines promise: keys that do something here, and every alert.
+//! The last two lines: keys that do something here, and every alert.
 
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::snapshot::{Health, State as DeviceState};
@@ -60,7 +60,7 @@ fn the_bottom_line_names_what_works_here() {
     assert!(last_line(&several((80, 24))).contains("f Fold"));
 }
 
-/// At any width nothing runs over the edge, no word is in two places, and the way out is there.
+/// At any width, no text exceeds the edge, no label is repeated, and the key to quit is shown.
 #[test]
 fn the_bottom_line_fits() {
     for view in View::ALL {
@@ -80,7 +80,7 @@ fn the_bottom_line_fits() {
     }
 }
 
-/// What is for the list of processes does nothing while nobody sees it; Enter is about the device that is seen.
+/// Keys of the process list do nothing while the list is not visible. Enter opens the visible device.
 #[test]
 fn an_unseen_list_is_left_alone() {
     for view in [View::Charts, View::Detail, View::Mesh] {
@@ -99,7 +99,7 @@ fn an_unseen_list_is_left_alone() {
     }
 }
 
-/// Every chart that is counted as hidden can be reached with the arrows.
+/// The arrow keys reach every chart that is counted as hidden.
 #[test]
 fn charts_scroll_to_the_rest() {
     for (snapshot, by_device) in [(one(), true), (machine::galaxy(), false)] {
@@ -121,7 +121,7 @@ fn charts_scroll_to_the_rest() {
     }
 }
 
-/// However small a chart is, its number is whole.
+/// The number of a chart is never cut, however small the chart is.
 #[test]
 fn small_charts_keep_their_numbers() {
     let mut state = watched(&machine::galaxy(), (80, 24), Theme::default(), 3);
@@ -129,7 +129,7 @@ fn small_charts_keep_their_numbers() {
     assert!(text(&drawn(&state)).contains("11  3.5GB of 12.0GB  "), "{}", text(&drawn(&state)));
 }
 
-/// So can every row of the map of banks, and every buffer.
+/// The arrow keys also reach every row of the map of banks, and every buffer.
 #[test]
 fn the_map_of_banks_and_the_buffers_scroll_to_the_rest() {
     for size in [(80, 24), (120, 40)] {
@@ -152,7 +152,7 @@ fn the_map_of_banks_and_the_buffers_scroll_to_the_rest() {
     }
 }
 
-/// After the end the first step back is seen at once, also in two columns.
+/// After the end, the first step back is visible at once, also in two columns.
 #[test]
 fn details_scroll_no_further_than_there_is_something() {
     for size in [(80, 24), (200, 30)] {
@@ -166,7 +166,7 @@ fn details_scroll_no_further_than_there_is_something() {
     }
 }
 
-/// The same in what lies over a view.
+/// The same for dialogs.
 #[test]
 fn windows_scroll_no_further_than_there_is_something() {
     for chord in [Chord::F(1), Chord::Enter] {
@@ -181,7 +181,7 @@ fn windows_scroll_no_further_than_there_is_something() {
     }
 }
 
-/// Buffers that are counted and cannot be listed are not said to be absent.
+/// If buffers are counted but cannot be listed, the view does not say that there are none.
 #[test]
 fn buffers_that_cannot_be_listed_are_not_denied() {
     let mut snapshot = machine::hooked();
@@ -205,7 +205,8 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     assert!(text(&drawn(&state)).contains("Largest 1 of "), "{}", text(&drawn(&state)));
 }
 
-/// Everything of a process can be read to its end, nothing is denied that is only not listed, and no key is named in vain.
+/// All details of a process can be scrolled to. Buffers that are only not listed are not reported as missing, and only keys that work are
+/// named.
 #[test]
 fn a_process_is_shown_in_full() {
     let mut snapshot = machine::hooked();
@@ -245,7 +246,7 @@ fn the_end_of_a_long_filter_is_seen() {
     assert!(last_line(&state).starts_with("Filter: abc") && last_line(&state).ends_with("THE-END"), "{}", last_line(&state));
 }
 
-/// Where there is nothing to show, it is said why, in words that are true and fit the smallest screen.
+/// An empty view shows the correct reason, which fits the smallest screen.
 #[test]
 fn an_empty_view_is_explained() {
     let mut snapshot = machine::n300();
@@ -270,7 +271,7 @@ fn an_empty_view_is_explained() {
     assert!(!text(&drawn(&state)).contains("no process holds"), "nobody has answered yet");
 }
 
-/// A picture that stands still shows no events of a later time.
+/// A paused display shows no later events.
 #[test]
 fn a_frozen_screen_has_nothing_later() {
     let snapshot = machine::hooked();
@@ -304,7 +305,7 @@ fn a_frozen_screen_has_nothing_later() {
     assert!(text(&drawn(&state)).contains("later"));
 }
 
-/// A service's figures and the lists that are read here are of two times.
+/// A service's figures and the lists that are read here have different times.
 #[test]
 fn lists_of_another_time_are_marked() {
     let mut snapshot = machine::hooked();
@@ -319,7 +320,7 @@ fn lists_of_another_time_are_marked() {
     assert!(screen.contains(&format!("figures at {figures}, lists at {lists}")), "{screen}");
 }
 
-/// The title is about every machine, whichever is chosen: even one that was never reached.
+/// The title covers all machines, even if a machine is selected that was never reached.
 #[test]
 fn the_title_is_about_all_machines() {
     let mut state = several((80, 24));
@@ -334,7 +335,7 @@ fn the_title_is_about_all_machines() {
     assert!(text(&drawn(&state)).starts_with(" ttmon  tt-c:9477 "), "one that was never reached has a name");
 }
 
-/// What does not fit is cut where it is a name, and left out where it is a number.
+/// Names that do not fit are cut. Numbers that do not fit are left out.
 #[test]
 fn a_long_name_leaves_room_in_the_title() {
     let mut snapshot = eight();
@@ -343,7 +344,7 @@ fn a_long_name_leaves_room_in_the_title() {
     assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
     update(&mut state, Event::News(0, playing()));
     assert!(text(&drawn(&state)).starts_with(" ttmon  [REPLAY]  [SIMULATED]  a-machine-wi…  8 dev "), "{}", text(&drawn(&state)));
-    // A foreign service may send anything.
+    // Another program at the address may send anything.
     snapshot.driver = Ok("9".repeat(100_000));
     snapshot.devices[0].health = Health::Critical;
     snapshot.devices[0].health_reasons = vec!["hot ".repeat(100_000)];
@@ -384,7 +385,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     assert!(screen.contains("Alerts (7)") && screen.contains("device 20 dram-full") && screen.contains("device 14 reset: "), "{screen}");
     press(&mut state, Chord::Char('a'));
     assert_eq!(state.dialog, None);
-    // Later the newest comes first.
+    // After that, the newest alert comes first.
     for second in 1..=11 {
         let mut next = snapshot.clone();
         next.time = UnixTime(snapshot.time.0 + second * SECOND);
@@ -394,7 +395,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     assert_eq!(state.alerts()[0].1.text, "device 10 reset resolved after 1s");
 }
 
-/// Numbers keep their units, and each value has where it comes from and how old it is, at every size.
+/// At every size, numbers keep their units, and each value has its source and age.
 #[test]
 fn details_are_whole() {
     for size in [(80, 24), (120, 40), (200, 50)] {

@@ -1,4 +1,4 @@
-//! Every key in every view and dialog: nothing breaks, and the important ones do what they say.
+//! Every key in every view and dialog: no key panics, and the important keys work as described.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ttmon_model::units::UnixTime;
@@ -66,7 +66,7 @@ fn selections_are_by_identity() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     press(&mut state, Chord::Down);
     assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
-    // Sorted the other way round the same process is chosen.
+    // In reverse order, the same process is selected.
     press(&mut state, Chord::Char('I'));
     typed(&mut state, ">");
     assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
@@ -103,7 +103,7 @@ fn buffers_are_read_only_while_they_are_looked_at() {
     assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
 }
 
-/// The dialog is about the process at the time it was opened, even if the list changes meanwhile.
+/// The signal goes to the process for which the dialog was opened, even if the list changes meanwhile.
 #[test]
 fn a_signal_goes_to_the_process_of_the_question() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
@@ -121,7 +121,7 @@ fn a_signal_goes_to_the_process_of_the_question() {
     assert_eq!(state.dialog, None);
 }
 
-/// Once the chosen process is gone, no key means the one that comes to stand in its place.
+/// When the selected process has ended, no key applies to the process that is now in its row.
 #[test]
 fn a_signal_goes_to_nobody_else() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
@@ -167,7 +167,7 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     assert!(!state.is_frozen());
 }
 
-/// A minute is a minute at any interval; after a longer gap it is the next sample.
+/// A jump is one minute at any interval. After a longer gap it goes to the next sample.
 #[test]
 fn a_minute_back_is_a_minute() {
     let mut state = super::blank((80, 24), Theme::default());
@@ -186,7 +186,7 @@ fn a_minute_back_is_a_minute() {
     assert_eq!(seen, [290, 230, 170, 230, 290, 1000, 1000]);
 }
 
-/// What is known of a clock that was set back stays on the screen; of a recording that goes back it does not.
+/// If the clock is set back, history and alerts are kept. If a recording is rewound, they are dropped.
 #[test]
 fn going_back_in_time() {
     for is_replay in [false, true] {
@@ -206,7 +206,7 @@ fn going_back_in_time() {
     }
 }
 
-/// Sorting goes through what is on the screen, names from the first letter on, and to the host's column where there is one.
+/// The sort keys select only visible columns, including the host column if there is one. Texts are sorted in ascending order.
 #[test]
 fn neighbours_to_sort_by_are_on_the_screen() {
     for mut state in [watched(&machine::mixed(), (80, 24), Theme::default(), 1), several((80, 24))] {
@@ -227,7 +227,7 @@ fn neighbours_to_sort_by_are_on_the_screen() {
     }
 }
 
-/// A process that ends leaves its place to the next one: the list does not jump, and Down chooses that one.
+/// If a process ends, the next one takes its row. The list does not jump, and Down selects that process.
 #[test]
 fn the_place_of_a_process_that_has_ended() {
     let mut next = crowded(50);
@@ -246,7 +246,7 @@ fn the_place_of_a_process_that_has_ended() {
     }
 }
 
-/// From a refresh that is not among those offered the next one is reached, not the one behind it.
+/// From an interval that is not in the list, the keys select the nearest one in their direction.
 #[test]
 fn every_refresh_is_offered() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
@@ -281,7 +281,7 @@ fn d_reads_the_chips_themselves_and_stops_it() {
     assert!(!text(&drawn(&state)).contains("[DEEP]"));
     assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(true))]);
     assert_eq!(state.settings.metric, utilization);
-    // The title has it once the chips are read.
+    // The title shows it when the chips are read.
     let mut snapshot = machine::mixed();
     for device in &mut snapshot.devices {
         (device.deep_age_s, device.utilization) = (Ok(0.0), Ok(0.37));
@@ -291,7 +291,7 @@ fn d_reads_the_chips_themselves_and_stops_it() {
     assert!(screen.contains("[DEEP]") && screen.contains("UTIL") && screen.contains("37%"), "{screen}");
     assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(false))]);
     assert_eq!(state.settings.metric, usual);
-    // A metric that the user chose stays.
+    // A metric that the user chose is kept.
     press(&mut state, Chord::Char('m'));
     let chosen = state.settings.metric;
     press(&mut state, Chord::Char('d'));
@@ -305,7 +305,7 @@ fn d_is_not_for_services_and_recordings() {
     assert!(state.message.as_ref().is_some_and(|message| message.text.contains("serve --deep")), "{:?}", state.message);
 }
 
-/// Every key of the table does something in every view, or says why not.
+/// Every key of the table does something in every view, or shows why it does not.
 #[test]
 fn every_key_answers_in_every_view() {
     for view in View::ALL {
@@ -320,7 +320,7 @@ fn every_key_answers_in_every_view() {
     }
 }
 
-/// Faster is `+`, live and in a recording.
+/// `+` is faster, live and in a recording.
 #[test]
 fn plus_is_faster() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
@@ -330,7 +330,7 @@ fn plus_is_faster() {
     assert_eq!(press(&mut state, Chord::Char('+')), [Effect::AskAll(Request::Speed(Step::After))]);
 }
 
-/// Groups open, buffers open, and Esc goes back one step each time.
+/// Groups and buffers can be opened, and Esc goes back one step each time.
 #[test]
 fn the_list_of_buffers_opens_and_closes() {
     let mut state = watched(&machine::hooked(), (120, 40), Theme::default(), 3);
@@ -356,7 +356,7 @@ fn the_list_of_buffers_opens_and_closes() {
     assert_eq!(state.view, View::Main);
 }
 
-/// Help names the way out on its first page, on the smallest screen too.
+/// The first page of the help shows how to quit, on the smallest screen too.
 #[test]
 fn help_says_how_to_leave_first() {
     for size in [(40, 10), (80, 24), (200, 50)] {

@@ -1,4 +1,4 @@
-//! Where chips are placed on the machines of the tests.
+//! Positions of chips on the test machines.
 
 use ttmon_model::DeviceId;
 use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
@@ -29,7 +29,7 @@ fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
     assert_eq!(galaxy.kind(&Link { ends: (DeviceId(0), DeviceId(31)), count: None }), LinkKind::Cable);
 }
 
-/// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.
+/// Four boards of two chips in a ring, as UMD describes a T3000. Chips are at their coordinates, with links between neighbours and across.
 #[test]
 fn a_descriptor_wins() {
     let mut snapshot = machine::galaxy();
@@ -55,11 +55,11 @@ fn a_descriptor_wins() {
     assert_eq!(mesh.tile(DeviceId(4)).map(|tile| (tile.row, tile.column)), Some((0, 0)));
     let near: Vec<bool> = mesh.links.iter().map(|link| mesh.neighbours(link).is_some()).collect();
     assert_eq!(near, [true, true, false]);
-    // Two on one place, or one without: then the product decides, and the wires stay.
+    // If two chips have the same position, or one has none, the product decides the positions. The links stay.
     cluster.chips[3].place = cluster.chips[2].place;
     assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
     assert_eq!(of(&snapshot, Some(&cluster)).links.len(), 3);
-    // As far apart as can be written.
+    // Positions as far apart as the format allows.
     for (x, y) in [(u16::MAX, 0), (0, u16::MAX)] {
         cluster.chips[3].place = Some(ClusterPlace { rack: 0, shelf: 0, y, x });
         assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");

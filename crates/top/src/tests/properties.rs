@@ -1,4 +1,4 @@
-//! What must hold for any machine on any screen.
+//! Properties that must hold for any machine on any screen.
 
 use proptest::prelude::*;
 

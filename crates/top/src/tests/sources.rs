@@ -1,4 +1,4 @@
-//! Several machines at once: what is chosen, what is lost and comes back, whom a key is for.
+//! Several machines at once: selections, lost and returning services, and which machine a key applies to.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
     update(state, Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
-/// From the last device of one machine on to the first of the next, and to one that shows none.
+/// The selection moves from the last device of one machine to the first of the next, and to a machine without devices.
 #[test]
 fn devices_of_all_machines_are_one_list() {
     let mut state = several((120, 40));
@@ -52,7 +52,7 @@ fn a_returning_machine_is_reported() {
     assert!(screen.contains("tt-b: answers again") && !screen.contains("tt-b  NO ANSWER"), "{screen}");
 }
 
-/// Processes are of all machines; the same pid on two of them is two, and those elsewhere get no signals from here.
+/// The list has processes of all machines. The same pid on two machines is two processes, and processes of other machines get no signals.
 #[test]
 fn processes_of_all_machines() {
     let mut state = several((200, 50));
@@ -116,7 +116,7 @@ fn buffers_follow_the_choice() {
     assert_eq!(state.view, View::Memory);
 }
 
-/// Nothing old keeps its colour, in no view, and the cursor is still seen.
+/// Outdated values have no colour in any view, and the cursor is still visible.
 #[test]
 fn what_is_old_is_dim() {
     let theme = Theme { colors: Colors::True, ..Theme::default() };
@@ -143,7 +143,7 @@ fn what_is_old_is_dim() {
     assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 LOST"));
 }
 
-/// The reason why a machine is missing can be read to its end on the smallest screen: in the list, in its own views, among the
+/// The reason why a machine is missing is readable to its end on the smallest screen: in the list, in its own views, and in the list of
 /// alerts.
 #[test]
 fn why_a_machine_is_missing_is_shown_in_full() {

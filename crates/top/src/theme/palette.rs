@@ -1,11 +1,11 @@
-//! Colours of each theme, role by role: the only place where a colour is named.
+//! The colours of each theme, by role. Colours are defined only here.
 
 use ratatui_core::style::Color;
 
 /// Red, green, blue.
 pub(crate) type Rgb = (u8, u8, u8);
 
-/// A colour in its two forms: any colour, and one of the terminal's sixteen.
+/// A colour in two forms: true colour, and one of the terminal's 16 colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ink {
     pub(crate) rgb: Rgb,
@@ -16,7 +16,7 @@ const fn ink(rgb: Rgb, ansi: Color) -> Ink {
     Ink { rgb, ansi }
 }
 
-/// The colours of a theme. The background is never painted, so they must be readable on every usual one.
+/// The colours of a theme. The background is never painted, so they must be readable on every common background.
 #[derive(Debug)]
 pub(crate) struct Palette {
     /// Less important, or missing.
@@ -27,11 +27,11 @@ pub(crate) struct Palette {
     pub(crate) accent: Ink,
     pub(crate) warning: Ink,
     pub(crate) critical: Ink,
-    /// Load: up to 60 % of a limit, at 85 %, at the limit.
+    /// Colours of load: up to 60 % of a limit, at 85 %, at the limit.
     pub(crate) load: [Ink; 3],
-    /// One for each device of a chart.
+    /// Colours of devices in a chart.
     pub(crate) hues: [Ink; 8],
-    /// Backgrounds of cells and tiles, dark to bright; the last is for what is at its limit.
+    /// Backgrounds of cells and tiles, dark to bright. The last one is for values at their limit.
     pub(crate) heat: [Rgb; 8],
 }
 
@@ -93,7 +93,7 @@ pub(crate) const LIGHT: Palette = Palette {
     ],
 };
 
-/// Blue for calm, orange for near a limit: distinguishable without red and green.
+/// Blue for normal values and orange near a limit: distinguishable without red and green.
 pub(crate) const COLOR_BLIND_DARK: Palette = Palette {
     warning: ink((0xff, 0xc0, 0x70), Color::Yellow),
     critical: ink((0xff, 0x9f, 0x43), Color::LightYellow),
@@ -148,7 +148,7 @@ pub(crate) const COLOR_BLIND_LIGHT: Palette = Palette {
     ..LIGHT
 };
 
-/// Every text at least 7:1.
+/// Every text has a contrast of at least 7:1.
 pub(crate) const HIGH_CONTRAST_DARK: Palette = Palette {
     dim: ink((0xd6, 0xd6, 0xd6), Color::Reset),
     frame: ink((0xb8, 0xb8, 0xb8), Color::Reset),
@@ -173,7 +173,7 @@ pub(crate) const HIGH_CONTRAST_LIGHT: Palette = Palette {
     ..LIGHT
 };
 
-/// The nearest of the palette of 256: its cube of colours, or its greys.
+/// Returns the nearest colour of the 256-colour palette: from its colour cube or its greys.
 pub(crate) fn indexed((red, green, blue): Rgb) -> Color {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let nearest = |value: u8| (0u8..6).min_by_key(|step| LEVELS[usize::from(*step)].abs_diff(value)).unwrap_or(0);
@@ -189,13 +189,13 @@ pub(crate) fn indexed((red, green, blue): Rgb) -> Color {
     }
 }
 
-/// Black or white, the more readable one.
+/// Returns black or white, the more readable one.
 pub(crate) fn letters_on((red, green, blue): Rgb) -> Rgb {
     let light = u32::from(red) * 299 + u32::from(green) * 587 + u32::from(blue) * 114;
     if light > 128_000 { (0, 0, 0) } else { (255, 255, 255) }
 }
 
-/// A colour between two.
+/// Returns a colour between two colours.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
     let mix = |from: u8, to: u8| (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8;
@@ -217,7 +217,7 @@ mod tests {
         0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
     }
 
-    /// As WCAG 2 computes it.
+    /// Computes the contrast as in WCAG 2.
     fn contrast(one: Rgb, other: Rgb) -> f64 {
         let (one, other) = (luminance(one), luminance(other));
         (one.max(other) + 0.05) / (one.min(other) + 0.05)
@@ -229,7 +229,7 @@ mod tests {
         assert!((contrast((0x77, 0x77, 0x77), (255, 255, 255)) - 4.48).abs() < 0.01);
     }
 
-    /// On every background that the theme is made for, each step of the gradient too.
+    /// Every colour is readable on every background that the theme is made for, including each step of the gradient.
     #[test]
     fn every_theme_is_readable() {
         let themes: [(&str, &Palette, &[Rgb], f64); 6] = [
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Each step of the scale is brighter (darker on paper) than the one before, up to the limit's own colour.
+    /// Each step of the scale is brighter (darker on a light background) than the one before, up to the colour of the limit.
     #[test]
     fn the_scale_goes_one_way() {
         for (palette, is_dark) in [(&DARK, true), (&LIGHT, false), (&COLOR_BLIND_DARK, true), (&COLOR_BLIND_LIGHT, false)] {

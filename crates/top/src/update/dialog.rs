@@ -114,7 +114,7 @@ fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) ->
         KeyCode::Enter => {
             match Filter::parse(&text) {
                 Ok(filter) => (state.filter, state.filter_text) = (filter, text),
-                // Restore the earlier filter: the valid part of an invalid filter is not what the user wants.
+                // Restore the earlier filter instead of applying the valid part of an invalid one.
                 Err(bad) => {
                     state.filter = Filter::parse(&before).unwrap_or_default();
                     state.filter_text = before;
@@ -157,7 +157,7 @@ struct Choice {
 }
 
 /// The settings of the dialog; the columns follow them.
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 const CHOICES: &[Choice] = &[
     Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = paced(s.refresh, step) },
     Choice { name: "Theme", value: |s| s.theme.name().to_owned(), step: |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step) },

@@ -1,4 +1,4 @@
-//! Messages for keys that have no effect. Each key does something in each view, or shows why not.
+//! Messages for keys that have no effect. Each key does something in each view, or shows why it does not.
 
 use ttmon_model::DeviceId;
 
@@ -6,7 +6,7 @@ use crate::keys::Action;
 use crate::settings::Settings;
 use crate::state::{Focus, MemoryList, Owner, Row, State, View};
 
-/// Why a key cannot be used in this view.
+/// Returns why a key cannot be used in this view.
 pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     let view = state.view;
     match action {
@@ -52,7 +52,7 @@ impl Trace {
     }
 }
 
-/// Why a key did nothing.
+/// Returns why a key did nothing.
 pub(super) fn why_nothing(action: Action) -> &'static str {
     match action {
         Action::Show(_) => "this view is shown already",

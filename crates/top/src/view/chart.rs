@@ -1,5 +1,5 @@
-//! One chart: a filled area of one device, or lines of several, over time in braille dots; an axis that fits the values, the
-//! wall clock below, marks of events, gaps where nothing was measured.
+//! Draws one chart over time in braille dots: one device as a filled area, or several as lines. The axis fits the values, the wall clock is
+//! below, events have marks, and missing samples are gaps.
 
 mod dots;
 
@@ -130,7 +130,7 @@ impl Chart<'_> {
     fn seen(&self) -> std::ops::Range<usize> {
         let from = self.until.0.saturating_sub(self.seconds * SECOND);
         let first = self.times.partition_point(|time| time.0 < from);
-        // One more at the left, so that the line begins at the edge.
+        // Include one more sample at the left, so that the line begins at the edge.
         first.saturating_sub(1)..self.times.partition_point(|time| *time <= self.until)
     }
 
@@ -286,7 +286,7 @@ fn trace(dots: &mut Dots, axis: &Axis, values: &[f32], hue: u8) {
         let level = (!value.is_nan()).then(|| dots.level(axis.share(f64::from(*value))).max(1));
         if let Some(level) = level {
             let from: u32 = previous.unwrap_or(level);
-            // A step is drawn in the column it leads to, without the dot that was there already.
+            // A step is drawn in its second column, without the dot that is already in the first one.
             let (low, high) = match from.cmp(&level) {
                 std::cmp::Ordering::Less => (from, level),
                 std::cmp::Ordering::Equal => (level - 1, level),
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// What does not move stays in the middle of a narrow range; a limit counts once it is near.
+    /// A constant value is in the middle of a narrow range. A limit is included only if the values are close to it.
     #[test]
     fn the_axis_fits_the_values() {
         let times: VecDeque<UnixTime> = (0..3).map(|second| UnixTime(second * SECOND)).collect();
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(range([f32::NAN; 3], None), (0.0, 1.0));
     }
 
-    /// Seconds in which nobody looked are a gap; a slower pace is not.
+    /// Seconds without samples are a gap. A longer interval is not.
     #[test]
     fn gaps_are_gaps_also_when_the_pace_changes() {
         let columns = |seconds: &[u64], refresh: u64| {

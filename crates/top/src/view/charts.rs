@@ -1,4 +1,4 @@
-//! Charts: every metric of one device, or one metric of every device, in a grid or all in one.
+//! Charts: every metric of one device, or one metric of every device, in a grid or in one chart.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Location;
@@ -14,12 +14,12 @@ use crate::settings::ZOOMS;
 use crate::state::{State, View};
 use crate::theme::Role;
 
-/// A pane smaller than this shows nothing of use.
+/// Minimum columns and rows of a pane.
 const PANE: (u16, u16) = (38, 7);
-/// Charts of the main view beside each other, and how wide each is at least.
+/// Most charts side by side in the main view, and the minimum width of each.
 const MAIN_PANES_MAX: usize = 4;
 const MAIN_PANE_COLUMNS: u16 = 40;
-/// Of one metric, where there are many devices.
+/// Minimum size of a pane with one metric of many devices.
 const PANE_SMALL: (u16, u16) = (26, 5);
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
@@ -58,19 +58,19 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     hidden(canvas, area, known.len(), first, places.len());
 }
 
-/// Metrics of a device there is a chart for.
+/// Returns the metrics of a device that have a chart.
 fn metrics(state: &State, device: &Device) -> Vec<usize> {
     let chosen = state.settings.metric;
     let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
     std::iter::once(chosen).chain(others).filter(|metric| has_values(state, device, *metric)).collect()
 }
 
-/// Panes beside each other.
+/// Returns the number of panes side by side.
 fn columns(places: &[Rect]) -> usize {
     places.iter().filter(|place| place.y == places[0].y).count().max(1)
 }
 
-/// The first chart that is shown: rows of them are scrolled.
+/// Returns the index of the first visible chart. Charts scroll by whole rows.
 fn first(state: &State, count: usize, places: &[Rect]) -> usize {
     let columns = columns(places);
     state.scroll.min(rows(count, columns, places).last()) * columns
@@ -80,7 +80,7 @@ fn rows(count: usize, columns: usize, places: &[Rect]) -> Extent {
     Extent { lines: count.div_ceil(columns), page: places.len().div_ceil(columns).max(1) }
 }
 
-/// Rows of charts, and how many are seen at once.
+/// Returns the number of rows of charts, and how many are visible at once.
 pub(super) fn extent(state: &State, snapshot: &Snapshot, body: Rect) -> Extent {
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = state.settings.metric;
@@ -106,25 +106,25 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     let first = first(state, known.len(), &places);
     for (device, place) in known.iter().skip(first).zip(&places) {
         let mut chart = one(state, snapshot, device, metric, Some(device.id.to_string()));
-        // A small pane has no room for everything: the number stays.
+        // A small pane has no room for the whole title, but the number must be visible.
         chart.title += &format!("  {}", device.label());
         chart.draw(canvas, inner(*place));
     }
     hidden(canvas, area, known.len(), first, places.len());
 }
 
-/// How many charts lie above and below.
+/// Shows how many charts are above and below the visible ones.
 fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, first: usize, shown: usize) {
     let text = super::more(canvas, first, all.saturating_sub(first + shown));
     super::at_the_end(canvas, Rect { y: area.y.saturating_sub(1), height: 1, ..area }, &text);
 }
 
-/// A column of space between panes.
+/// Leaves one empty column between panes.
 fn inner(place: Rect) -> Rect {
     Rect { x: place.x + 1, width: place.width.saturating_sub(2), ..place }
 }
 
-/// Charts below the device rows: the chosen metric and the next ones that are measured, as many as fit beside each other.
+/// Draws charts below the device rows: the selected metric and the next metrics with values, as many as fit side by side.
 pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let chosen = state.settings.metric;
     let is_known = |metric: &usize| snapshot.devices.iter().any(|device| has_values(state, device, *metric));
@@ -142,7 +142,7 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
 }
 
 fn has_values(state: &State, device: &Device, metric: usize) -> bool {
-    // Parts of a whole that were never there need no chart of their own.
+    // A part of a total that never had a value needs no chart.
     let is_part = METRICS[metric].chart.part.is_some();
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
     state.history().column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
@@ -158,7 +158,7 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
         title += &format!(" of {}", metric.show(limit));
     }
     let share = now.ok().zip(limit).map_or(0.0, |(now, limit)| now / limit);
-    // Power alone is never unhealthy: boards publish limits they may not draw.
+    // Power alone is never unhealthy, because boards publish limits that they cannot reach.
     let role = metric.chart.critical.map_or(Role::Plain, |critical| super::graded(share, critical));
     Chart {
         title,
@@ -197,7 +197,8 @@ pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
     }
 }
 
-/// Every device's line in one chart, with the highest and the middle one named where they are too many for a legend.
+/// Returns a chart with the lines of all devices. Its title has the highest value and the median, because there may be too many lines for a
+/// legend.
 fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     let metric = &METRICS[index];
     let mut values: Vec<(f64, u32)> = snapshot.devices.iter().filter_map(|device| Some((metric.get(device).ok()?, device.id.0))).collect();
@@ -216,7 +217,7 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     }
 }
 
-/// The middle of sorted values; of an even number of them the mean of the two.
+/// Returns the median of sorted values.
 fn median(values: &[(f64, u32)]) -> Option<f64> {
     let upper = values.get(values.len() / 2)?.0;
     let lower = values.get((values.len() - 1) / 2)?.0;

@@ -1,4 +1,4 @@
-//! Everything known of one device: each field with its value, or why there is none, and the file it comes from.
+//! All fields of one device: each with its value or the reason why it is missing, and the file of its source.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::attributes::ReadInterval;
@@ -21,22 +21,22 @@ struct Line {
     role: Role,
 }
 
-/// Values of files that are read with every look, and of those that can only change with a reset.
+/// Age of values that are read with every sample, and of values that change only with a reset.
 const NOW: &str = "now";
 const ONCE: &str = "once";
-/// Read every few samples.
+/// Age of values that are read every few samples.
 const SELDOM: &str = "seldom";
-/// Columns of a line from which on sources are named, and from which on how old a value is too.
+/// Minimum columns of a line with a source, and of a line with a source and an age.
 const SOURCE_MIN: u16 = 56;
 const AGE_MIN: u16 = 76;
 
-/// Two columns of lines from here on: each has room for everything, and no number is cut.
+/// Minimum width for two columns of lines. Each column has room for everything, and no number is cut.
 const TWO_COLUMNS_MIN: u16 = 2 * (AGE_MIN + 1);
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let mut head = format!("Device {} {}  {}  [ ] other devices", device.id, device.label(), device.state.name());
-    // While nothing new comes, everything is as old as the last look.
+    // While there is no new sample, all values have the age of the last one.
     if state.here().is_stale() || state.is_frozen() {
         head += &format!("  as of {}", state.clock.second(snapshot.time));
     }
@@ -55,13 +55,13 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     super::on_the_rule(canvas, body, &hidden);
 }
 
-/// Columns of lines, and how many lines that makes.
+/// Returns the number of columns of lines, and the number of visible lines.
 fn page(area: Rect) -> (u16, usize) {
     let columns: u16 = if area.width >= TWO_COLUMNS_MIN { 2 } else { 1 };
     (columns, usize::from(area.height) * usize::from(columns))
 }
 
-/// Lines there are and lines that are seen, so that the keys know where the end is.
+/// Returns the number of lines and of visible lines, for scrolling.
 pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent {
     let (_, page) = page(Rect { height: body.height.saturating_sub(1), ..body });
     Extent { lines: lines(snapshot, device).len(), page }
@@ -74,7 +74,7 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
     }
     canvas.field(area, Field::left(2, 22), row, &line.name, canvas.style(Role::Dim));
     let value = canvas.clean(&line.value);
-    // Why there is no value may take the place of where it would come from.
+    // The reason of a missing value may use the column of the source.
     let is_absent = line.role == Role::Dim;
     let (from, age) = match area.width {
         _ if is_absent || line.from.is_empty() => (0, 0),
@@ -133,7 +133,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     lines
 }
 
-/// A value in the detail view: rates as short as in the charts, everything else exactly.
+/// Formats a value in the detail view: rates as short as in the charts, everything else exactly.
 fn shown(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Float(rate), Unit::BytesPerSecond | Unit::WordsPerSecond) => short(*rate, unit),
@@ -166,7 +166,7 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
     }
 }
 
-/// The values that there are, beside a single device on a wide screen. The last line counts those that are missing.
+/// Draws the available values beside a single device on a wide screen. The last line counts the missing values.
 pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     for row in 0..area.height {
@@ -176,13 +176,13 @@ pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let all = lines(snapshot, device);
     let missing = all.iter().filter(|line| line.role == Role::Dim).count();
     let mut shown: Vec<Line> = all.into_iter().filter(|line| line.role != Role::Dim).collect();
-    // A heading without values is no help.
+    // Leave out a heading without values.
     let is_bare = |index: usize| shown[index].role == Role::Heading && shown.get(index + 1).is_none_or(|next| next.role == Role::Heading);
     let bare: Vec<bool> = (0..shown.len()).map(is_bare).collect();
     let mut bare = bare.into_iter();
     shown.retain(|_| !bare.next().unwrap_or(false));
     let rows = inner.height.saturating_sub(u16::from(missing > 0));
-    // Where they come from is in the view of details; here the values need the room.
+    // The sources are only in the detail view, because the values need the room here.
     for (row, line) in (0..rows).zip(shown) {
         draw_line(canvas, inner, row, &Line { from: "", age: "", ..line });
     }

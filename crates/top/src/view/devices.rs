@@ -1,4 +1,4 @@
-//! Devices of the main view: a row each, or a cell each where there are many, with a row for those that matter.
+//! Devices of the main view: a row each, or a cell each if there are many, with rows for the most important ones.
 
 mod parts;
 
@@ -67,7 +67,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
 }
 
-/// Draws a row for each device that matters most: unhealthy ones, then those closest to a limit.
+/// Draws a row for each of the most important devices: unhealthy ones first, then those closest to a limit.
 fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
     let load = |device: &Device| {
         let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
@@ -132,7 +132,7 @@ pub(super) fn device_row(
     }
 }
 
-/// A text in the colour of its load.
+/// Formats a value in the colour of its load.
 fn colored<T>(reading: Reading<T>, canvas: &Canvas<'_>, show: impl FnOnce(T) -> (String, f64)) -> (String, Style) {
     reading.map_or_else(
         |_| (ABSENT.to_owned(), canvas.style(Role::Dim)),
@@ -147,7 +147,7 @@ fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
     colored(bar.ratio(), canvas, |share| (format!("{sign}{}", percent(share)), share))
 }
 
-/// Programs started per second, over all processes that report it.
+/// Formats the programs started per second, over all processes that report it.
 fn activity(host: &Host, device: &Device) -> (String, Role) {
     let Some(snapshot) = host.shown() else { return (String::new(), Role::Dim) };
     let rates = snapshot.processes_on(device.id).filter_map(|(process, _)| process.launches_per_s.ok());
@@ -171,7 +171,7 @@ pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) 
     reading.map_or_else(|_| (ABSENT.to_owned(), Role::Dim), |value| (show(value), Role::Plain))
 }
 
-/// A warm device is also visible by its temperature.
+/// Formats the temperature. A warm device is also visible by its colour.
 fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     let (text, role) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
     let style = match device.warmth() {
@@ -187,7 +187,7 @@ const SPARK_SPAN_MIN: f64 = 0.2;
 /// Headroom above the highest value, so that sparklines of adjacent rows stay apart.
 const SPARK_HEIGHT: f64 = 1.4;
 
-/// A sparkline of the last minute between its lowest and highest value, in the colour of the newest value.
+/// Formats a sparkline of the last minute between its lowest and highest value, in the colour of the newest value.
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (String, Style) {
     let Some(index) = metric::by_name(name) else { return (String::new(), Style::new()) };
     let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
@@ -200,7 +200,7 @@ fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (Strin
     (spark(&values, (low, low + span * SPARK_HEIGHT), canvas.glyphs().spark), canvas.theme.load(newest / limit))
 }
 
-/// `2.4/12.0GB`: one unit, that of the total. The total is left out if the heading has it.
+/// Formats `2.4/12.0GB` in the unit of the total. The total is left out if the heading has it.
 fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (String, Role) {
     let sign = lower_bound(device);
     match (bar.used, bar.total) {
@@ -222,7 +222,7 @@ pub(super) fn severity_role(severity: Severity) -> Role {
     }
 }
 
-/// The sign and the word of the health, and if there is room the reason, or the chip through which it is reached.
+/// Formats the symbol and the word of the health, and if there is room the reason, or the chip through which the device is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
     let (word, severity) = device.health_word();
     let [warning, critical] = canvas.glyphs().signs;
@@ -240,7 +240,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
     (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
 }
 
-/// `12 54°C  7.6GB`: draws the selected metric on a background for its share of the limit. An unhealthy device has a sign or a word.
+/// Draws `12 54°C  7.6GB`: the selected metric on a background for its share of the limit. An unhealthy device has a symbol or a word.
 fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let (word, severity) = device.health_word();
     let metric = &METRICS[state.settings.metric];
@@ -283,14 +283,14 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &s
     super::at_the_end(canvas, area, hidden);
 }
 
-/// The number of devices and of unhealthy ones, the hottest, and the sums of power and memory.
+/// Formats the number of devices and of unhealthy ones, the hottest device, and the sums of power and memory.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
     let sums = DeviceSums::of(devices);
     let dram = match (sums.dram.used, sums.dram.total) {
         (Ok(used), Ok(total)) => format!("{}{}/{}", if sums.is_lower_bound { ">" } else { "" }, size(used), size(total)),
         _ => ABSENT.to_owned(),
     };
-    // The parts that a small screen must show come first.
+    // The most important parts come first, because a small screen shows only those.
     let mut parts = vec![
         format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" }),
         if sums.unhealthy == 0 { "none unhealthy".to_owned() } else { format!("{} unhealthy", sums.unhealthy) },
@@ -374,7 +374,7 @@ mod tests {
     use ratatui_core::buffer::Buffer;
     use ttmon_model::{Kind, Missing};
 
-    /// At any width, and the word is never cut for it.
+    /// The gateway is shown if there is room, and the health word is never cut for it.
     #[test]
     fn the_gateway_is_named_once_or_not_at_all() {
         let snapshot = machine::n300();
@@ -399,7 +399,7 @@ mod tests {
         assert!(told(&eight()).contains("DRAM >5.3GB/96.0GB"), "{}", told(&eight()));
     }
 
-    /// The main view has the split of the chosen device's memory wherever rows are left.
+    /// The main view shows the memory of the selected device by kind if rows are left.
     #[test]
     fn the_main_view_has_the_breakdown() {
         for (snapshot, size) in [(eight(), (120, 40)), (eight(), (80, 24)), (machine::n300(), (80, 24))] {
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    /// On the smallest screen, parts that do not fit are left out whole.
+    /// On the smallest screen, parts that do not fit are left out completely.
     #[test]
     fn the_breakdown_is_not_cut_in_a_part() {
         let mut snapshot = machine::n300();
@@ -430,7 +430,7 @@ mod tests {
         assert!(l1.ends_with("━Buffers 16.0MB  ━Small 2.0MB  ━CBs 20.0MB  Kernels not tracked"), "{l1}");
     }
 
-    /// More than fit the smallest screen: hidden rows above are reported like those below.
+    /// There are more devices than fit the smallest screen. Hidden rows above and below are counted.
     #[test]
     fn hidden_devices_are_counted_on_both_sides() {
         let mut snapshot = machine::galaxy();

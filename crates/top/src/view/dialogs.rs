@@ -1,4 +1,4 @@
-//! What lies over a view: help, lists to choose from, a process in full.
+//! Dialogs over a view: help, lists, and the details of a process.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::{Kind, Process, Snapshot};
@@ -15,7 +15,7 @@ use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
-/// Buffers listed of a process, the largest: nobody reads more.
+/// Most buffers that are listed for a process, the largest ones.
 const BUFFERS_MAX: usize = 1000;
 
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
@@ -40,7 +40,7 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, 76, rows);
     let inside = canvas.window(area, "Help: Esc closes it, Up and Down scroll");
     let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
-    // How to leave comes first, on any size of screen.
+    // The key to quit comes first, on any size of screen.
     let quit_first = || KEYS.iter().rev().take(1).chain(&KEYS[..KEYS.len() - 1]);
     for (row, key) in (0..inside.height).zip(quit_first().skip(first)) {
         let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
@@ -50,7 +50,7 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     hidden(canvas, area, first, KEYS.len().saturating_sub(first + usize::from(inside.height)));
 }
 
-/// Everything that happened and is kept.
+/// Draws the list of all kept alerts.
 fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", state.alerts().len());
     let mut lines = super::alert_lines(state, columns(body.width));
@@ -61,12 +61,12 @@ fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     page(&title, &lines, rows, scroll, canvas, body);
 }
 
-/// Columns of a line in a window that is nearly as wide as the screen.
+/// Returns the columns of a line in a window that is nearly as wide as the screen.
 pub(super) fn columns(width: u16) -> u16 {
     width.saturating_sub(8)
 }
 
-/// Lines to read, in a window of so many rows if there is room for them.
+/// Draws lines in a window of this many rows, or fewer if there is no room.
 fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, columns(body.width) + 4, rows);
     let inside = canvas.window(area, title);
@@ -77,7 +77,7 @@ fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas:
     hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
 }
 
-/// On the lower edge of a window: how much lies above and below; on its right edge: which part is seen.
+/// Draws how many lines are above and below on the lower edge of a window, and the visible part on its right edge.
 fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
     let rows = usize::from(area.height.saturating_sub(2));
     if above + below > 0 && rows > 0 && area.width > 0 {
@@ -92,7 +92,7 @@ fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
     super::on_the_rule(canvas, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, &text);
 }
 
-/// A list with a cursor, in a window.
+/// Draws a list with a cursor in a window.
 fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = crate::layout::choices(body, lines.len());
     let inside = canvas.window(area, title);
@@ -149,7 +149,7 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
     let signal = if state.can_signal(of.0) { ", F9 sends a signal" } else { "" };
     let title = format!("Process {}{host}: Esc closes it, Up and Down scroll{signal}", of.1.pid);
-    // As high as can be, so that it does not jump when its buffers come.
+    // Use the full height, so that the window does not jump when its buffers arrive.
     page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
 }
 
@@ -157,7 +157,7 @@ pub(super) fn process_line_count(state: &State, of: Owner) -> usize {
     state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of, columns(state.size.0)).len())
 }
 
-/// Everything known about a process, each line in full length.
+/// Returns all details of a process, each line in full length.
 fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let fold = |(text, role): (String, Role)| {
         let text = text::clean(&text, state.theme.ascii);
@@ -166,7 +166,7 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) ->
     known_of(state, snapshot, of, columns).into_iter().flat_map(fold).collect()
 }
 
-/// What it is, its memory by chip and kind, its variables, its buffers.
+/// Returns the properties of a process, its memory by chip and kind, its variables and its buffers.
 fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let (host, key) = of;
     let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {

@@ -1,5 +1,5 @@
-//! Devices of several machines: a heading for each, its devices below it unless it is folded. One that does not answer says
-//! so, since when and why, and its last values are dim.
+//! Devices of several machines: a heading for each machine, and its devices below it unless it is folded. If a machine does not answer, the
+//! heading shows since when and why, and its last values are dim.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::Device;
@@ -42,7 +42,7 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
     let host = &state.hosts[line.host];
     let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
     let (text, role) = summary(state, host, canvas);
-    // However long it is called, how it is has most of the line.
+    // Limit the name to a third of the line, so that the summary is visible.
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
     let at = canvas.say(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
     let text = canvas.clean(&text);
@@ -54,7 +54,7 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
     }
 }
 
-/// How a machine is, in a line.
+/// Returns a one-line summary of a machine.
 fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     if let Some(lost) = &host.lost {
         return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.why), Role::Critical);
@@ -64,7 +64,7 @@ fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     };
     let devices: Vec<&Device> = snapshot.devices.iter().collect();
     let (sums, unhealthy) = devices::sums(&devices, canvas);
-    // What changes how the rest is read comes first: the end may be cut.
+    // The most important parts come first, because the end may be cut.
     let simulated = (snapshot.origin == Origin::Sim).then(|| "[SIMULATED]".to_owned());
     let mut parts: Vec<String> = simulated.into_iter().chain(super::silence(host, canvas)).chain(sums).collect();
     if let (Ok(driver), false) = (&snapshot.driver, host.is_folded) {

@@ -1,4 +1,4 @@
-//! Chips as they are wired: one tile per chip in the colour of the selected metric, frames around boards and trays, and links.
+//! The wiring of the chips: one tile per chip in the colour of the selected metric, frames around boards and trays, and links.
 
 use ratatui_core::layout::{Position, Rect};
 use ratatui_core::style::{Modifier, Style};
@@ -15,7 +15,7 @@ use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
 
-/// Largest tile; the rest would be empty.
+/// Largest tile. A larger one would have empty space.
 const TILE_MAX: (u16, u16) = (40, 11);
 /// Smallest useful tile.
 const TILE_MIN: (u16, u16) = (8, 2);
@@ -46,7 +46,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     legend(state, snapshot, &mesh, is_wired, canvas, area);
 }
 
-/// The device of the tile at a position on the screen.
+/// Returns the device of the tile at a position on the screen.
 pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
@@ -58,10 +58,10 @@ pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Posi
 #[derive(Clone)]
 struct Grid {
     area: Rect,
-    /// Of a tile.
+    /// Width of a tile.
     width: u16,
     height: u16,
-    /// Between tiles: columns and rows.
+    /// Columns and rows between tiles.
     gap: (u16, u16),
     /// Columns and rows that a frame takes on each side.
     border: u16,
@@ -69,7 +69,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// The first of these that fits: with room for links and frames, with frames, tiles alone. The second value says whether links fit.
+    /// Returns the first layout that fits: with room for links and frames, with frames, or only tiles. The second value is whether links
+    /// fit.
     fn fitting(mesh: &Mesh, area: Rect) -> Option<(Self, bool)> {
         let wired = (!mesh.links.is_empty()).then(|| Self::new(mesh, area, LINK_GAP, true)).flatten();
         if let Some(grid) = wired {
@@ -79,7 +80,7 @@ impl Grid {
         forms.into_iter().find_map(|(gap, is_framed)| Self::new(mesh, area, gap, is_framed)).map(|grid| (grid, false))
     }
 
-    /// The largest tiles that fit, between the most and the least.
+    /// Uses the largest tiles that fit, between `TILE_MIN` and `TILE_MAX`.
     fn new(mesh: &Mesh, area: Rect, gap: (u16, u16), is_framed: bool) -> Option<Self> {
         let border = u16::from(is_framed && !mesh.frames.is_empty());
         let frames = 2 * border * u16::try_from(mesh.frames.len()).ok()?;
@@ -99,7 +100,7 @@ impl Grid {
         Rect { x: self.left(mesh, tile.column), y, width: self.width, height: self.height }
     }
 
-    /// Around each board or tray, with its name.
+    /// Draws a frame with the name around each board or tray.
     fn frames(&self, mesh: &Mesh, canvas: &mut Canvas<'_>, area: Rect) {
         for frame in mesh.frames.iter().filter(|_| self.border > 0) {
             let left = self.left(mesh, frame.columns.start) - 1;
@@ -110,7 +111,7 @@ impl Grid {
     }
 }
 
-/// Between two tiles, with how many links there are: `═2═` beside each other, `║2` below each other.
+/// Draws a link between two tiles, with the number of links: `═2═` side by side, `║2` one below the other.
 fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((first, second)) = mesh.neighbours(link) else { return };
     let (from, to) = (grid.place(mesh, first), grid.place(mesh, second));
@@ -158,7 +159,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let end = canvas.put(inside, 0, 0, &text, value_style);
     let word_at = inside.width.saturating_sub(width(word));
     let mut row = 1;
-    // The word stands beside the value where there is room, else below it.
+    // The word is beside the value if there is room, otherwise below it.
     if end < word_at {
         canvas.put(inside, word_at, 0, word, health);
     } else if inside.height > 1 {
@@ -176,7 +177,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     }
 }
 
-/// What else a large tile has room for.
+/// Returns further lines for a large tile.
 fn more(device: &Device, canvas: &Canvas<'_>) -> Vec<String> {
     let temperature = temperature_text(device, canvas.glyphs().celsius).ok();
     let power = device.power.ok().map(|power| format!("{:.0}W", power.0));

@@ -1,4 +1,4 @@
-//! What the main view shows where rows are left: the largest groups of memory, and the newest events.
+//! Panels of the main view if rows are left: the largest groups of memory, and the newest events.
 
 use std::cmp::Reverse;
 
@@ -17,14 +17,15 @@ use crate::theme::Role;
 /// Columns of a group's bar.
 const BAR_COLUMNS: u16 = 12;
 
-/// One line of the panel: bytes, how many buffers, what they have in common.
+/// One line of the panel: bytes, number of buffers, and their common key.
 struct Group {
     bytes: u64,
     count: String,
     name: String,
 }
 
-/// The largest groups of live buffers, by line where lines are known, else by tag; without a list of buffers the largest figures.
+/// Draws the largest groups of live buffers, by line if lines are known, otherwise by tag. Without a list of buffers, draws the largest
+/// totals of processes.
 pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let rows = usize::from(area.height.saturating_sub(1));
     let (by, list) = largest(snapshot, rows);
@@ -64,7 +65,7 @@ fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
     (word, grouped(entries(), by, None).into_iter().take(rows).map(line).collect())
 }
 
-/// What the buffers of a group have in common, in words.
+/// Describes the common key of a group.
 pub(super) fn key_text(key: &GroupKey) -> String {
     match key {
         GroupKey::Line(Some(line)) => format!("{}:{} {}", line.file, line.line, line.function),
@@ -73,7 +74,7 @@ pub(super) fn key_text(key: &GroupKey) -> String {
     }
 }
 
-/// Each kind of memory of each process, all its devices together.
+/// Returns each kind of memory of each process, summed over its devices.
 fn of_processes(snapshot: &Snapshot, rows: usize) -> Vec<Group> {
     let mut list = Vec::new();
     for process in &snapshot.processes {
@@ -89,7 +90,7 @@ fn of_processes(snapshot: &Snapshot, rows: usize) -> Vec<Group> {
     list
 }
 
-/// Alerts, processes that started and ended, resets and refusals, newest first.
+/// Draws alerts, starts and ends of processes, resets and refusals, newest first.
 pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Newest events", Role::Title);
     let mut lines: Vec<(UnixTime, String, Role)> =

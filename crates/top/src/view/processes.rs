@@ -1,4 +1,4 @@
-//! The process table: the columns chosen that fit, sorted, filtered, as a list or a tree.
+//! The process table: the selected columns that fit, sorted, filtered, as a list or a tree.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::units::UnixTime;
@@ -11,7 +11,7 @@ use crate::layout::{process_columns, scrolled};
 use crate::state::{Depth, Focus, State};
 use crate::theme::Role;
 
-/// Rows of the list itself in an area: a rule and the heading go off.
+/// Returns the rows of the list in an area, without the rule and the heading.
 pub(crate) fn rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
@@ -44,7 +44,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
             let column = &COLUMNS[*index];
             let (text, role) = match (column.text)(process, now) {
                 Ok(text) => (canvas.clean(&text), Role::Plain),
-                // A process that runs nowhere special has nothing there.
+                // A process outside containers has an empty cell.
                 Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
                 Err(_) => (ABSENT.to_owned(), Role::Dim),
             };

@@ -1,15 +1,15 @@
-//! Dots, two across and four down in each cell; in ASCII one in each cell.
+//! A plot of dots: two columns and four rows of dots per cell; in ASCII one dot per cell.
 
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
 use crate::canvas::Canvas;
 
-/// Dots of a braille cell: two across, four down.
+/// Dots of a braille cell: two columns, four rows.
 const ACROSS: u16 = 2;
 const DOWN: u16 = 4;
 
-/// A plot of dots, each cell with the hue of what was drawn there last.
+/// A plot of dots. Each cell has the hue that was drawn last.
 pub(super) struct Dots {
     width: u16,
     height: u16,
@@ -29,14 +29,14 @@ impl Dots {
         usize::from(self.width) * usize::from(self.across)
     }
 
-    /// How many dots high a share of the axis is: what is measured has one at least.
+    /// Returns the height of a share of the axis in dots. It is at least one.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place on a screen")]
     pub(super) fn level(&self, share: f64) -> u32 {
         let most = u32::from(self.height) * u32::from(self.down);
         1 + (share.clamp(0.0, 1.0) * f64::from(most.saturating_sub(1))).round() as u32
     }
 
-    /// Sets the dots of a column above one level, up to another.
+    /// Sets the dots of a column above the level `from`, up to the level `to`.
     pub(super) fn fill(&mut self, column: usize, from: u32, to: u32, hue: u8) {
         // The braille block numbers its dots down the left column, down the right one, and then the lowest two.
         const BITS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
@@ -54,7 +54,7 @@ impl Dots {
         }
     }
 
-    /// Draws what is set, in the style of its row and hue.
+    /// Draws the dots. `style` returns the style for a row and hue.
     pub(super) fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, style: impl Fn(u16, u8) -> Style) {
         for (row, cells) in (0..).zip(self.cells.chunks(usize::from(self.width.max(1)))) {
             for (column, (bits, hue)) in (0..).zip(cells).filter(|(_, (bits, _))| *bits != 0) {
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!((dots.level(-1.0), dots.level(0.0), dots.level(1.0), dots.level(9.0)), (1, 1, 8, 8));
     }
 
-    /// A wall of screens has more cells than a row or a column has numbers.
+    /// A very large screen has more cells than a 16-bit number can count.
     #[test]
     fn every_dot_of_the_largest_screen_is_where_it_belongs() {
         let area = Rect { x: 0, y: 0, width: 1000, height: 200 };

@@ -1,4 +1,4 @@
-//! The columns of a device row: which of them fit a width, and what the devices have in common, which the heading names once.
+//! The columns of a device row: which of them fit a width, and the values that all devices share, which are only in the heading.
 
 use ttmon_model::memory::Bar;
 use ttmon_model::{Device, Reading, Snapshot};
@@ -8,13 +8,13 @@ use ttmon_print::text::Cut;
 use crate::canvas::{Canvas, Field, width};
 use crate::theme::Role;
 
-/// Columns of a row from which on memory has a bar.
+/// Minimum columns of a row with memory bars.
 const BARS_MIN: u16 = 78;
-/// From here on there is more than temperature, DRAM and health.
+/// Maximum columns of a row with only temperature, DRAM and health.
 const SMALL_MAX: u16 = 57;
-/// From here on the last minute is drawn, and a board's name is written out.
+/// Minimum columns of a row with sparklines of the last minute and full board names.
 const SPARKS_MIN: u16 = 96;
-/// Cells of a sparkline: a minute together.
+/// Cells of a sparkline. Together they cover a minute.
 pub(super) const SPARK_COLUMNS: u16 = 5;
 
 /// Columns of a device row from left to right.
@@ -39,16 +39,16 @@ pub(super) enum Part {
     Health,
 }
 
-/// What the devices of a list have in common.
+/// The values that the devices of a list share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in super::super) struct Shared {
-    /// Their board; `None` where boards or limits differ: then each row has its own.
+    /// The board of all devices, or `None` if boards or limits differ. Then each row has its own.
     board: Option<String>,
     temperature_limit: Option<f64>,
     power_limit: Option<f64>,
     dram: Option<u64>,
     l1: Option<u64>,
-    /// Columns of the longest name of a chip on its board.
+    /// Width of the longest name of a chip on its board.
     chip_columns: u16,
     is_deep: bool,
     /// Whether a process reports how many programs it starts.
@@ -83,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// Devices of several machines.
+    /// Creates the shared values for devices of several machines.
     pub(in super::super) fn mixed(is_deep: bool) -> Self {
         Self { is_deep, ..Self::default() }
     }
@@ -92,7 +92,7 @@ impl Shared {
         self.board.is_some()
     }
 
-    /// The heading of a column: with what it may reach, where that is the same in every row.
+    /// Returns the heading of a column. It includes the limit if all rows have the same limit.
     pub(super) fn heading(&self, part: Part, field: Field, canvas: &Canvas<'_>) -> String {
         let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
         match part {
@@ -102,7 +102,7 @@ impl Shared {
             Part::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
             Part::Power => "POWER".to_owned(),
             Part::PowerSpark => of(self.power_limit.map(|limit| format!("{limit:.0}W"))),
-            // Where a clock has no room for its unit, the heading has it.
+            // If the column has no room for the unit, the heading has it.
             Part::Clock if field.width < 5 => "MHz".to_owned(),
             Part::Clock => "AICLK".to_owned(),
             Part::Utilization => "UTIL".to_owned(),
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Each part that fits, where it begins and how wide it is. Utilization takes the place of a sparkline, or of the clock.
+    /// Returns the parts that fit, with position and width. Utilization replaces a sparkline or the clock.
     pub(super) fn parts(&self, width: u16) -> Vec<(Part, Field)> {
         let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
         let (is_one, is_small) = (self.is_one_board(), width < SMALL_MAX);
@@ -163,10 +163,10 @@ impl Shared {
         let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
         let left = width.saturating_sub(used);
         let bars = ((left / 2).min(40), (left / 5).min(16));
-        // What is left makes bars longer and leaves room for the reasons of health.
+        // The remaining width makes bars longer and leaves room for the reasons of health.
         for (part, columns) in &mut widths {
             *columns += match part {
-                // Without bars the board's name has what it lacks first.
+                // Without bars, the board's name first gets the width that it needs.
                 Part::Board if width < BARS_MIN && !is_one => left.min(9),
                 Part::Health if width < BARS_MIN && !is_one => left - left.min(9),
                 Part::DramBar => bars.0,
@@ -189,7 +189,7 @@ impl Shared {
     }
 }
 
-/// The value that all have which have one; `None` where two differ.
+/// Returns the value that all available values share, or `None` if two differ.
 fn common(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
     let mut found = None;
     for value in values.flatten() {
@@ -200,7 +200,7 @@ fn common(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
     Some(found)
 }
 
-/// Which chip of its board a device is, and the one it is reached through where there is room.
+/// Formats the position of a device on its board, and the chip through which it is reached if there is room.
 pub(super) fn chip(device: &Device, has_room: bool) -> String {
     let letter = device.chip.map_or_else(|_| String::new(), |chip| chip.letter().to_string());
     match device.via {
@@ -209,12 +209,12 @@ pub(super) fn chip(device: &Device, has_room: bool) -> String {
     }
 }
 
-/// The headings of a row's parts.
+/// Draws the headings of a row's parts.
 pub(in super::super) fn head(shared: &Shared, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
     canvas.heading(area, "");
     for (part, field) in shared.parts(area.width) {
         let text = shared.heading(part, field, canvas);
-        // What a column may reach stands directly behind its name.
+        // The limit of a column directly follows its name.
         let field = if matches!(part, Part::L1Bar | Part::DramBar) {
             Field { cut: Cut::End, ..Field::left(field.column, field.width) }
         } else {

@@ -1,4 +1,4 @@
-//! Circular buffers on the grid of cores: how full each is, by the union of the ranges that programs have there.
+//! Circular buffers on the grid of cores: the load of each core, from the union of the address ranges of all programs.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::ledger::LedgerCircular;
@@ -10,14 +10,14 @@ use super::super::{more, on_the_rule};
 use crate::canvas::{Canvas, Field};
 use crate::theme::Role;
 
-/// Before the cells: the number of the row.
+/// Columns before the cells, for the number of the row.
 const LABEL_COLUMNS: u16 = 4;
-/// L1 of a core, about: every chip has 1.4 or 1.5 MiB.
+/// Approximate L1 of a core. Every chip has 1.4 or 1.5 MiB.
 const CORE_BYTES: f64 = 1_499_136.0;
 /// No chip has a larger grid of cores.
 const GRID_MAX: usize = 16;
 
-/// Those of programs on a device; global ones lie in L1 buffers, which are counted already.
+/// Returns the circular buffers of programs on a device. Global ones are inside L1 buffers, which are already counted.
 pub(super) fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = LedgerCircular> + use<'a> {
     let id = device.id;
     let is_here = move |circular: &&Circular| circular.devices.contains(&id) && !circular.entry.is_global;
@@ -38,20 +38,20 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     for (row, (number, cores)) in (2..area.height).zip(grid.iter().enumerate()) {
         canvas.field(area, Field::right(0, LABEL_COLUMNS - 1), row, &number.to_string(), canvas.style(Role::Dim));
         for (column, bytes) in (0u16..).zip(cores) {
-            // Two columns a core, so that a square of cores looks like one.
+            // Each core has two columns, so that a square of cores looks square.
             let style = canvas.theme.load(*bytes as f64 / CORE_BYTES);
             canvas.put(area, LABEL_COLUMNS + column * 2, row, &cell(*bytes, most, steps).repeat(2), style);
         }
     }
 }
 
-/// Bytes on each core, rows first, as far as there are any: what several programs use one after another counts once.
+/// Returns the bytes on each core, by row. Bytes that several programs use one after another are counted once.
 fn grid(circulars: &[LedgerCircular]) -> Vec<Vec<u64>> {
     let columns = circulars.iter().map(|one| usize::from(one.cores[2]) + 1).max().unwrap_or(0).min(GRID_MAX);
     let rows = circulars.iter().map(|one| usize::from(one.cores[3]) + 1).max().unwrap_or(0).min(GRID_MAX);
     let mut covered = vec![vec![0u64; columns]; rows];
     let mut reached = covered.clone();
-    // In the order of their addresses each adds what lies behind all before it.
+    // In address order, each range adds only the bytes after the end of all earlier ranges.
     let mut ranges: Vec<(u64, u64, [u8; 4])> =
         circulars.iter().map(|one| (one.address, one.address.saturating_add(one.size), one.cores)).collect();
     ranges.sort_unstable();

@@ -13,11 +13,11 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     canvas.rule(area, 0, "Recent events", Role::Title);
     let is_on_device = |event: &BufferEvent| {
         let has_device = |pid: u32| snapshot.allocators.iter().any(|one| one.process.pid == pid && one.devices.contains(&device.id));
-        // A mark has no allocator: it belongs to all devices of its process.
+        // A mark has no allocator. It belongs to all devices of its process.
         event.devices.contains(&device.id) || event.op == Op::Mark && has_device(event.pid)
     };
     let rows = usize::from(area.height.saturating_sub(1));
-    // A frozen picture shows no later events.
+    // A paused display shows no later events.
     let is_over = |event: &BufferEvent| !state.is_frozen() || event.time.is_none_or(|time| time <= snapshot.lists_time);
     let shown = |event| Some((event, label(event).filter(|_| is_over(event) && is_on_device(event))?));
     let events: Vec<(&BufferEvent, &str)> = state.here().buffer_events.iter().rev().filter_map(shown).take(rows).collect();
@@ -41,7 +41,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     }
 }
 
-/// The word for an event; `None` for those that are not shown.
+/// Returns the label of an event, or `None` for events that are not shown.
 fn label(event: &BufferEvent) -> Option<&'static str> {
     Some(match event.op {
         Op::Alloc if event.program.is_some() => "cb",

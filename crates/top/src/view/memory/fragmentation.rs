@@ -1,4 +1,4 @@
-//! Fragmentation over time: how much of the free memory is not in the largest free block, of the worst allocator on a device.
+//! Fragmentation over time: the share of the free memory that is not in the largest free block, of the worst allocator on a device.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::units::Unit;
@@ -13,14 +13,14 @@ use crate::settings::ZOOMS;
 use crate::state::State;
 use crate::theme::Role;
 
-/// Rows between the map and the events from which on there is a chart, or a line. The list keeps the rest.
+/// Minimum rows between the map and the events for a chart, and for a line. The list gets the rest.
 pub(super) const ROOM_FOR_CHART: u16 = 14;
 pub(super) const CHART_ROWS: u16 = 6;
 pub(super) const ROOM_FOR_LINE: u16 = 6;
 /// Cells of each kind in the line.
 const SPARK_COLUMNS: u8 = 12;
 
-/// Whether a process on this device reported it.
+/// Whether a process on this device reported its fragmentation.
 pub(super) fn is_known(state: &State, device: &Device) -> bool {
     state.history().fragmentation(device.id).iter().any(Option::is_some)
 }
@@ -52,7 +52,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
             Some(Line { name: format!("{} {now}", kind.name()), values })
         })
         .collect();
-    // A chart of one line has no legend.
+    // A chart with one line has no legend.
     let only = if let [line] = lines.as_slice() { format!(" {}", line.name) } else { String::new() };
     let title = format!("Fragmentation{only}, the last {}", duration(seconds));
     let chart = Chart { title, unit: Unit::Ratio, lines, ..frame(state, snapshot) };

@@ -24,7 +24,7 @@ pub(crate) enum Item<'a> {
 }
 
 impl Item<'_> {
-    /// Its name. The name of a group is the line, tag, operation or size that its buffers share.
+    /// Returns the name of a row. The name of a group is the line, tag, operation or size that its buffers share.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Group(group) => key_text(&group.key),
@@ -39,7 +39,7 @@ impl Item<'_> {
         }
     }
 
-    /// The count of a group, or the age of a buffer.
+    /// Returns the count of a group, or the age of a buffer.
     fn second(&self) -> u64 {
         match self {
             Self::Group(group) => group.count,
@@ -48,7 +48,7 @@ impl Item<'_> {
     }
 }
 
-/// The name of a buffer: its tag, the line that allocated it, and its operation.
+/// Returns the name of a buffer: its tag, the line that allocated it, and its operation.
 fn buffer_name(buffer: &Buffer) -> String {
     let entry = &buffer.entry;
     let line = entry.line().map(|line| format!("{}:{}", line.file, line.line));
@@ -196,7 +196,7 @@ fn counted_as(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Beside the heading of the column that is sorted by.
+/// Returns the symbol for the heading of the column that the list is sorted by.
 fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'static str {
     let sorted = match state.memory.sort {
         ListSort::Bytes => 0,
@@ -221,10 +221,10 @@ fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'
 /// Headings of the last column, the longest first.
 const NAMES: [&str; 3] = ["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"];
 
-/// A narrower list has the size, the kind or the count, and the name.
+/// A narrower list has only the size, the kind or the count, and the name.
 const WIDE_MIN: u16 = 70;
 
-/// Headings and places; a width of 0 hides a column.
+/// Headings and positions. A width of 0 hides a column.
 type Fields = Vec<(&'static str, Field)>;
 
 fn group_fields(area: Rect) -> Fields {
@@ -284,7 +284,7 @@ fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Optio
     ]
 }
 
-/// All details of a buffer.
+/// Returns all details of a buffer.
 pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
     let entry = &buffer.entry;
     let process = snapshot.processes.iter().find(|process| process.key == buffer.process());
@@ -309,7 +309,7 @@ pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> 
     lines
 }
 
-/// The buffer at an address of an allocator.
+/// Returns the buffer at an address of an allocator.
 pub(super) fn named_at(snapshot: &Snapshot, process: ttmon_model::ProcessKey, kind: Kind, address: u64) -> Option<String> {
     let is_it =
         |buffer: &&Buffer| buffer.process() == process && buffer.entry.address == address && buffer.entry.kind.name() == kind.name();

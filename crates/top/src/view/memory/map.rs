@@ -1,4 +1,4 @@
-//! How the banks of each allocator are filled: its address space as one row of cells.
+//! The fill level of the banks of each allocator: its address space as one row of cells.
 
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Allocator, Banks, Block};
@@ -12,11 +12,11 @@ use crate::layout::scrolled;
 use crate::state::{MapCursor, State};
 use crate::theme::Role;
 
-/// Columns before the map, and behind it.
+/// Columns before and after the map.
 const NAME_COLUMNS: u16 = 20;
 const FIGURES_COLUMNS: u16 = 34;
 
-/// Each kind of each open allocator on a device whose banks are known.
+/// Returns each kind of each open allocator on a device that has known banks.
 pub(super) fn rows<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<(&'a Allocator, Kind, &'a Banks)> {
     let is_here = |allocator: &&Allocator| allocator.is_open && allocator.devices.contains(&device.id);
     let mut rows = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn rows<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<(&'a Allo
     rows
 }
 
-/// How many of them are seen at once: a rule goes off.
+/// Returns the number of visible rows, without the rule.
 pub(super) fn page(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
@@ -70,7 +70,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     }
 }
 
-/// Used cells in the colour of a device, free ones faint, the largest free block as what is good.
+/// Draws used cells in the colour of a device, free cells faint, and the largest free block in the colour of normal values.
 fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[usize]) {
     let glyphs = canvas.glyphs().map;
     let styles = [canvas.style(Role::Frame), canvas.theme.load(0.0), canvas.theme.hue(0), canvas.theme.hue(0)];
@@ -79,7 +79,7 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[usize]) {
     }
 }
 
-/// What the cells mean, or what lies at the cursor.
+/// Returns the legend of the cells, or the buffer at the cursor.
 fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Option<MapCursor>, canvas: &Canvas<'_>) -> String {
     let [free, largest, part, used] = canvas.glyphs().map;
     let legend = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free  Tab: cursor");
@@ -101,19 +101,19 @@ fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Optio
     canvas.clean(&format!("{address:#x}: {text}{zoom}  Left Right move, z Z zoom, Tab list"))
 }
 
-/// The addresses of a table, from its first block to the end of its last.
+/// Returns the address range of a table, from its first block to the end of its last.
 fn span(blocks: &[Block]) -> Option<(u64, u64)> {
     let (first, last) = (blocks.first()?, blocks.last()?);
     Some((first.address, last.address.saturating_add(last.size).max(first.address.saturating_add(1))))
 }
 
-/// The address at the cursor.
+/// Returns the address at the cursor.
 #[allow(clippy::cast_possible_truncation, reason = "a part of a span of 64 bits")]
 fn address_of((from, to): (u64, u64), cursor: MapCursor) -> u64 {
     from.saturating_add((u128::from(to - from) * u128::from(cursor.share) / u128::from(MapCursor::WHOLE)) as u64)
 }
 
-/// The addresses that are seen: all, or a part around the cursor.
+/// Returns the visible address range: the whole range, or a part around the cursor.
 fn zoomed(whole: (u64, u64), cursor: Option<MapCursor>) -> (u64, u64) {
     let Some(cursor) = cursor.filter(|cursor| cursor.zoom > 0 && whole.0 < whole.1) else { return whole };
     let length = ((whole.1 - whole.0) >> cursor.zoom).max(1);
@@ -121,21 +121,21 @@ fn zoomed(whole: (u64, u64), cursor: Option<MapCursor>) -> (u64, u64) {
     (from, from + length)
 }
 
-/// The cell of an address.
+/// Returns the cell of an address.
 #[allow(clippy::cast_possible_truncation, reason = "a share of a screen's width")]
 fn cell_of(address: u64, (from, to): (u64, u64), width: u16) -> u16 {
     let at = u128::from(address.saturating_sub(from)) * u128::from(width) / u128::from((to - from).max(1));
     (at as u16).min(width.saturating_sub(1))
 }
 
-/// `frag 23%  largest 410.0KB x64`
+/// Formats `frag 23%  largest 410.0KB x64`.
 fn figures(banks: &Banks) -> String {
     let fragmentation = banks.fragmentation.map_or_else(|_| ABSENT.to_owned(), percent);
     let largest = size_or_absent(banks.largest_free_per_bank);
     format!("frag {fragmentation:>4} largest {largest} x{}", banks.banks)
 }
 
-/// The blocks of a bank as so many cells, each a number of `Glyphs::map`: what most of its bytes are, or partly used.
+/// Converts the blocks of a bank to this many cells, each an index of `Glyphs::map`: the state of most of its bytes, or partly used.
 #[allow(clippy::cast_possible_truncation, reason = "a share of a screen's width")]
 fn map(blocks: &[Block], (base, end): (u64, u64), width: usize) -> Vec<usize> {
     const FREE: usize = 0;
@@ -148,12 +148,12 @@ fn map(blocks: &[Block], (base, end): (u64, u64), width: usize) -> Vec<usize> {
     let mut next = 0;
     let cell = |index: usize| {
         let (from, to) = (edge(index), edge(index + 1).max(edge(index).saturating_add(1)));
-        // Blocks are sorted: those before this cell are not read again.
+        // Blocks are sorted, so those before this cell are not read again.
         while blocks.get(next).is_some_and(|block| block.address.saturating_add(block.size) <= from) {
             next += 1;
         }
         let inside = || blocks[next..].iter().take_while(|block| block.address < to);
-        // A foreign table may be unsorted, and list a byte in two blocks.
+        // A table from another program may be unsorted, and may have a byte in two blocks.
         let overlap = |block: &Block| block.address.saturating_add(block.size).min(to).saturating_sub(block.address.max(from));
         let used_bytes = inside().filter(|block| !block.is_free).map(overlap).fold(0u64, u64::saturating_add);
         let is_largest = inside().any(|block| block.is_free && block.size == largest_free);
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(drawn(&[block(0, 64, true)], 4), "----");
     }
 
-    /// A zoomed map shows the bytes around the cursor, and the cursor is on its cell.
+    /// A zoomed map shows the bytes around the cursor, and the cursor is in its cell.
     #[test]
     fn zooming_keeps_the_cursor_in_sight() {
         for share in [0, 1, MapCursor::WHOLE / 3, MapCursor::WHOLE - 1] {
