@@ -1,18 +1,18 @@
-//! Messages of the allocation socket: instrumented TT-Metal builds send them, and monitors query with them. A pure codec.
+//! Messages of the allocation socket. Instrumented TT-Metal builds send them, and monitors query with them. This is a pure codec.
 //!
-//! All messages use one packed little-endian struct in four sizes. A stream does not name its size: [`Framing`] determines it.
-//! The content of a request is in its first 40 bytes, the same in all sizes; the other bytes are zero:
+//! All messages use one packed little-endian struct in four sizes. A stream does not state its size, so [`Framing`] determines it. The
+//! contents of a request are in its first 40 bytes, which are the same in all sizes. The other bytes are zero:
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
 //! | 0 | 1 + 3 | type; zero |
-//! | 4 | 4 | device id, signed; -1 asks for the number of devices |
+//! | 4 | 4 | device id, signed; -1 requests the number of devices |
 //! | 8 | 8 | size in bytes |
 //! | 16 | 1 + 3 | TT-Metal's buffer type, or the kernel's; zero |
-//! | 20 | 4 | pid as the sender sees it, signed |
+//! | 20 | 4 | pid in the sender's namespace, signed |
 //! | 24 | 8 + 8 | address or other number; time in ns since 1970 |
 //!
-//! A reply has its figures after byte 40, at offsets that depend on the size: see [`Usage`] and [`DeviceInfo`].
+//! A reply has its figures after byte 40, at offsets that depend on the size. See [`Usage`] and [`DeviceInfo`].
 
 mod framing;
 #[cfg(test)]
@@ -20,9 +20,9 @@ mod tests;
 
 pub use framing::{Framing, Malformed, Step, Wait};
 
-/// Bytes of a request with content.
+/// Number of bytes of a request that have contents.
 pub const HEADER_BYTES: usize = 40;
-/// The longest message.
+/// Length of the longest message.
 pub const MESSAGE_BYTES_MAX: usize = 144;
 
 /// Length of the messages of a connection.
@@ -39,10 +39,10 @@ pub enum Size {
 }
 
 impl Size {
-    /// All sizes, the shortest first.
+    /// All sizes, shortest first.
     pub const ALL: [Self; 4] = [Self::B72, Self::B112, Self::B128, Self::B144];
 
-    /// In bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::B72 => 72,
@@ -52,12 +52,12 @@ impl Size {
         }
     }
 
-    /// The size of that many bytes.
+    /// Returns the size with that many bytes.
     pub fn from_bytes(bytes: usize) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.bytes() == bytes)
     }
 
-    /// Whether clients of this size have messages of that type.
+    /// Returns whether this size supports messages of that type.
     pub const fn has(self, kind: Type) -> bool {
         self.bytes() >= kind.size_min().bytes()
     }
@@ -83,7 +83,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// All types by number, from 1.
+    /// All types, by number from 1.
     pub const ALL: [Self; 12] = [
         Self::Alloc,
         Self::Free,
@@ -99,12 +99,12 @@ impl Type {
         Self::DumpKernels,
     ];
 
-    /// The type of a number.
+    /// Returns the type for a number.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 
-    /// The shortest size that has this type.
+    /// Returns the shortest size that supports this type.
     pub const fn size_min(self) -> Size {
         match self {
             Self::Alloc | Self::Free | Self::Query | Self::Response | Self::DumpRemaining => Size::B72,
@@ -114,13 +114,13 @@ impl Type {
         }
     }
 
-    /// Whether the sender waits for a reply in the size of the request.
+    /// Returns whether the sender waits for a reply. The reply has the size of the request.
     pub const fn is_question(self) -> bool {
         matches!(self, Self::Query | Self::DeviceInfoQuery)
     }
 }
 
-/// The content of a request.
+/// The contents of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its type.
@@ -129,23 +129,23 @@ pub struct Request {
     pub device_id: i32,
     /// Bytes.
     pub size: u64,
-    /// TT-Metal's buffer type; of a kernel, its type.
+    /// TT-Metal's buffer type, or the type of a kernel.
     pub buffer_type: u8,
-    /// The pid that the sender claims, in its own namespace; 0 in queries.
+    /// The pid that the sender claims, in its own namespace, or 0 in queries.
     pub process_id: i32,
     /// An address, or another number.
     pub buffer_id: u64,
-    /// Time in ns since 1970; 0 if the sender does not set it.
+    /// Time in ns since 1970, or 0 if the sender does not set it.
     pub timestamp: u64,
 }
 
 impl Request {
-    /// A request with only a type.
+    /// Creates a request that has only a type.
     pub const fn new(kind: Type) -> Self {
         Self { kind, device_id: 0, size: 0, buffer_type: 0, process_id: 0, buffer_id: 0, timestamp: 0 }
     }
 
-    /// Parses the header; [`Framing`] handles the bytes after it.
+    /// Parses the header. [`Framing`] handles the bytes after it.
     #[inline]
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let kind = Type::from_byte(bytes[0]).ok_or(Malformed::Type(bytes[0]))?;
@@ -167,7 +167,7 @@ impl Request {
         })
     }
 
-    /// The bytes of the request in one size.
+    /// Encodes the request in one size.
     pub fn encode(&self, size: Size) -> Message {
         let mut message = Message::new(size, self.kind, self.device_id);
         message.put(8, self.size.to_le_bytes());
@@ -179,7 +179,7 @@ impl Request {
     }
 }
 
-/// A part of the header; offsets and lengths are valid constants.
+/// Returns a part of the header. Offsets and lengths are valid constants.
 #[inline]
 fn part<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[at + index])
@@ -204,7 +204,7 @@ impl Message {
         self.bytes[at..at + N].copy_from_slice(&value);
     }
 
-    /// The bytes on the socket.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.size.bytes()]
     }
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Message {
     }
 }
 
-/// Memory in use on a device: the reply to [`Type::Query`].
+/// Memory in use on a device. This is the reply to [`Type::Query`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the contract's kinds, in bytes")]
 pub struct Usage {
@@ -251,30 +251,30 @@ impl Usage {
     }
 }
 
-/// A device's properties, or the number of devices: the reply to [`Type::DeviceInfoQuery`]. Figures that do not fit their field
-/// are sent as the largest value that fits.
+/// A device's properties, or the number of devices. This is the reply to [`Type::DeviceInfoQuery`]. A figure that does not fit into its
+/// field is sent as the largest value that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Bytes of DRAM.
     pub dram_bytes: u64,
     /// Bytes of L1 of all worker cores.
     pub l1_bytes: u64,
-    /// 1 Grayskull, 2 Wormhole, 3 Blackhole; 0 unknown.
+    /// 1 for Grayskull, 2 for Wormhole, 3 for Blackhole, 0 if unknown.
     pub arch: u32,
-    /// Channels of DRAM; 0 if unknown.
+    /// Number of DRAM channels, or 0 if unknown.
     pub dram_channels: u32,
-    /// Bytes per channel; 0 if unknown.
+    /// Bytes per channel, or 0 if unknown.
     pub dram_channel_bytes: u64,
     /// Bytes of L1 of one core.
     pub l1_bytes_per_core: u64,
-    /// Whether the device exists, or any device.
+    /// Whether the requested device exists, or whether any device exists.
     pub is_available: bool,
     /// Number of devices, if requested.
     pub devices: u32,
 }
 
 impl DeviceInfo {
-    /// Encodes the reply; `None` in a size without it.
+    /// Encodes the reply. Returns `None` if the size does not support it.
     pub fn reply(&self, size: Size, device_id: i32) -> Option<Message> {
         let mut message = Message::new(size, Type::DeviceInfoResponse, device_id);
         let first = info_place(size)?;
@@ -308,7 +308,7 @@ impl DeviceInfo {
     }
 }
 
-/// Offset of a device's figures: after those of circular buffers and kernels, if present.
+/// Returns the offset of a device's figures. They follow those of circular buffers and kernels, if present.
 fn info_place(size: Size) -> Option<usize> {
     match size {
         Size::B72 => None,

@@ -1,4 +1,4 @@
-//! A device: the rows of `DEVICE`, its kinds of memory, and its processes.
+//! JSON of a device: the rows of `DEVICE`, its kinds of memory, and its processes.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, PROCESS_KIND, Value};
@@ -51,7 +51,7 @@ impl Serialize for MemoryJson<'_> {
     }
 }
 
-/// `used` of `memory.used`.
+/// Returns `used` for `memory.used`.
 pub(crate) fn part_of_memory(name: &str) -> Option<&str> {
     name.strip_prefix(MEMORY)?.strip_prefix('.')
 }
@@ -60,7 +60,7 @@ fn kinds(device: &Device) -> Kinds<'_, KindMemory> {
     Kinds { table: DEVICE_KIND, items: &device.memory.kinds }
 }
 
-/// A process on this device: `memory` is its DRAM use here. Values that do not depend on the device are in the document's
+/// A process on this device. `memory` is its DRAM use on the device. Values that do not depend on the device are in the document's
 /// `processes`, by pid.
 struct HolderJson<'a> {
     process: &'a Process,

@@ -1,7 +1,7 @@
-//! Reads a document of another program within limits: a service or a recording may contain anything.
+//! Reads a document of another program within limits. A service or a recording may contain anything.
 //!
-//! The lists of a document stay text until they are requested, and are then read one element at a time. So memory is needed only
-//! for the kept values and one element, independent of the number of elements.
+//! The lists of a document stay text until they are requested. They are then read one element at a time. So memory is needed only for the
+//! stored values and one element, independent of the number of elements.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,7 +14,7 @@ use ttmon_model::limits::{DOCUMENT_DEPTH_MAX, DOCUMENT_KEYS_MAX, DOCUMENT_TEXT_B
 
 use crate::ReadError;
 
-/// Values between two checks of the deadline.
+/// Number of values between two checks of the deadline.
 const VALUES_PER_CHECK: u32 = 1024;
 
 /// An object with unread lists.
@@ -34,7 +34,7 @@ impl<'a> Document<'a> {
         Ok(Self { head: Value::Object(head), lists, bounds })
     }
 
-    /// Whether there is a list of this name.
+    /// Returns whether there is a list with this name.
     pub fn has_list(&self, name: &str) -> bool {
         self.lists.iter().any(|(other, _)| other == name)
     }
@@ -44,7 +44,7 @@ impl<'a> Document<'a> {
         self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: false, take })
     }
 
-    /// The same, without the values of one key of the elements.
+    /// Reads a list like [`Self::each`], but skips the values of one key of the elements.
     pub(crate) fn each_without(
         &self,
         skipped: &'static str,
@@ -55,7 +55,7 @@ impl<'a> Document<'a> {
         self.run(Elements { bounds: &self.bounds, name, skipped: Some(skipped), count_max, is_cut: false, take })
     }
 
-    /// Reads the first elements of a list; others are skipped.
+    /// Reads the first elements of a list, and skips the others.
     pub(crate) fn first(
         &self,
         name: &'static str,
@@ -71,18 +71,18 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Reads one object of at most [`ELEMENT_VALUES_MAX`] values.
+/// Reads one value with at most [`ELEMENT_VALUES_MAX`] nested values.
 pub(crate) fn read_value(text: &str) -> Result<Value, ReadError> {
     let bounds = Bounds::new(None);
     bounds.run(text, Element { bounds: &bounds, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 0, skipped: None })
 }
 
-/// Limits of reading.
+/// The limits for reading.
 #[derive(Debug)]
 struct Bounds {
     deadline: Option<Instant>,
     count: Cell<u32>,
-    /// Why reading stopped, if the text is not the reason.
+    /// Why reading stopped, if the cause is not the syntax of the text.
     cause: RefCell<Option<ReadError>>,
 }
 
@@ -114,7 +114,7 @@ impl Bounds {
     }
 }
 
-/// The document itself.
+/// Reads the document itself.
 struct Head<'b>(&'b Bounds);
 
 impl<'t> DeserializeSeed<'t> for Head<'_> {
@@ -154,7 +154,7 @@ impl<'t> Visitor<'t> for Head<'_> {
 struct Elements<'b, F> {
     bounds: &'b Bounds,
     name: &'static str,
-    /// A key of the elements whose values are not read.
+    /// A key of the elements. Its values are not read.
     skipped: Option<&'static str>,
     count_max: usize,
     /// Whether elements beyond the count are skipped instead of rejected.
@@ -197,13 +197,13 @@ impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_,
     }
 }
 
-/// One value, with nested values.
+/// Reads one value with its nested values.
 struct Element<'b> {
     bounds: &'b Bounds,
-    /// Remaining number of values.
+    /// The number of values that may still be read.
     left: &'b Cell<usize>,
     depth: usize,
-    /// A key of this object whose value is not read.
+    /// A key of this object. Its value is not read.
     skipped: Option<&'static str>,
 }
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Within the limits the result is that of serde_json.
+        /// Within the limits, the result is the same as that of serde_json.
         #[test]
         fn small_documents_are_read_as_they_are(numbers in proptest::collection::vec(any::<f64>(), 0..9), text in ".*", whole: i64) {
             let value = serde_json::json!({ "numbers": numbers, "text": text, "whole": whole, "inner": { "none": null, "yes": true } });

@@ -1,4 +1,4 @@
-//! An event of a process's memory as a document: a line of `ttmon events --json`, and an event of the service's stream.
+//! JSON of an event of a process's memory: a line of `ttmon events --json`, and an event of the service's stream.
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
@@ -10,7 +10,7 @@ use crate::read::item::Item;
 use crate::read::memory::buffer_kind;
 use crate::{Layout, ReadError};
 
-/// The document of an event, on one line.
+/// Returns the document of an event, on one line.
 pub fn event_line(event: &BufferEvent) -> String {
     crate::to_string(&event_json(event), Layout::Line)
 }
@@ -45,7 +45,7 @@ fn event_json(event: &BufferEvent) -> Value {
     if let Some(program) = event.program {
         map.insert("program".to_owned(), program.into());
     }
-    // A string, as everywhere: an id may have more digits than a JSON number keeps.
+    // The ids are strings, as everywhere, because an id may have more digits than a JSON number can represent.
     if !event.unmapped.is_empty() {
         map.insert("unmapped".to_owned(), event.unmapped.iter().map(u64::to_string).collect::<Vec<_>>().into());
     }
@@ -55,7 +55,7 @@ fn event_json(event: &BufferEvent) -> Value {
     document
 }
 
-/// The figures of a refusal, the same in the report of a run and among events.
+/// Returns the figures of a refused request. They are the same in the report of a run and in events.
 pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
     let known = |value: u64| Some(value).filter(|_| refusal.per_bank > 0);
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -93,15 +93,15 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
     }
 }
 
-/// The buffers that were live then are unknown: too many events followed.
+/// The reason for unknown live buffers: too many events followed.
 const RING_OVERRUN: &str = "ring_overrun";
 
-/// Bytes and addresses are those of a bank.
+/// Returns the JSON of a window. Bytes and addresses are those of a bank.
 fn window_json(window: &Window) -> Value {
     json!({"bytes": window.bytes, "address": format!("{:#x}", window.start), "lines": held_json(&window.lines)})
 }
 
-/// Buffers by line.
+/// Returns the JSON of buffers by line.
 pub(crate) fn held_json(lines: &[HeldByLine]) -> Vec<Value> {
     let one = |held: &HeldByLine| json!({"line": line_json(held.line.as_deref()), "bytes": held.bytes, "count": held.count});
     lines.iter().map(one).collect()
@@ -155,7 +155,7 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         Op::Clash => Refused::Clash,
         _ => return None,
     };
-    // Older refusals have only the event.
+    // Only the most recent refusals have details.
     item.text("words").ok()?;
     let whole = |item: &Item<'_>, name: &str| item.whole(name).unwrap_or(0);
     let text = |item: &Item<'_>, name: &str| item.text(name).unwrap_or_default();

@@ -8,13 +8,13 @@ use ttmon_model::snapshot::Circular;
 
 use crate::{Document, Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
 
-/// The line of a frame.
+/// Returns the line of a frame.
 pub fn frame_line(snapshot: &Snapshot, version: &str, events: &[BufferEvent]) -> String {
     let parts = MemoryParts { buffers: true, banks: true, blocks: true, ..MemoryParts::default() };
     let mut text = crate::to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version }, parts }, Layout::Line);
     let circulars: Vec<Value> = snapshot.circulars.iter().map(circular).collect();
     let events: Vec<String> = events.iter().map(crate::event_line).collect();
-    // The document is an object: insert two more entries before its end.
+    // The document is an object. Insert two more entries before its end.
     text.pop();
     text + &format!(",\"circulars\":{},\"events\":[{}]}}", crate::to_string(&circulars, Layout::Line), events.join(","))
 }
@@ -32,10 +32,10 @@ fn circular(circular: &Circular) -> Value {
     })
 }
 
-/// Reads a frame: the snapshot, and the events before it.
+/// Reads a frame. Returns the snapshot, and the events before it.
 pub fn read_frame(text: &str) -> Result<(Snapshot, Vec<BufferEvent>), ReadError> {
     let document = Document::read(text, None)?;
-    // Events of a later version in another format are skipped.
+    // Events in an unknown format of a later version are skipped.
     let events = crate::read::known(&document, "events", DOCUMENT_ENTRIES_MAX, crate::event::event)?;
     Ok((crate::read::read_document(&document)?, events))
 }

@@ -1,9 +1,8 @@
-//! The public JSON document: schema 1. Fields may be added; none is renamed or removed.
+//! The public JSON document, schema 1. Fields may be added, but none is renamed or removed.
 //!
-//! Names, order and values come from the field tables of `ttmon_model::fields`. Each object that is an element of a
-//! list, and the document itself, has a `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`.
-//! Every `null` has its reason there, and `missing` has no other entries. Model types are not serializable, so that the format
-//! changes only here.
+//! Names, order and values come from the field tables of `ttmon_model::fields`. The document itself and each object in a list has a key
+//! `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`. It has the reason of every `null`, and no other
+//! entries. Model types are not serializable, so the format can change only in this crate.
 
 pub mod allocation;
 mod device;
@@ -42,31 +41,31 @@ use table::Reasons;
 use value::Escaping;
 pub use value::rounded;
 
-/// Options of a document.
+/// Number of bytes that are written at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Version of the document's format.
 pub const SCHEMA: u32 = 1;
 
-/// A snapshot as the public document.
+/// A snapshot, serialized as the public document.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotJson<'a> {
-    /// The content.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
-    /// Version of the program that writes it.
+    /// Version of the program that writes the document.
     pub version: &'a str,
 }
 
 /// Layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Indented, for reading or for a single document.
+    /// Indented, for users and for single documents.
     Pretty,
     /// One line per document, for a stream.
     Line,
 }
 
-/// The document as text, without a final newline.
+/// Returns the document as text, without a final newline.
 pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
     let text = match layout {
         Layout::Pretty => serde_json::to_string_pretty(document),
@@ -75,9 +74,9 @@ pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
     value::escape_invisible(text.expect("keys are texts, and no value of a snapshot refuses to be written"))
 }
 
-/// Writes the document and a newline in pieces: it may list a million buffers.
+/// Writes the document and a newline in pieces, because the document may list a million buffers.
 pub fn write(document: &impl Serialize, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
-    // serde_json writes a few bytes at a time, and never a part of a character; neither does the buffer.
+    // serde_json writes a few bytes at a time and never splits a character. The buffer does not split characters either.
     let mut out = BufWriter::with_capacity(PIECE_BYTES, Escaping(out));
     match layout {
         Layout::Pretty => serde_json::to_writer_pretty(&mut out, document)?,
@@ -118,7 +117,7 @@ impl SnapshotJson<'_> {
     }
 }
 
-/// The first problems, and the number of the others if a reader would not accept all.
+/// Returns the first problems, and the number of the others if there are more than a reader accepts.
 fn bounded(problems: &[Problem]) -> Vec<ProblemJson<'_>> {
     let shown = if problems.len() > DOCUMENT_TEXTS_MAX { DOCUMENT_TEXTS_MAX - 1 } else { problems.len() };
     let mut list: Vec<_> = problems[..shown].iter().map(|problem| ProblemJson(Cow::Borrowed(problem))).collect();

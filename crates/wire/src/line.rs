@@ -1,4 +1,4 @@
-//! A line of a program's source as a document.
+//! JSON of a line of a program's source.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ttmon_model::stack::SourceLine;
 
 use crate::read::item::Item;
 
-/// `{"file", "line", "function"}`, or null.
+/// Returns `{"file", "line", "function"}`, or null.
 pub fn line_json(line: Option<&SourceLine>) -> Value {
     match line {
         Some(SourceLine { file, line, function }) => json!({"file": **file, "line": line, "function": **function}),
@@ -15,7 +15,7 @@ pub fn line_json(line: Option<&SourceLine>) -> Value {
     }
 }
 
-/// The line of an item, if it has one.
+/// Returns the line of an item, if it has one.
 pub(crate) fn line(item: &Item<'_>, name: &str) -> Option<Arc<SourceLine>> {
     Some(read(&item.part(name)?))
 }

@@ -1,4 +1,4 @@
-//! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes, their buffers and their blocks.
+//! The document of `ttmon mem`: that of the snapshot, with the allocators of tracked processes, their buffers and their blocks.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::line::line_json;
 use crate::table::{Reasons, kernel_types_entry};
 use crate::value::ReadingJson;
 
-/// A snapshot with its allocators.
+/// A snapshot with its allocators, serialized as a document.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryJson<'a> {
     /// The snapshot.
@@ -27,10 +27,10 @@ pub struct MemoryJson<'a> {
     pub parts: MemoryParts,
 }
 
-/// The same with its buffers by line, tag or operation.
+/// A snapshot with its allocators, and its buffers grouped by line, tag or operation.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupedMemoryJson<'a> {
-    /// The document.
+    /// The snapshot with its allocators.
     pub memory: MemoryJson<'a>,
     /// The groups.
     pub groups: &'a [BufferGroup],
@@ -60,7 +60,7 @@ pub struct MemoryParts {
     pub buffers_left_out: usize,
     /// The banks of each kind of an allocator's memory.
     pub banks: bool,
-    /// Their blocks.
+    /// The blocks of those banks.
     pub blocks: bool,
 }
 
@@ -105,7 +105,7 @@ struct AllocatorJson<'a> {
     has_banks: bool,
 }
 
-/// The fields of a kind.
+/// Returns the fields of a kind.
 fn fields(has_banks: bool) -> impl Iterator<Item = &'static Field<AllocatorKind>> {
     ALLOCATOR_KIND.iter().chain(ALLOCATOR_BANKS.iter().filter(move |_| has_banks))
 }
@@ -147,7 +147,7 @@ fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> 
     allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?)))
 }
 
-/// State of each feature of the hook, and how often the program used it, by name.
+/// The state of each feature of the hook, and how often the program called it, by name.
 struct CoverageJson<'a>(&'a [LedgerFeature]);
 
 impl Serialize for CoverageJson<'_> {
@@ -187,7 +187,7 @@ impl Serialize for SelfCheckJson<'_> {
     }
 }
 
-/// The known kinds.
+/// The known kinds of an allocator.
 struct KindsJson<'a> {
     allocator: &'a Allocator,
     has_banks: bool,
@@ -235,7 +235,7 @@ struct BlockJson<'a> {
     block: Block,
 }
 
-/// One after another: there may be a million.
+/// Blocks, serialized one after another because there may be a million.
 struct BlocksJson<'a>(&'a [Allocator]);
 
 impl Serialize for BlocksJson<'_> {
@@ -273,7 +273,7 @@ impl Serialize for UnlistedJson {
     }
 }
 
-/// The stacks that buffers name, in the order of the buffers, and how many are left out.
+/// Returns the stacks of the buffers, in the order of the buffers, and the number of omitted stacks.
 fn stacks(buffers: &[Buffer]) -> (Vec<Value>, usize) {
     let (mut seen, mut stacks) = (HashSet::new(), Vec::new());
     let (mut frames, mut left_out) = (0, 0);
@@ -353,7 +353,7 @@ fn group_json(group: &BufferGroup, now: UnixTime) -> Value {
     json!({name: key, "bytes": bytes, "count": count, "largest": largest, "oldest_age_s": oldest, "since_bytes": since, "growth_bytes": growth})
 }
 
-/// An address as a hexadecimal text.
+/// An address as a hexadecimal string.
 struct AddressJson(u64);
 
 impl Serialize for AddressJson {
@@ -370,7 +370,7 @@ impl Serialize for DeviceIdsJson<'_> {
     }
 }
 
-/// To the millisecond; `None` if the time is unknown, 0 if the clock was set back since.
+/// Returns the age in seconds, to the millisecond. Returns `None` if the time is unknown, and 0 if the clock was set back since.
 fn age_seconds(time: UnixTime, now: UnixTime) -> Option<f64> {
     let millis = now.0.saturating_sub(time.0) / 1_000_000;
     (time.0 > 0).then_some(millis as f64 / 1000.0)

@@ -9,7 +9,7 @@ use crate::process::ProcessJson;
 use crate::{SCHEMA, SnapshotJson, bounded};
 
 impl SnapshotJson<'_> {
-    /// The start of every document.
+    /// Writes the first entries of every document.
     fn head<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("version", self.version)?;
@@ -19,7 +19,7 @@ impl SnapshotJson<'_> {
     }
 }
 
-/// The devices.
+/// The document with only the devices.
 #[derive(Clone, Copy, Debug)]
 pub struct DevicesJson<'a>(pub SnapshotJson<'a>);
 
@@ -34,7 +34,7 @@ impl Serialize for DevicesJson<'_> {
     }
 }
 
-/// The processes.
+/// The document with only the processes.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessesJson<'a>(pub SnapshotJson<'a>);
 
@@ -48,7 +48,7 @@ impl Serialize for ProcessesJson<'_> {
     }
 }
 
-/// Live buffers: those in the answer, and their total number.
+/// The document with only live buffers: those in the answer, and their total number.
 #[derive(Clone, Copy, Debug)]
 pub struct BuffersJson<'a> {
     /// The snapshot.

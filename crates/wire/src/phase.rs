@@ -1,4 +1,4 @@
-//! Phases, traces, tight banks and host memory in the report of a run.
+//! JSON of phases, traces, free blocks and host memory in the report of a run.
 
 use serde_json::{Map, Value, json};
 use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, Point, Tightest, UnsafeTrace};
@@ -8,11 +8,11 @@ use crate::event::held_json;
 /// Resident bytes of a process during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
-    /// When it was first seen.
+    /// The first value.
     pub first: u64,
     /// The highest value.
     pub peak: u64,
-    /// When it was last seen.
+    /// The last value.
     pub last: u64,
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn host_json(host: HostMemory) -> Value {
     json!({"first": host.first, "peak": host.peak, "last": host.last})
 }
 
-/// `{"dram": ..., "l1": ...}`
+/// Returns `{"dram": ..., "l1": ...}`.
 fn by_kind<T: Copy + Into<Value>>(values: [T; 2]) -> Map<String, Value> {
     PHASE_KINDS.iter().zip(values).map(|(kind, value)| (kind.name().to_owned(), value.into())).collect()
 }

@@ -36,7 +36,7 @@ impl Serialize for ProcessJson<'_> {
     }
 }
 
-/// Totals over all chips. Only `used` is summed, because peaks of different chips occur at different times.
+/// Returns the totals over all chips. Only `used` is summed, because peaks of different chips occur at different times.
 fn totals(process: &Process) -> PerKind<Figure> {
     PerKind::from_fn(|kind| Figure { used: process.total(kind), ..Figure::missing(Missing::NotTracked) })
 }

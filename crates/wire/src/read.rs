@@ -1,8 +1,8 @@
-//! Reads a document of a recording or of another host back into a snapshot. Additions of newer writers are skipped; fields that
-//! an older writer did not know are missing (`not_exposed`).
+//! Reads a document of a recording or of another host into a snapshot. Additions of newer writers are skipped. Fields that an older writer
+//! does not support are missing (`not_exposed`).
 //!
-//! Some values are not in the document and so differ afterwards: the ticks of a process's start (its start time replaces them),
-//! closed allocators, single circular buffers, and fractions beyond the written digits of a field.
+//! Some values are not in the document, so they differ afterwards: the ticks of a process's start (its start time replaces them), closed
+//! allocators, single circular buffers, and digits of a fraction that were not written.
 
 mod device;
 pub(crate) mod item;
@@ -25,15 +25,15 @@ use memory::Owners;
 /// Why a text is not a document of ttmon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// It is not JSON, for this reason.
+    /// The text is not JSON, for this reason.
     NotJson(String),
-    /// Its schema is unknown to this program.
+    /// This program does not support the schema.
     Schema(u64),
     /// A part is missing or invalid.
     Shape(&'static str),
-    /// It has more items of this type than any host has.
+    /// The document has more items of this type than any host has.
     TooMuch(&'static str),
-    /// Reading it took too long.
+    /// Reading the document took too long.
     Late,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
     })
 }
 
-/// The elements of a list, all of which must be valid.
+/// Returns the elements of a list. All must be valid.
 pub(crate) fn list<T>(
     document: &Document<'_>,
     name: &'static str,
@@ -109,7 +109,7 @@ pub(crate) fn list<T>(
     Ok(list)
 }
 
-/// The elements of a list that this version can read.
+/// Returns the elements of a list that this version can read.
 pub(crate) fn known<T>(
     document: &Document<'_>,
     name: &'static str,
@@ -126,7 +126,7 @@ pub(crate) fn known<T>(
 
 fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
     let mut devices = Vec::new();
-    // The document's list of processes includes those of each device.
+    // The document's list of processes includes the processes of each device.
     document.each_without("processes", "devices", DOCUMENT_DEVICES_MAX, |value| {
         devices.push(Item::new(value).and_then(|item| device::read(&item)).ok_or(ReadError::Shape("a device"))?);
         Ok(())
@@ -134,7 +134,7 @@ fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
     Ok(devices)
 }
 
-/// The first problems: a host with many problems can still be shown.
+/// Returns the first problems. So a host with many problems can still be shown.
 fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
     let mut problems = Vec::new();
     document.first("problems", DOCUMENT_TEXTS_MAX, |value| {
@@ -166,9 +166,9 @@ fn problem(item: &Item<'_>) -> Option<Problem> {
     })
 }
 
-/// The time of a document, without reading the rest.
+/// Returns the time of a document without parsing the rest.
 pub fn time_of(text: &str) -> Option<UnixTime> {
-    // A host may also be called so.
+    // A string with this text may come earlier, for example the name of the host.
     text.match_indices("\"time\"").find_map(|(from, name)| {
         let mut parts = text[from + name.len()..].splitn(3, '"');
         (parts.next()?.trim() == ":").then_some(())?;

@@ -1,8 +1,8 @@
 //! Recordings: documents in JSON lines, compressed with zstd (docs/recording.md).
 //!
-//! A recording is a series of zstd frames, each with whole lines. Before each is a skippable frame with the length, the time of
-//! its first line and its number of lines. So `zstdcat` prints the whole recording, a reader finds any time without unpacking
-//! earlier frames, and a killed recorder leaves a file that is valid up to its last frame.
+//! A recording is a series of zstd frames with complete lines. Before each frame is a skippable frame with its length, the time of its
+//! first line and its number of lines. So `zstdcat` prints the whole recording, and a reader can find any time without unpacking earlier
+//! frames. If the recorder is killed, the file is valid up to the last complete frame.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,25 +12,25 @@ use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 use zstd::stream::read::Decoder;
 
-/// Version of the recording, independent of the documents' version.
+/// Version of the recording format, independent of the version of the documents.
 pub const VERSION: u64 = 1;
-/// One of the numbers that zstd reserves for others: other readers skip frames that begin with it.
+/// One of zstd's magic numbers for user data. Other readers skip frames that begin with it.
 const SKIPPABLE: u32 = 0x184D_2A57;
-/// Length of the frame, time of its first line, number of its lines.
+/// Length of a mark: the length of the frame, the time of its first line, and its number of lines.
 const MARK_BYTES: u32 = 20;
-/// A frame is closed after this time: a killed recorder loses at most this much.
+/// A frame is closed after this time. A killed recorder loses at most this much.
 const FRAME_NANOS: u64 = 5_000_000_000;
 /// A frame is closed after this many bytes, to limit a reader's memory.
 const FRAME_BYTES: usize = 8 * 1024 * 1024;
-/// A frame that unpacks to more is invalid.
+/// A frame that unpacks to more bytes is invalid.
 const UNPACKED_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + FRAME_BYTES;
-/// Window of a frame, as a power of two: zstd uses 2 MiB at this level.
+/// Maximum window of a frame, as a power of two. zstd uses 2 MiB at this level.
 const WINDOW_LOG_MAX: u32 = 23;
-/// Most lines of a frame: the shortest document is longer than this allows for each line.
+/// Maximum number of lines in a frame. The shortest document is longer than the 64 bytes assumed for each line.
 const FRAME_LINES_MAX: usize = FRAME_BYTES / 64;
-/// zstd's own default: its window holds all lines of a frame, which are similar.
+/// zstd's default level. Its window covers all lines of a frame, which are similar.
 const LEVEL: i32 = 3;
-/// Most frames of a recording: half a year, with an index of 100 MB.
+/// Maximum number of frames in a recording: half a year, with an index of 100 MB.
 const FRAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a recording cannot be read.
@@ -38,11 +38,11 @@ const FRAMES_MAX: usize = 4 * 1024 * 1024;
 pub enum Error {
     /// The file cannot be read.
     Io(io::Error),
-    /// It is not a recording.
+    /// The file is not a recording.
     NotOurs,
-    /// The version of the recording is unknown to this program.
+    /// This program does not support the version of the recording.
     Version(u64),
-    /// It has no complete frame.
+    /// The recording has no complete frame.
     Empty,
     /// A frame is damaged.
     Damaged,
@@ -89,9 +89,9 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a document, one line of text. The waiting lines are written if the next document, at the current interval, would be
-    /// too late. The first document is written at once, and so is the first one after the clock was set, because the next time is
-    /// unknown.
+    /// Adds a document, one line of text. Writes the waiting lines if, at the current interval, the next document would exceed the maximum
+    /// time of a frame. The first document is written at once, because the interval is unknown. So is the first document after the clock
+    /// was set.
     pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
         if line.len() > DOCUMENT_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the sample is too large for a recording"));
@@ -109,7 +109,7 @@ impl<W: Write> Writer<W> {
         self.count += 1;
     }
 
-    /// Writes the waiting lines as a frame. Must also be called at the end.
+    /// Writes the waiting lines as a frame. This must also be called at the end.
     pub fn flush(&mut self) -> io::Result<()> {
         let Some(first) = self.first.take() else { return Ok(()) };
         let frame = zstd::bulk::compress(&self.lines, LEVEL)?;
@@ -127,13 +127,13 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Position of a frame. There may be millions, so it is small.
+/// The position of a frame. There may be millions, so the struct is small.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     offset: u64,
     time: UnixTime,
     bytes: u32,
-    /// Number of the line after its last one, not counting the header.
+    /// Number of the line after its last line, not counting the header.
     end_line: u32,
 }
 
@@ -164,7 +164,7 @@ impl Unpacked {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads all marks. An incomplete frame ends the search.
+    /// Reads all marks. The search ends at the first incomplete frame.
     pub fn new(mut source: R) -> Result<Self, Error> {
         let length = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
@@ -205,22 +205,22 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// Number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.frames.last().map_or(0, |frame| frame.end_line as usize)
     }
 
-    /// A reader always has at least one document.
+    /// Returns whether there are no documents. A reader always has at least one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether its end was cut off.
+    /// Returns whether the end of the recording is missing.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// A document, by its number.
+    /// Returns a document, by its number.
     pub fn line(&mut self, number: usize) -> Result<&str, Error> {
         let place = self.frame_of(number);
         let first_line = self.first_line(place);
@@ -228,7 +228,7 @@ impl<R: Read + Seek> Reader<R> {
         self.unpack(place, end_line - first_line)?.line(number - first_line).ok_or(Error::Damaged)
     }
 
-    /// The index of the frame that contains a document.
+    /// Returns the index of the frame that contains a document.
     fn frame_of(&self, number: usize) -> usize {
         self.frames.partition_point(|frame| frame.end_line as usize <= number)
     }
@@ -237,18 +237,19 @@ impl<R: Read + Seek> Reader<R> {
         place.checked_sub(1).and_then(|before| self.frames.get(before)).map_or(0, |frame| frame.end_line as usize)
     }
 
-    /// The number of the first document after the frame that contains a document: a damaged frame is skipped as a whole.
+    /// Returns the number of the first document after the frame that contains a document. Callers skip a damaged frame with it.
     pub fn behind_frame_of(&self, number: usize) -> usize {
         self.frames.get(self.frame_of(number)).map_or(self.len(), |frame| frame.end_line as usize)
     }
 
-    /// The number of the document at or just before a time, to the accuracy of frames: five seconds.
+    /// Returns the number of the first document of the frame that contains a time. A frame covers five seconds.
     pub fn number_at(&self, time: UnixTime) -> usize {
         let after = self.frames.partition_point(|frame| frame.time <= time);
         self.first_line(after.saturating_sub(1))
     }
 
-    /// A frame whose number of lines differs from its mark is damaged. It must not take more memory than its text.
+    /// Unpacks a frame. A frame whose number of lines differs from its mark is damaged, so the index of lines cannot need more memory than
+    /// the text.
     fn unpack(&mut self, place: usize, lines: usize) -> Result<&Unpacked, Error> {
         if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
             let frame = self.frames.get(place).ok_or(Error::Damaged)?;
@@ -270,7 +271,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// `None` if there is no complete mark, or if its frame is impossible.
+/// Reads a mark. Returns `None` if the mark is incomplete, or if its frame is invalid.
 fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, u32)>> {
     let mut bytes = [0; 28];
     match source.read_exact(&mut bytes) {
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!([99, 100].map(|number| reader.behind_frame_of(number)), [100, 100]);
     }
 
-    /// At any cut, everything before it is readable.
+    /// If the file ends anywhere, all frames before that position are readable.
     #[test]
     fn a_cut_off_tail_costs_one_frame() {
         let whole = recorded(40);
@@ -338,7 +339,7 @@ mod tests {
         assert!(last >= 34, "{last}");
     }
 
-    /// The documents that remain when a recorder is killed after documents at these seconds.
+    /// The documents that remain when a recorder is killed after writing documents at these seconds.
     #[test]
     fn a_recorder_that_is_killed_loses_less_than_five_seconds() {
         let left = |seconds: &[u64]| {

@@ -17,14 +17,14 @@ pub use crate::phase::HostMemory;
 use crate::phase::{host_json, phase_json, tightest_json, trace_json};
 use crate::{line_json, refusal_json, rounded};
 
-/// Version of this document; keys are added, never renamed.
+/// Version of this document. Keys are added, but never renamed.
 const SCHEMA: u32 = 1;
 
-/// Reasons of lost events, in the order of the ledger.
+/// Reasons for lost events, in the order of the ledger.
 const LOST: [&str; 8] =
     ["reentry", "lock_timeout", "unknown_free", "ambiguous_free", "replaced", "size_out_of_range", "no_allocator", "no_memory"];
 
-/// Number and bytes of some buffers.
+/// Number of buffers, and their bytes.
 pub type Buffers = (u64, u64);
 
 /// Use of device memory by a command.
@@ -42,7 +42,7 @@ pub struct RunReport<'a> {
     pub is_exact: bool,
     pub unread_processes: u64,
     pub overhead: Option<RunOverhead>,
-    /// Sums over all processes, which run one after another.
+    /// The features of all processes.
     pub coverage: Vec<&'a LedgerFeature>,
     pub processes: Vec<RunProcess<'a>>,
     pub devices: Vec<RunDevice>,
@@ -51,21 +51,21 @@ pub struct RunReport<'a> {
     pub cache: Vec<RunBuffer>,
     pub growth_bytes: Option<i64>,
     pub growth_by_line: Vec<(Option<Arc<SourceLine>>, u64)>,
-    /// In the order of time.
+    /// Refused requests in the order of time.
     pub refusals: Vec<RunRefusal>,
-    /// Smallest largest free blocks of banks.
+    /// The smallest values of the largest free blocks of banks.
     pub tightest: Vec<RunTightest>,
-    /// Phases with the process that named them.
+    /// Phases, with the pid of the process that named them.
     pub phases: Vec<(u32, &'a Phase)>,
-    /// Traces that overwrite buffers, with their process.
+    /// Traces that overwrite buffers, with the pid of their process.
     pub unsafe_traces: Vec<(u32, &'a UnsafeTrace)>,
-    /// Of the process with the highest peak.
+    /// Host memory of the process with the highest peak.
     pub host_rss: Option<HostMemory>,
-    /// Events that were overwritten before they were read.
+    /// Number of events that were overwritten before they were read.
     pub missed_events: u64,
 }
 
-/// The smallest largest free block of a bank, on some chips.
+/// The smallest value of the largest free block of a bank, on some chips.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunTightest {
@@ -75,7 +75,7 @@ pub struct RunTightest {
     pub time_s: f64,
 }
 
-/// Time that recording took.
+/// The cost of recording.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunOverhead {
@@ -134,7 +134,7 @@ pub struct RunKind {
     pub groups: Vec<RunGroup>,
 }
 
-/// Buffers at a peak with one tag and one operation, of one line.
+/// Buffers at a peak with the same tag, operation and line.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunGroup {
@@ -167,12 +167,12 @@ pub struct RunBuffer {
     pub line: Option<Arc<SourceLine>>,
 }
 
-/// A request that was refused.
+/// A refused request.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunRefusal {
     pub refusal: Refusal,
-    /// Its chips in words.
+    /// The names of its chips.
     pub place: String,
     pub chips: Vec<RunChip>,
     pub time_s: f64,
@@ -180,7 +180,7 @@ pub struct RunRefusal {
 }
 
 impl RunReport<'_> {
-    /// The document.
+    /// Returns the document.
     pub fn json(&self) -> Value {
         let overhead = self.overhead.as_ref();
         let missing = if overhead.is_none() { json!({"overhead_ratio": "no_source", "overhead": "no_source"}) } else { json!({}) };
@@ -229,7 +229,7 @@ impl RunReport<'_> {
 }
 
 impl RunReport<'_> {
-    /// The peaks of each chip and kind by line alone.
+    /// Returns the peaks of each chip and kind, grouped only by line.
     fn by_line(&self) -> Vec<Value> {
         let mut lists = Vec::new();
         for on_chip in &self.devices {
@@ -294,7 +294,7 @@ fn process(tracked: &RunProcess<'_>) -> Value {
     })
 }
 
-/// Coverage of the hook over all processes. If it differs, the worst state is reported.
+/// Returns the coverage of the hook over all processes. If the states differ, the worst is reported.
 fn coverage(all: &[&LedgerFeature]) -> Value {
     let mut features: Map<String, Value> = Map::new();
     for feature in all {
@@ -312,7 +312,7 @@ fn coverage(all: &[&LedgerFeature]) -> Value {
 }
 
 fn device(on_chip: &RunDevice) -> Value {
-    // An id of the program may have more digits than a JSON number keeps.
+    // An id that the program uses may have more digits than a JSON number can represent.
     let mut document = match on_chip.chip {
         RunChip::Device(id) => json!({"id": id.0}),
         RunChip::Unmapped(id) => json!({"unmapped": id.to_string()}),
@@ -324,14 +324,13 @@ fn device(on_chip: &RunDevice) -> Value {
 }
 
 fn kind(of_kind: &RunKind) -> Value {
-    // Circular buffers come and go with programs: there is no common peak.
+    // Circular buffers appear and vanish with programs, so there is no common peak.
     let has_peak = !matches!(of_kind.kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     json!({
         "peak": has_peak.then_some(of_kind.peak),
         "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
         "peak_time_s": (has_peak && of_kind.peak > 0).then_some(of_kind.peak_time_s),
-        // Several processes or origins held memory at the same time: each single peak is exact, but the peak of the sum is
-        // unknown.
+        // Several processes or origins held memory at the same time. Each single peak is exact, but the peak of the sum is unknown.
         "peak_is_at_least": of_kind.is_at_least,
         "capacity": of_kind.capacity,
         "at_end": of_kind.at_end,

@@ -1,4 +1,4 @@
-//! Loops over a field table: values as members of an object, and the reasons of missing ones.
+//! Serializes a field table: values as members of an object, and the reasons of missing values.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
@@ -7,12 +7,12 @@ use ttmon_model::{KernelTypes, Missing, PerKind};
 
 use crate::value::ReadingJson;
 
-/// Why the nulls of one object are null, by dotted path.
+/// The reasons of the nulls in one object, by dotted path.
 #[derive(Default)]
 pub(crate) struct Reasons(Vec<(String, Missing)>);
 
 impl Reasons {
-    /// Records the reason of a missing value; a present one has none.
+    /// Records the reason of a missing value. Does nothing if the value is present.
     pub(crate) fn note(&mut self, path: impl Into<String>, reason: Option<Missing>) {
         self.0.extend(reason.map(|reason| (path.into(), reason)));
     }
@@ -70,7 +70,7 @@ impl HasFigure for KindMemory {
     }
 }
 
-/// One kind's rows, and the types of kernels if known.
+/// The rows of one kind, and the types of kernels if known.
 struct KindRows<'a, T> {
     rows: Rows<'a, T>,
     kernel_types: Option<&'a KernelTypes>,
@@ -114,7 +114,7 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<T> Rows<'_, T> {
-    /// The rows as members of an object with other members.
+    /// Writes the rows as members of an object that also has other members.
     pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         for field in self.table {
             map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;

@@ -23,7 +23,7 @@ fn parsed(snapshot: &Snapshot) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Walks an object. Elements of lists have their own `missing`; all other objects use the `missing` around them.
+/// Collects the nulls of an object. Elements of lists have their own `missing`. All other objects use the `missing` of the outer object.
 fn check_missing(object: &Value, path: &str, nulls: &mut Vec<String>) {
     let Value::Object(entries) = object else { return };
     for (key, value) in entries.iter().filter(|(key, _)| *key != "missing") {
@@ -110,7 +110,7 @@ fn the_seeds_shape_is_kept() {
     assert_eq!(document["processes"][0]["devices"][1]["id"], 1);
 }
 
-/// The part of a process that depends on the device; all other values are in `processes`, by pid.
+/// A device lists only the values of a process that depend on the device. All other values are in `processes`, by pid.
 #[test]
 fn a_process_on_a_device_has_what_depends_on_the_device() {
     for (name, snapshot) in machine::all() {
@@ -145,7 +145,7 @@ fn memory(snapshot: &Snapshot) -> Value {
 fn banks_and_blocks_are_exact() {
     let document = memory(&machine::hooked());
     let dram = &document["allocators"][0]["kinds"]["dram"];
-    // Two buffers, a gap between them, and the rest.
+    // The bank has two buffers, a gap between them, and the rest.
     let free = 1_072_693_184_u64 - 86 * 2048 - 2048;
     let largest = 0x10_0040 + 1_072_693_184_u64 - 0x20_0040 - 2048;
     assert_eq!((&dram["banks"], &dram["bank_bytes"]), (&12.into(), &1_072_693_184_u64.into()));
@@ -201,7 +201,7 @@ fn programs_launches_and_coverage() {
     let document = memory(&machine::hooked());
     let allocator = &document["allocators"][0];
     let cb = &allocator["kinds"]["cb"];
-    // 64 cores with 64 KiB, one of them with 96 KiB.
+    // 64 cores have 64 KiB, but one of them has 96 KiB.
     let bytes = 63 * 65_536 + 98_304;
     assert_eq!((&cb["used"], &cb["programs"], &cb["per_core"], &cb["count"]), (&bytes.into(), &2.into(), &98_304.into(), &2.into()));
     assert_eq!(allocator["coverage"]["launches"], serde_json::json!({"state": "found", "hits": 18_204}));
@@ -328,7 +328,7 @@ fn time_of_a_host_called_time() {
     assert!(time_of(written).is_some() && time_of(r#"{"host":"time"}"#).is_none());
 }
 
-/// Read back and written again it is the same document.
+/// Checks that reading and writing returns the same document.
 fn check_round_trip(snapshot: &Snapshot) {
     let written = to_string(&SnapshotJson { snapshot, version: "0.1.0" }, Layout::Line);
     let read = read(&written).unwrap();
@@ -336,7 +336,7 @@ fn check_round_trip(snapshot: &Snapshot) {
     assert_eq!(time_of(&written), Some(read.time));
 }
 
-/// The same with all parts of `mem`; keys of features may be in another order.
+/// Checks the same for a document with all parts of `mem`. The keys of features may be in another order.
 fn check_memory_round_trip(snapshot: &Snapshot) {
     let parts = MemoryParts { buffers: true, banks: true, blocks: true, buffers_left_out: 0 };
     let document = |snapshot: &Snapshot| -> (String, Value) {
@@ -356,7 +356,7 @@ fn documents_are_read_back() {
     }
 }
 
-/// Stacks stand once, however many buffers have them, and long lists are cut.
+/// A stack is listed once, even if several buffers have it, and long lists are truncated.
 #[test]
 fn stacks_of_buffers_are_kept() {
     let line = |line: u32| Arc::new(SourceLine { file: "/me/model.py".into(), line, function: "forward".into() });
@@ -389,7 +389,7 @@ fn other_texts_are_rejected() {
     assert_eq!(read(&good.replace("\"time\":\"2", "\"time\":\"x")), Err(ReadError::Shape("time")));
 }
 
-/// A hostile service sends millions of the smallest elements of each list: none is kept beyond the limits.
+/// A hostile service sends millions of the smallest elements of each list. None is stored beyond the limits.
 #[test]
 fn more_than_any_host_has_is_refused() {
     use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_USES_MAX};
@@ -413,7 +413,8 @@ fn more_than_any_host_has_is_refused() {
     assert_eq!(read(&document("processes", &process, 17)), Err(ReadError::TooMuch("devices of processes")));
 }
 
-/// A user can cause any number of problems. Those of ttmon are counted beyond the limit; those of another writer are cut.
+/// A user can cause any number of problems. Beyond the limit, ttmon writes only their number. If another writer lists more, the reader
+/// drops them.
 #[test]
 fn problems_have_a_limit() {
     use ttmon_model::limits::DOCUMENT_TEXTS_MAX;
@@ -431,7 +432,7 @@ fn problems_have_a_limit() {
     assert_eq!(read(&longer).unwrap().problems.len(), DOCUMENT_TEXTS_MAX);
 }
 
-/// The processes of a device are also in the list of processes, and are not read twice.
+/// The processes of a device are also in the list of processes, so they are not read twice.
 #[test]
 fn a_device_may_have_thousands_of_processes() {
     let mut snapshot = machine::n300();
@@ -443,7 +444,7 @@ fn a_device_may_have_thousands_of_processes() {
     assert_eq!(read(&text).map(|read| read.processes.len()), Ok(2999));
 }
 
-/// A field that an older program did not write is missing; a field that a newer program added is skipped.
+/// A field that an older program did not write is missing. A field that a newer program added is skipped.
 #[test]
 fn other_versions_are_read() {
     let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);

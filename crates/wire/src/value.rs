@@ -8,19 +8,19 @@ use ttmon_model::Reading;
 use ttmon_model::fields::{Field, Value};
 use ttmon_model::units::Unit;
 
-/// A reading: its value, or `null`.
+/// A reading, serialized as its value or `null`.
 pub(crate) struct ReadingJson {
     reading: Reading<Value>,
     unit: Unit,
 }
 
 impl ReadingJson {
-    /// A field of something.
+    /// Returns the value of a field.
     pub(crate) fn of<T>(field: &Field<T>, item: &T) -> Self {
         Self { reading: (field.get)(item), unit: field.unit }
     }
 
-    /// A value without a unit.
+    /// Returns a value without a unit.
     pub(crate) fn plain(reading: Reading<Value>) -> Self {
         Self { reading, unit: Unit::None }
     }
@@ -41,14 +41,14 @@ impl Serialize for ReadingJson {
     }
 }
 
-/// A number to three decimals, the resolution of the driver's own files: 54.312, not 54.312000000000005. A ratio has four.
+/// Rounds a number to three decimals, the resolution of the driver's files: 54.312, not 54.312000000000005. A ratio has four decimals.
 pub fn rounded(number: f64, unit: Unit) -> f64 {
     let scale = if unit == Unit::Ratio { 10_000.0 } else { 1000.0 };
     (number * scale).round() / scale
 }
 
-/// Writes characters that a terminal interprets or hides as JSON escapes: names come from other users' processes. JSON itself
-/// escapes only those below U+0020. Outside its strings a document is plain ASCII, so the text can be processed as a whole.
+/// Writes characters that a terminal interprets or hides as JSON escapes, because names come from other users' processes. JSON itself
+/// escapes only characters below U+0020. Outside its strings a document is plain ASCII, so the whole text can be processed at once.
 pub(crate) fn escape_invisible(text: String) -> String {
     // Nearly all texts are plain ASCII, which is much faster to check.
     if text.bytes().all(|byte| byte < 0x7f) || !text.contains(is_invisible) {
@@ -65,7 +65,7 @@ pub(crate) fn escape_invisible(text: String) -> String {
     escaped
 }
 
-/// Escapes everything that is written through it. A text arrives in pieces of whole characters, as serde_json writes them.
+/// A writer that escapes all text. It must receive the text in pieces of whole characters, as serde_json writes them.
 pub(crate) struct Escaping<W>(pub(crate) W);
 
 impl<W: io::Write> io::Write for Escaping<W> {
@@ -87,7 +87,7 @@ impl<W: io::Write> io::Write for Escaping<W> {
     }
 }
 
-/// DEL and the C1 controls, and the characters that turn the direction of writing.
+/// Returns whether a character is DEL, a C1 control, invisible, or changes the direction of writing.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{7f}'..='\u{9f}'

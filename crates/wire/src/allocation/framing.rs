@@ -1,10 +1,10 @@
 //! Splits a stream into messages.
 //!
-//! A stream does not name the length of its messages. The rules: a type byte is never 0, and a request is zero after byte 40. So
-//! the first nonzero byte there is the type of the next message, and its offset is the size. Only the first message can be either
-//! a complete short one or the start of a longer one. An event is accepted as soon as the shortest message of its type has
-//! arrived, because the other bytes are zero. A query waits for [`Wait::Grace`], because its sender sends nothing until it has
-//! the reply. Once known, the size never changes. The decoder never searches for a message start in the middle of a stream.
+//! A stream does not state the length of its messages. Two rules determine it: a type byte is never 0, and a request is zero after byte 40.
+//! So the first nonzero byte after byte 40 is the type of the next message, and its offset is the size. Only the first message is
+//! ambiguous: it may be a complete short message or the start of a longer one. An event is accepted as soon as the shortest message of its
+//! type has arrived, because the other bytes are zero. A query waits for [`Wait::Grace`], because its sender sends nothing until it has the
+//! reply. Once the size is known, it never changes. The decoder never searches for the start of a message in the middle of a stream.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{HEADER_BYTES, MESSAGE_BYTES_MAX, Request, Size, Type};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Framing {
     state: State,
-    /// The caller waited for the grace period: the bytes so far are the message.
+    /// Whether the caller has waited for the grace period, so that the bytes so far are the message.
     is_settled: bool,
 }
 
@@ -23,8 +23,8 @@ enum State {
     /// No message was accepted yet.
     #[default]
     Unknown,
-    /// The first message was accepted after `seen` bytes, with zeros at its end. More zeros belong to it; a type byte starts the
-    /// next.
+    /// The first message was accepted after `seen` bytes, which end with zeros. More zeros belong to it. A type byte starts the next
+    /// message.
     Tail { seen: usize, size_min: Size },
     /// The size is known.
     Fixed(Size),
@@ -33,20 +33,20 @@ enum State {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A request of `used` bytes. `size` is the size of the reply, if one is expected.
+    /// A request of `used` bytes. If a reply is expected, it has the size `size`.
     Request {
-        /// Its content.
+        /// The request.
         request: Request,
-        /// Size of its reply.
+        /// Size of the reply.
         size: Size,
         /// Bytes that were consumed.
         used: usize,
     },
-    /// `used` bytes were consumed; the other bytes are not enough.
+    /// `used` bytes were consumed. The remaining bytes are not a complete message.
     Wait {
         /// Bytes that were consumed.
         used: usize,
-        /// How long to wait for more.
+        /// What to wait for.
         wait: Wait,
     },
     /// The stream does not follow the protocol.
@@ -56,13 +56,13 @@ pub enum Step {
 /// Reason for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The next message, without a limit.
+    /// Wait for the next message, without a limit.
     Message,
-    /// The other part of a message: a sender that stops in the middle uses another protocol.
+    /// Wait for the rest of a message. A sender that stops in the middle uses another protocol.
     Rest,
-    /// A query is complete if nothing follows for 20 ms: then call [`Framing::settle`].
+    /// Wait 20 ms. If nothing follows, the query is complete, and the caller must call [`Framing::settle`].
     Grace,
-    /// A single line feed. If nothing follows for 200 ms, a user at a terminal asks for a dump.
+    /// A single line feed arrived. If nothing follows for 200 ms, a user at a terminal requests a dump.
     LineFeed,
 }
 
@@ -71,13 +71,13 @@ pub enum Wait {
 pub enum Malformed {
     /// Unknown type.
     Type(u8),
-    /// A byte that must be zero is not.
+    /// A byte that must be zero is not zero.
     Padding,
     /// A device id below -1.
     Device(i32),
     /// A nonzero byte after the header at an offset where no message can begin.
     Trailing(usize),
-    /// A type that this size does not have.
+    /// A type that messages of this size do not support.
     TypeOfSize(Type, Size),
 }
 
@@ -96,12 +96,12 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Framing {
-    /// A stream with an unknown size.
+    /// Creates the state of a stream with an unknown size.
     pub const fn new() -> Self {
         Self { state: State::Unknown, is_settled: false }
     }
 
-    /// The size of its messages, once known.
+    /// Returns the size of the messages, once known.
     pub fn size(&self) -> Option<Size> {
         match self.state {
             State::Fixed(size) => Some(size),
@@ -109,12 +109,12 @@ impl Framing {
         }
     }
 
-    /// Nothing arrived during [`Wait::Grace`]: the next step accepts the bytes so far as the message.
+    /// Records that nothing arrived during [`Wait::Grace`]. The next step accepts the bytes so far as the message.
     pub fn settle(&mut self) {
         self.is_settled = true;
     }
 
-    /// Decodes `bytes`, which begin at the end of the last step.
+    /// Decodes `bytes`, which start where the last step ended.
     #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Step {
         match self.state {
@@ -139,7 +139,7 @@ impl Framing {
         };
         let size_min = request.kind.size_min();
         if !request.kind.is_question() {
-            // No size is shorter: the whole content has arrived, and later bytes cannot change it.
+            // No supported size is shorter. All contents have arrived, and later bytes cannot change them.
             let used = size_min.bytes();
             let behind = bytes.iter().take(used).skip(HEADER_BYTES);
             if let Some(offset) = behind.clone().position(|byte| *byte != 0) {
@@ -215,7 +215,7 @@ fn fixed(size: Size, bytes: &[u8]) -> Step {
     }
 }
 
-/// Tails are multiples of eight bytes long.
+/// Returns whether all bytes are zero. The length of a tail is a multiple of eight bytes.
 #[inline]
 fn is_zero(tail: &[u8]) -> bool {
     let (words, rest) = tail.as_chunks::<8>();

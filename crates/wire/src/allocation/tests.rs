@@ -1,4 +1,4 @@
-//! The messages against the vectors of the protocol's description, and streams that are cut at all positions.
+//! Compares messages with the vectors of the protocol's description, and decodes streams that are split at all positions.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).expect("hex")).collect()
 }
 
-/// A vector: its first bytes, then zeros up to a size.
+/// Decodes a vector: the first bytes in hexadecimal, then zeros up to a size.
 fn vector(hex: &str, size: Size) -> Vec<u8> {
     let mut message = bytes(hex);
     message.resize(size.bytes(), 0);
@@ -23,7 +23,7 @@ fn event(kind: Type) -> Request {
     Request { process_id: PID, ..Request::new(kind) }
 }
 
-/// Requests of the description: name, header, content, sizes.
+/// The requests in the description: name, header, contents, sizes.
 fn requests() -> Vec<(&'static str, &'static str, Request, &'static [Size])> {
     let big = &Size::ALL[2..];
     vec![
@@ -135,7 +135,7 @@ fn replies_are_the_vectors() {
     assert_eq!(Usage::decode(&[4; 71]), None);
 }
 
-/// A channel of 4 GiB does not fit its field.
+/// A channel of 4 GiB does not fit into its field.
 #[test]
 fn a14_figures_saturate() {
     let info = DeviceInfo { dram_channel_bytes: 4 << 30, ..DeviceInfo::default() };
@@ -143,7 +143,7 @@ fn a14_figures_saturate() {
     assert_eq!(back.dram_channel_bytes, u64::from(u32::MAX));
 }
 
-/// A server's view of a stream in pieces, with all waits of the protocol after each piece, or none.
+/// What a server receives from a stream in pieces, if it waits after each piece as the protocol requires, or not at all.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     requests: Vec<Request>,
@@ -228,7 +228,7 @@ fn a_lone_question_waits_for_its_grace() {
         framing.settle();
         let request = Request::new(Type::Query);
         assert_eq!(framing.next(question.as_bytes()), Step::Request { request, size, used: size.bytes() });
-        // The next one arrives with a known size.
+        // The next message arrives when the size is known.
         assert_eq!(framing.next(question.as_bytes()), Step::Request { request, size, used: size.bytes() });
         assert_eq!(framing.size(), Some(size));
     }
@@ -260,13 +260,13 @@ fn what_is_not_the_protocol() {
     let mut message = alloc(Size::B72, 1);
     message[71] = 1;
     assert_eq!(cut(&message), Some(Malformed::Trailing(71)));
-    // The first 72 bytes are a message, independent of what follows.
+    // The first 72 bytes are a message, independent of the bytes that follow.
     let mut stream = alloc(Size::B144, 1);
     stream[80] = 9;
     let heard = one_by_one(&stream);
     assert_eq!((heard.requests.len(), heard.malformed), (1, Some(Malformed::Trailing(80))));
     assert_eq!(hear([&stream[..]]), Heard { wait: None, ..one_by_one(&stream) });
-    // Later messages are checked as strictly.
+    // Later messages are checked just as strictly.
     let mut stream = [alloc(Size::B144, 1), alloc(Size::B144, 2)].concat();
     stream[144 + 143] = 1;
     assert_eq!(cut(&stream), Some(Malformed::Trailing(143)));
@@ -274,7 +274,7 @@ fn what_is_not_the_protocol() {
     assert_eq!(cut(&stream), Some(Malformed::TypeOfSize(Type::DeviceInfoQuery, Size::B72)));
 }
 
-/// Two helper structs of 32 bytes, a query of 24 bytes, a single line feed: none is accepted.
+/// Two helper structs of 32 bytes, a query of 24 bytes, and a single line feed. None of them is accepted.
 #[test]
 fn f12_f13_f14_fragments_are_not_messages() {
     let helper = bytes("0800000000000000000001000000000005000000000000003930000000000000");
@@ -309,7 +309,7 @@ fn any_stream() -> impl Strategy<Value = (Size, Vec<Request>)> {
 }
 
 proptest! {
-    /// For any cut of a stream, all messages are received, and replies have the size of their queries.
+    /// However a stream is split, all messages are received, and replies have the size of their queries.
     #[test]
     fn any_chunking((size, said) in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
         let stream: Vec<u8> = said.iter().flat_map(|request| request.encode(size).as_bytes().to_vec()).collect();
@@ -319,14 +319,14 @@ proptest! {
         let pieces = places.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
         let heard = hear(pieces);
         prop_assert_eq!(heard.malformed, None);
-        // A first query with nothing after it is still in its grace period, unless its size is certain.
+        // A first query without further bytes is still in its grace period, unless its size is certain.
         let is_lone_question = said.len() == 1 && said[0].kind.is_question() && size != Size::B144;
         prop_assert_eq!(&heard.requests, if is_lone_question { &[][..] } else { &said[..] });
         prop_assert!(heard.replies.iter().all(|reply| *reply == size));
         prop_assert_eq!(&heard, &one_by_one(&stream));
     }
 
-    /// For any input, the decoder does not panic or claim bytes that do not exist, and cuts do not matter.
+    /// For any input, the decoder neither panics nor consumes bytes that do not exist, and the positions of splits have no effect.
     #[test]
     fn any_bytes(stream in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => 0..16_u8, 1 => any::<u8>()], 0..600)) {
         let whole = hear([&stream[..]]);

@@ -1,4 +1,4 @@
-//! A device of the document, and figures of kinds of memory.
+//! Reads a device of the document, and figures of kinds of memory.
 
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, PROCESS_KIND};
 use ttmon_model::memory::Figure;
@@ -28,13 +28,13 @@ pub(super) fn id(item: &Item<'_>) -> Option<DeviceId> {
     item.whole("id").ok().and_then(|number| u32::try_from(number).ok()).map(DeviceId)
 }
 
-/// The kinds of memory of a process on a device.
+/// Reads the kinds of memory of a process on a device.
 pub(super) fn figures(item: &Item<'_>) -> PerKind<Figure> {
     let kinds = item.part("kinds");
     PerKind::from_fn(|kind| figure(kinds.as_ref().and_then(|kinds| kinds.part(kind.name())).as_ref()))
 }
 
-/// The figures of one kind of memory.
+/// Reads the figures of one kind of memory.
 pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
     let mut figure = Figure::missing(Missing::NotExposed);
     if let Some(kind) = kind {

@@ -1,4 +1,4 @@
-//! An object of the document: its values, and the reasons of the nulls.
+//! An object of the document: its values, and the reasons of its nulls.
 
 use serde_json::{Map, Value};
 use ttmon_model::fields::{Field, Value as FieldValue};
@@ -8,15 +8,15 @@ use ttmon_model::{DeviceId, Missing, Reading};
 
 use crate::device::{MEMORY, part_of_memory};
 
-/// Named members of a part: the coverage of the hook has 20.
+/// Maximum number of named members of a part. The coverage of the hook has 20.
 const PARTS_MAX: usize = 64;
 
-/// An object, or a part of one whose reasons are in an outer object.
+/// An object, or a part of an object. The reasons of a part are in its outer object.
 #[derive(Clone)]
 pub(crate) struct Item<'a> {
     values: &'a Map<String, Value>,
     reasons: Option<&'a Map<String, Value>>,
-    /// Its path below the object that has the reasons: `memory.kinds.dram.`
+    /// The path below the object that has the reasons: `memory.kinds.dram.`
     path: String,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Item<'a> {
         Some(Self { values, reasons: values.get("missing").and_then(Value::as_object), path: String::new() })
     }
 
-    /// A part of this object.
+    /// Returns a part of this object.
     pub(crate) fn part(&self, name: &str) -> Option<Self> {
         let values = self.values.get(name)?.as_object()?;
         Some(Self { values, reasons: self.reasons, path: format!("{}{name}.", self.path) })
@@ -36,7 +36,7 @@ impl<'a> Item<'a> {
         self.values.get(name)?.as_array()?.iter().map(Self::new).collect()
     }
 
-    /// A value, or why it is null. An absent one was unknown to the writer.
+    /// Returns a value, or the reason why it is null. If it is absent, the writer did not support it.
     fn get(&self, name: &str) -> Reading<&'a Value> {
         match self.values.get(name) {
             Some(Value::Null) => Err(self.reason(name).unwrap_or(Missing::NoSource)),
@@ -66,7 +66,7 @@ impl<'a> Item<'a> {
         self.get(name)?.as_str().map(str::to_owned).ok_or(Missing::Unparsable)
     }
 
-    /// A value for a field of any type.
+    /// Returns a value for a field of any type.
     fn value(&self, name: &str) -> Reading<FieldValue> {
         match self.get(name)? {
             Value::String(text) => Ok(FieldValue::Text(text.clone())),
@@ -94,7 +94,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A text that is one of a set of names.
+    /// Returns the meaning of a text that is one of a set of names.
     pub(crate) fn meaning<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
         self.get(name)?.as_str().and_then(parse).ok_or(Missing::Unparsable)
     }
@@ -103,24 +103,24 @@ impl<'a> Item<'a> {
         self.meaning(name, UnixTime::parse_rfc3339)
     }
 
-    /// An address, in hexadecimal digits.
+    /// Returns an address that is written in hexadecimal digits.
     pub(crate) fn address(&self, name: &str) -> Reading<u64> {
         self.meaning(name, |text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok())
     }
 
-    /// A list of whole numbers.
+    /// Returns a list of whole numbers.
     pub(crate) fn wholes(&self, name: &str) -> Reading<Vec<u64>> {
         let list = self.get(name)?.as_array().ok_or(Missing::Unparsable)?;
         list.iter().map(|number| number.as_u64().ok_or(Missing::Unparsable)).collect()
     }
 
-    /// Ids of devices.
+    /// Returns a list of device ids.
     pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().take(DOCUMENT_DEVICES_MAX).filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
     }
 
-    /// The members of a part, by name.
+    /// Returns the members of a part, by name.
     pub(crate) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
         let parts = self.get(name)?.as_object().ok_or(Missing::Unparsable)?;
         Ok(parts.iter().take(PARTS_MAX).filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())

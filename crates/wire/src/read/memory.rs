@@ -1,4 +1,4 @@
-//! Allocators, blocks and live buffers of a document, which only `ttmon mem --json` has.
+//! Reads allocators, blocks and live buffers of a document. Only `ttmon mem --json` writes them.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -17,11 +17,11 @@ use super::item::Item;
 use super::list;
 use crate::{Document, ReadError};
 
-/// Kinds that belong to no bar.
+/// Kinds that are part of no bar.
 const OTHERS: [BufferKind; 2] = [BufferKind::Host, BufferKind::Other];
 const NO_BLOCKS: [NoBlocks; 5] = [NoBlocks::PerCore, NoBlocks::Restored, NoBlocks::Unlisted, NoBlocks::Changing, NoBlocks::SizeUnknown];
 
-/// The processes of a document by pid: it has each pid once.
+/// The processes of a document by pid. A document has each pid once.
 pub(super) struct Owners(HashMap<u32, ProcessKey>);
 
 impl Owners {
@@ -29,14 +29,14 @@ impl Owners {
         Self(processes.iter().map(|process| (process.key.pid, process.key)).collect())
     }
 
-    /// The process of an item.
+    /// Returns the process of an item.
     fn of(&self, item: &Item<'_>) -> Option<ProcessKey> {
         let pid = u32::try_from(item.whole("pid").ok()?).ok()?;
         Some(self.0.get(&pid).copied().unwrap_or(ProcessKey { pid, start_ticks: 0 }))
     }
 }
 
-/// The allocators, with the blocks of their banks if the document has them.
+/// Reads the allocators, with the blocks of their banks if the document has them.
 pub(super) fn allocators(document: &Document<'_>, owners: &Owners) -> Result<Vec<Allocator>, ReadError> {
     let mut allocators = list(document, "allocators", DOCUMENT_ALLOCATORS_MAX, "an allocator", |item| allocator(item, owners))?;
     let places: HashMap<String, usize> =
@@ -69,7 +69,7 @@ fn allocator(item: &Item<'_>, owners: &Owners) -> Option<Allocator> {
         slot: name.split('.').nth(1)?.parse().ok()?,
         id: name,
         process: owners.of(item)?,
-        // Closed ones are not in the document.
+        // A document has only open allocators.
         is_open: true,
         mesh,
         devices: item.ids("devices"),
@@ -110,7 +110,7 @@ fn banks(item: &Item<'_>) -> Reading<Banks> {
     })
 }
 
-/// A document without banks.
+/// Replaces the reason if the document was written without banks.
 fn not_asked_for(reason: Missing) -> Missing {
     if reason == Missing::NotExposed { Missing::NotTracked } else { reason }
 }
@@ -131,14 +131,14 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
         is_inexact: is("inexact"),
         is_restored: is("restored"),
         is_per_core: is("per_core"),
-        // Its start is not in the document; its banks are as large as the rest.
+        // The document does not have the start of L1. The size of its banks already takes it into account.
         l1_lower_end: is("shrunk").then_some(0),
         checks: item.whole("checks").unwrap_or(0),
         differences: item.whole("differences").unwrap_or(0),
     }
 }
 
-/// The live buffers, if the document has them.
+/// Reads the live buffers, if the document has them.
 pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<Buffer>, ReadError> {
     let stacks = stacks(document)?;
     list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners, &stacks))
@@ -156,7 +156,7 @@ fn stacks(document: &Document<'_>) -> Result<Frames, ReadError> {
     Ok(list(document, "stacks", DOCUMENT_FRAMES_MAX, "a stack", read)?.into_iter().collect())
 }
 
-/// The stack of a buffer: its line, and the other lines where the document has them.
+/// Reads the stack of a buffer: its line, and the other lines if the document has them.
 fn stack(item: &Item<'_>, process: ProcessKey, stacks: &Frames) -> Option<Arc<Stack>> {
     let line = crate::line::line(item, "line")?;
     let number = item.whole("stack").ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
@@ -164,7 +164,7 @@ fn stack(item: &Item<'_>, process: ProcessKey, stacks: &Frames) -> Option<Arc<St
     Some(Arc::new(Stack { number, frames: frames.unwrap_or_else(|| vec![line.clone()]), line }))
 }
 
-/// Circular buffers, which recordings have.
+/// Reads the circular buffers. Only recordings have them.
 pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<Circular>, ReadError> {
     let read = |item: &Item<'_>| {
         let cores: Vec<u8> = item.ids("cores").iter().map(|number| u8::try_from(number.0).ok()).collect::<Option<_>>()?;
@@ -173,7 +173,7 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
             slot: 0,
             devices: item.ids("devices"),
             entry: LedgerCircular {
-                // As for buffers; its devices are those of the circular buffer.
+                // The index is not used, as for buffers. The devices are those of the circular buffer.
                 allocator: 0,
                 chip: None,
                 program: u32::try_from(item.whole("program").ok()?).ok()?,
@@ -192,7 +192,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners, stacks: &Frames) -> O
     let small = |name| NonZeroU32::new(u32::try_from(item.whole(name).ok()?).unwrap_or(u32::MAX));
     Some(Buffer {
         entry: LedgerBuffer {
-            // The id replaces it: the document has no ledgers.
+            // The index is not used, because the document has no ledgers. The id identifies the allocator.
             allocator: 0,
             kind: item.meaning("kind", buffer_kind).ok()?,
             address: item.address("address").ok()?,
@@ -217,7 +217,7 @@ pub(crate) fn buffer_kind(name: &str) -> Option<BufferKind> {
     Kind::from_name(name).map(BufferKind::Of).or_else(|| OTHERS.into_iter().find(|kind| kind.name() == name))
 }
 
-/// The time that is this many seconds, to the millisecond, before another.
+/// Returns the time that is this many seconds before another, to the millisecond.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and ages are neither negative nor centuries")]
 fn before(now: UnixTime, seconds: f64) -> UnixTime {
     UnixTime(now.0.saturating_sub(((seconds * 1000.0).round() as u64).saturating_mul(1_000_000)).max(1))

@@ -1,4 +1,4 @@
-//! A process of the document.
+//! Reads a process of the document.
 
 use ttmon_model::fields::PROCESS;
 use ttmon_model::snapshot::{DeviceUse, Unmapped};
@@ -10,7 +10,7 @@ use super::item::Item;
 pub(super) fn read(item: &Item<'_>) -> Option<Process> {
     let mut process = Process::absent();
     item.fields(PROCESS, &mut process);
-    // The start time identifies the same process in the next document, because the document does not have the ticks.
+    // The document does not have the ticks. The start time identifies the same process in the next document.
     let start_ticks = process.start_time.map_or(0, |time| time.0 / 1_000_000);
     process.key = ProcessKey { pid: u32::try_from(item.whole("pid").ok()?).ok()?, start_ticks };
     process.devices = item.list("devices")?.iter().map(device_use).collect::<Option<_>>()?;

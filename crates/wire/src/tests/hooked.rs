@@ -1,4 +1,4 @@
-//! Processes whose memory a hook reports, with banks, blocks and programs. The tests of `print` use this file too.
+//! Processes whose memory is reported by a hook, with banks, blocks and programs. The tests of `print` also use this file.
 
 #![allow(dead_code, reason = "each crate's tests use a part")]
 
@@ -22,13 +22,13 @@ const L1_SMALL: LedgerGeometry = LedgerGeometry { banks: 64, bank_bytes: 32_768,
 const TRACE: LedgerGeometry = LedgerGeometry { banks: 12, bank_bytes: 0, base: DRAM.base + DRAM.bank_bytes };
 const SECOND: u64 = 1_000_000_000;
 
-/// An n300 with a program on a mesh over both chips and on a submesh of the left one, whose buffers overlap; and a program with
+/// An n300 with two programs. The first has overlapping buffers on a mesh over both chips and on a submesh of the left chip. The second has
 /// unknown blocks.
 pub(crate) fn hooked() -> Snapshot {
     Snapshot::derive(&hooked_sample(0), Some(&hooked_sample(100)))
 }
 
-/// This many launches fewer than in the end.
+/// Returns the sample with this many launches fewer than at the end.
 fn hooked_sample(launches_less: u64) -> Sample {
     let mut board = device(0, "n300");
     hold(&mut board, &[4242, 5000]);
@@ -73,8 +73,8 @@ fn meshes(launches_less: u64) -> Ledger {
     }
 }
 
-/// A kind whose buffers have a different address on each core, one with more buffers than can be listed; circular buffers never
-/// seen.
+/// Returns a ledger without block tables: one kind has buffers with a different address on each core, another has more buffers than can be
+/// listed. No circular buffer was ever seen.
 fn without_blocks() -> Ledger {
     let buffers = vec![
         LedgerBuffer { is_per_core: true, ..buffer(0, Kind::L1, 0x14_0000, 4096, 262_144) },
@@ -176,7 +176,7 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
     }
 }
 
-/// A ledger that is completely full, with impossible numbers: 256 allocators on 64 chips each, and every circular buffer.
+/// A ledger that is completely full and has impossible numbers: 256 allocators on 64 chips each, and every circular buffer.
 pub(crate) fn overfull() -> Snapshot {
     let geometry = LedgerGeometry { banks: u64::from(u32::MAX), bank_bytes: u64::MAX, base: u64::MAX - 7 };
     let allocators = (0..256_u16).map(|slot| {
@@ -206,7 +206,7 @@ pub(crate) fn overfull() -> Snapshot {
     Snapshot::derive(&Sample { processes: vec![owner], ledgers, ..sample(vec![board]) }, None)
 }
 
-/// Live buffers of one allocator that do not overlap: gaps and sizes by turns, in units of 32 bytes.
+/// Live buffers of one allocator that do not overlap: alternating gaps and sizes, in units of 32 bytes.
 pub(crate) fn any_hooked() -> impl Strategy<Value = Snapshot> {
     let kind = || vec((0..200_u64, 1..300_u64), 0..30);
     (kind(), kind(), any::<bool>()).prop_map(|(dram, l1, is_listed)| {

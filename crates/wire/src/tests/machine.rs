@@ -1,4 +1,4 @@
-//! Test machines: samples built by hand, and random ones. The tests of `print` use this file too.
+//! Test machines: samples built by hand, and random ones. The tests of `print` also use this file.
 
 #[path = "hooked.rs"]
 mod hooked;
@@ -25,7 +25,7 @@ const HOUR: u64 = 3_600_000_000_000;
 const MIB: u64 = 1 << 20;
 const SERIAL: u64 = 0x0100_0145_1172_2058;
 
-/// Every machine made by hand, by name.
+/// All machines that were made by hand, by name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
     vec![
         ("n300", n300()),
@@ -120,7 +120,7 @@ pub(crate) fn blank() -> Snapshot {
     Snapshot::derive(&Sample { driver: Err(Missing::NotExposed), ..sample(vec![nothing]) }, None)
 }
 
-/// A chip in reset, one that left the bus, one that may not be read, one with invalid answers, an old driver.
+/// A chip that is being reset, one that left the bus, one without permission, one with invalid values, and an old driver.
 pub(crate) fn troubled() -> Snapshot {
     let mut devices: Vec<_> = (0..4).map(|id| device(id, "n300")).collect();
     for (device, reason) in devices.iter_mut().zip([Missing::Resetting, Missing::Gone, Missing::NoPermission, Missing::OutOfRange]) {
@@ -141,7 +141,7 @@ pub(crate) fn troubled() -> Snapshot {
     Snapshot::derive(&Sample { driver: Ok("2.4.1".to_owned()), problems: (0..7).map(timeout).collect(), ..sample(devices) }, None)
 }
 
-/// A process of each status, and memory that fits no row.
+/// A process with each status, and memory that matches no row.
 pub(crate) fn statuses() -> Snapshot {
     let mut devices = vec![device(0, "n150"), device(1, "n150")];
     hold(&mut devices[0], &[100, 101, 103]);
@@ -164,7 +164,7 @@ pub(crate) fn statuses() -> Snapshot {
     )
 }
 
-/// Names that try to harm the terminal they are shown on.
+/// Names that try to manipulate the terminal.
 pub(crate) fn hostile() -> Snapshot {
     let names =
         ["\u{1b}[31mred\u{1b}]0;title\u{7}", "two\nlines\r\tand a tab", "\u{202e}txt.exe", "a\u{9b}2J\u{7f}b", "名前が長いプロセス🙂"];
@@ -287,7 +287,7 @@ fn region_of(unique_id: u64, slots: Vec<(u32, PerKind<u64>)>) -> RegionSample {
     }
 }
 
-/// Machines of one to six devices where anything may be missing, out of range or in a foreign script.
+/// Machines with one to six devices. Any value may be missing, out of range or in an unusual script.
 pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let pids = vec(1u32..9_999_999, 0..6);
     (vec(any_device(), 1..6), pids, any::<bool>(), any_reading(any::<String>()), any::<String>())
