@@ -1,17 +1,17 @@
-//! The address space of a bank, filled roughly as TT-Metal's allocators do, so that it gets similar holes.
+//! The address space of a bank. It is filled roughly like TT-Metal's allocators fill it, so it gets similar holes.
 
 use std::collections::BTreeMap;
 
 /// The end of the memory that is filled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// From the lowest address up, as DRAM is.
+    /// From the lowest address up, like DRAM.
     Low,
-    /// From the highest down, as L1 is: circular buffers grow from the other end.
+    /// From the highest address down, like L1. Circular buffers grow from the other end.
     High,
 }
 
-/// Free ranges by start address; no two are adjacent.
+/// Free ranges by start address. No two ranges are adjacent.
 #[derive(Debug)]
 pub(crate) struct Bank {
     free: BTreeMap<u64, u64>,
@@ -23,7 +23,7 @@ impl Bank {
         Self { free: BTreeMap::from([(base, bytes)]), end }
     }
 
-    /// Takes `bytes` bytes from the first range that is long enough.
+    /// Allocates `bytes` bytes from the first range that is long enough.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let fits = |(_, length): &(&u64, &u64)| **length >= bytes;
         let found = match self.end {
@@ -42,7 +42,7 @@ impl Bank {
         Some(address)
     }
 
-    /// Returns a range and joins it with its free neighbours.
+    /// Frees a range and joins it with its free neighbours.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) {
         let (mut start, mut length) = (address, bytes);
         if let Some(behind) = self.free.remove(&(address + bytes)) {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any sequence of takes and returns, no two ranges overlap, and in the end all memory is free.
+        /// For any sequence of allocations and frees, no two ranges overlap, and in the end all memory is free.
         #[test]
         fn nothing_is_had_twice(steps in prop::collection::vec((1u64..300, any::<bool>()), 1..200), is_high: bool) {
             let mut bank = Bank::new(1000, 4096, if is_high { End::High } else { End::Low });

@@ -1,16 +1,16 @@
 //! The boards that can be simulated: their published limits, and their idle and busy values.
 //!
-//! What ttmon itself uses of a product (cores, memory, remote chips) is in the model's product table. This table has what only the driver's
-//! files have. Limits come from firmware tables, idle values from captured machines.
+//! The model's product table has the properties that ttmon itself uses (cores, memory, remote chips). This table has the values that exist
+//! only in the driver's files. Limits come from firmware tables, idle values from captured machines.
 
 use ttmon_model::Arch;
 use ttmon_model::product::Product;
 
-/// The hardware of a board name in a spec.
+/// The hardware of a board in a spec.
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) name: &'static str,
-    /// The content of `tt_card_type`.
+    /// The contents of `tt_card_type`.
     pub(crate) card_type: &'static str,
     /// The number of cards.
     pub(crate) cards: u32,
@@ -20,21 +20,21 @@ pub(crate) struct Board {
     pub(crate) idle: Point,
     pub(crate) busy: Point,
     pub(crate) link: Link,
-    /// The firmware drives a fan and reports its speed.
+    /// Whether the firmware drives a fan and reports its speed.
     pub(crate) has_fan: bool,
 }
 
 /// How the chips of one card are connected to PCIe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A card in a slot with so many chips on PCIe.
+    /// A card in a slot, with this many chips on PCIe.
     Card { chips: u32 },
     /// Four trays of eight chips.
     Galaxy,
 }
 
 impl Form {
-    /// Chips on PCIe.
+    /// Returns the number of chips on PCIe.
     pub(crate) fn chips(self) -> u32 {
         match self {
             Self::Card { chips } => chips,
@@ -69,14 +69,14 @@ const fn point(celsius: f64, watts: f64, millivolts: f64) -> Point {
 pub(crate) struct Link {
     pub(crate) speed: &'static str,
     pub(crate) speed_max: &'static str,
-    /// Lanes. On a Galaxy, those of the one wide chip of each tray.
+    /// Number of lanes. On a Galaxy, only one chip of each tray has this many.
     pub(crate) width: u32,
 }
 
 const GEN4: &str = "16.0 GT/s PCIe";
 const GEN5: &str = "32.0 GT/s PCIe";
 
-/// What all chips of an architecture share.
+/// Properties that all chips of an architecture share.
 #[derive(Debug)]
 pub(crate) struct Silicon {
     pub(crate) arch: Arch,
@@ -86,9 +86,9 @@ pub(crate) struct Silicon {
     pub(crate) axiclk_mhz: u64,
     pub(crate) arcclk_mhz: u64,
     pub(crate) firmware_bundle: &'static str,
-    /// Label files of hwmon.
+    /// The label files of hwmon.
     pub(crate) labels: &'static [(&'static str, &'static str)],
-    /// Bytes above a board id's product number: Wormhole's begin with 01.
+    /// The bits of a board id above the product number. Wormhole's ids begin with 01.
     pub(crate) serial_prefix: u64,
 }
 
@@ -191,7 +191,7 @@ const GALAXY_BH: Board = Board {
     ..P150
 };
 
-/// Every board name of a spec, in the order of messages.
+/// Every board that a spec may name, in the order of messages.
 pub(crate) static BOARDS: [Board; 8] = [
     N150,
     N300,
@@ -208,7 +208,7 @@ impl Board {
         Product::by_card_type(self.card_type).expect("the model knows every board that is simulated")
     }
 
-    /// Its chips, remote ones included.
+    /// Returns the number of chips, including remote ones.
     pub(crate) fn devices(&self) -> u64 {
         let remote_chips = self.product().remote_chips.len() as u64;
         u64::from(self.cards) * u64::from(self.form.chips()) * (1 + remote_chips)
@@ -227,7 +227,7 @@ mod tests {
             assert_eq!(product.aiclk_limit_mhz(), board.silicon.aiclk_busy_mhz, "{}", board.name);
             assert_eq!(Arch::from_pci_device(board.silicon.pci_device.into()), Some(product.arch), "{}", board.name);
             assert_eq!(product.shares_serial, board.form.chips() > 1, "{}", board.name);
-            // A busy chip is healthy: it stays well below nine tenths of each limit that health checks.
+            // A busy chip is healthy: it stays well below 90 % of each limit that the health check uses.
             let amperes = board.busy.watts / board.busy.millivolts * 1000.0;
             assert!(board.busy.celsius < board.limits.celsius as f64 * 0.87, "{}", board.name);
             assert!(amperes < board.limits.amperes as f64 * 0.85, "{}", board.name);

@@ -1,4 +1,4 @@
-//! The buffers of a simulated program. Its ledger adds up to the plan, and its banks are filled as an allocator would fill them.
+//! The buffers of a simulated program. The sums of its ledger match the plan, and its banks are filled like an allocator would fill them.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,21 @@ use ttmon_model::{Kind, PerKind};
 use crate::bank::{Bank, End};
 use crate::chip::Chip;
 
-/// Pages are tiles of 32 x 32 16-bit values.
+/// Bytes of a page: a tile of 32 x 32 16-bit values.
 const PAGE_BYTES: u64 = 2048;
 /// The alignment of blocks in a bank.
 const ALIGNMENT: u32 = 32;
-/// TT-Metal reserves this much at the start of DRAM.
+/// Bytes that TT-Metal reserves at the start of DRAM.
 const DRAM_BASE: u64 = 0x40000;
-/// The highest share of DRAM for traces, and of L1 for small buffers. Each has its own end of a bank.
+/// One part in this many of DRAM is for traces, and of L1 for small buffers. Each has its own end of a bank.
 const TRACE_SHARE: u64 = 64;
 const SMALL_SHARE: u64 = 16;
-/// The kinds that have banks, with their numbers in a ledger.
+/// The kinds with banks, and their numbers in a ledger.
 const BANKED: [(Kind, u8); 4] =
     [(Kind::Dram, kind::DRAM), (Kind::L1, kind::L1), (Kind::L1Small, kind::L1_SMALL), (Kind::Trace, kind::TRACE)];
-/// Firmware and kernels take this much at the start of L1.
+/// Bytes that firmware and kernels take at the start of L1.
 const L1_BASE: u64 = 0x19000;
-/// Smaller buffers leave no useful hole.
+/// Smallest buffer. Smaller ones would leave no useful hole.
 const PIECE_BYTES_MIN: u64 = 1 << 16;
 
 /// The live buffers of a process on one chip.
@@ -33,7 +33,7 @@ const PIECE_BYTES_MIN: u64 = 1 << 16;
 pub(crate) struct Buffers {
     allocator: Option<AllocatorId>,
     kinds: PerKind<Option<Live>>,
-    /// The bytes of the circular buffers, once they exist.
+    /// Total bytes of the circular buffers, or 0 if they do not exist yet.
     circular_bytes: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Buffers {
 struct Live {
     bank: Bank,
     banks: u64,
-    /// Address and size. Weights stay; of the others the oldest is freed first.
+    /// Address and size of each buffer. Weights stay. Of the other buffers, the oldest is freed first.
     weights: Vec<(u64, u64)>,
     passing: VecDeque<(u64, u64)>,
 }
@@ -58,7 +58,7 @@ impl Live {
 }
 
 impl Buffers {
-    /// Opens the allocator of a chip without buffers.
+    /// Opens the allocator of a chip, without buffers.
     pub(crate) fn new(chip: &Chip) -> Self {
         let kinds = geometry(chip.product);
         let chips = [LedgerChip { metal_id: chip.id, unique_id: chip.unique_id, flags: 0 }];
@@ -74,7 +74,7 @@ impl Buffers {
         Self { allocator, kinds: PerKind::from_fn(live), circular_bytes: 0 }
     }
 
-    /// Allocates and frees until the chip's memory matches the plan; the first time in `pieces`.
+    /// Allocates and frees buffers until the chip's memory matches the plan. The first call divides the memory into `pieces` buffers.
     pub(crate) fn become_like(&mut self, chip: &Chip, used: &PerKind<u64>, pieces: u64) {
         let Some(allocator) = self.allocator else { return };
         for (kind, number) in BANKED {
@@ -90,7 +90,7 @@ impl Buffers {
     }
 }
 
-/// Banks, their size and start: a bank of DRAM is a channel, a bank of L1 a core.
+/// Returns the number, size and start of the banks. A bank of DRAM is a channel, and a bank of L1 is a core.
 fn geometry(product: &Product) -> [KindGeometry; 6] {
     let (banks, channel_bytes) = (product.dram_banks, product.arch.dram_bytes_per_bank());
     let (trace, small) = (channel_bytes / TRACE_SHARE, product.arch.l1_bytes_per_core() / SMALL_SHARE / PAGE_BYTES * PAGE_BYTES);
@@ -124,7 +124,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
         let rest = wanted - sum;
         let size = if rest / 2 < piece { rest } else { piece };
         let per_bank = live.per_bank(size);
-        // A fragmented bank may have no room: the rest is allocated in smaller buffers.
+        // A fragmented bank may have no room. The rest is then allocated in smaller buffers.
         let Some(address) = live.bank.take(per_bank) else {
             piece = size / 2;
             if piece < PIECE_BYTES_MIN {
@@ -132,7 +132,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
             }
             continue;
         };
-        // At first every other buffer is a weight, so that freed activations leave holes.
+        // In the first call, every other buffer is a weight, so that freed activations leave holes.
         let is_weight = is_first && live.weights.len() <= live.passing.len();
         let _tag = ttmon_client::tag(if is_weight { "weights" } else { "activations" });
         let sizes = (u32::try_from(per_bank), u32::try_from(PAGE_BYTES));
@@ -150,12 +150,12 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     }
 }
 
-/// Three buffers of one program: two on every core and one on the left half, so that the left half has about three times the bytes of the
-/// right half.
+/// Creates three circular buffers of one program: two on every core, and one on the left half. So the left half has about three times the
+/// bytes of the right half.
 fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     let tiles = bytes / chip.product.cores / PAGE_BYTES;
     let (columns, rows) = grid(chip.product);
-    // One program number per chip, because a ledger identifies programs by number alone.
+    // Each chip has its own program number, because a ledger identifies programs only by number.
     let program = chip.id + 1;
     let (right, more) = (tiles - tiles / 2, tiles / 2 * 2);
     let (all, left) = ([0, 0, columns - 1, rows - 1], [0, 0, columns / 2 - 1, rows - 1]);
@@ -175,7 +175,7 @@ fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     });
 }
 
-/// Columns and rows of a chip's cores. The number of columns is even.
+/// Returns columns and rows of a chip's cores. The number of columns is even.
 fn grid(product: &Product) -> (u8, u8) {
     let known: &[u8] = if product.arch == Arch::Wormhole { &[8] } else { &[14, 12, 10] };
     let columns = known.iter().copied().find(|columns| product.cores.is_multiple_of(u64::from(*columns))).unwrap_or(2);

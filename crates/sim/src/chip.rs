@@ -1,4 +1,4 @@
-//! The chips of a machine: PCI addresses, device numbers, serials, unique ids.
+//! The chips of a machine: PCI addresses, device numbers, serials and unique ids.
 
 use ttmon_model::identity::ChipPosition;
 use ttmon_model::product::Product;
@@ -38,7 +38,7 @@ pub(crate) struct Pci {
     port: u32,
     pub(crate) lanes: u32,
     pub(crate) numa_node: i32,
-    /// K of its `hwmonK`.
+    /// K of the chip's `hwmonK`.
     pub(crate) hwmon: u32,
 }
 
@@ -47,29 +47,29 @@ impl Pci {
         format!("{:04x}:{:02x}:00.0", self.domain, self.bus)
     }
 
-    /// The bridge's directory below `sys`.
+    /// Returns the bridge's directory below `sys`.
     pub(crate) fn bridge_path(&self) -> String {
         let Self { domain, root, port, .. } = self;
         format!("devices/pci{domain:04x}:{root:02x}/{domain:04x}:{root:02x}:{port:02x}.0")
     }
 
-    /// The device's directory below `sys`.
+    /// Returns the device's directory below `sys`.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.bridge_path(), self.bdf())
     }
 }
 
-/// The chips of a machine, and the groups that one job would use together.
+/// The chips of a machine, and the groups that one job uses together.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// By id: local chips, then remote ones.
+    /// Sorted by id: local chips, then remote ones.
     pub(crate) chips: Vec<Chip>,
-    /// Ids of each board's chips, remote ones included; a Galaxy is cut in pieces of four chips.
+    /// The ids of each board's chips, including remote ones. A Galaxy is divided into groups of four chips.
     pub(crate) units: Vec<Vec<u32>>,
 }
 
 impl Layout {
-    /// Galaxies come first, since their device numbers are fixed; cards follow in the order of the spec.
+    /// Lays out the chips. Galaxies come first, because their device numbers are fixed. Cards follow in the order of the spec.
     pub(crate) fn new(spec: &Spec, seed: u64) -> Self {
         let cards = spec.boards.iter().flat_map(|(board, count)| {
             let cards = u64::from(board.cards) * count;
@@ -98,7 +98,7 @@ impl Layout {
         let serial = serial(seed, board, card);
         let first = next_id(&self.chips);
         for (id, mut pci) in (first..).zip(seats) {
-            // A deferred job assigns the lowest free number, so the second device may get the first one.
+            // In the driver, a deferred job assigns the lowest free number, so the second device may get the first number.
             pci.hwmon = if id < 2 && total > 1 { 1 - id } else { id };
             let asic_id = Random::new(seed, Purpose::AsicId, 0).at(id.into());
             let unique_id = unique_id(product, product.local_chip, serial, asic_id);
@@ -114,7 +114,7 @@ impl Layout {
             let Chip { id: via, board, product, serial, .. } = self.chips[index];
             for position in product.remote_chips {
                 let id = next_id(&self.chips);
-                // Remote chips have no files, so this chip's own id is never visible.
+                // Remote chips have no files, so the asic id is never visible.
                 let unique_id = unique_id(product, Some(*position), serial, 0);
                 self.chips.push(Chip { id, board, product, serial, asic_id: 0, unique_id, seat: Seat::Remote });
                 let unit = self.units.iter_mut().find(|unit| unit.contains(&via)).expect("every local chip is in a unit");
@@ -124,7 +124,7 @@ impl Layout {
     }
 }
 
-/// The number of PCIe chips of these cards.
+/// Returns the number of chips on PCIe of these cards.
 fn locals(cards: &[&'static Board]) -> u32 {
     cards.iter().map(|board| board.form.chips()).sum()
 }
@@ -133,7 +133,7 @@ fn next_id(chips: &[Chip]) -> u32 {
     u32::try_from(chips.len()).expect("a machine has at most 256 devices")
 }
 
-/// Domain and root bus of each card, spread over the buses as mainboards do.
+/// Returns domain and root bus of each card. The cards are spread over the buses as on real mainboards.
 fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
     let stride = match cards {
         0..=4 => 0x40,
@@ -144,7 +144,7 @@ fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
     (0..).flat_map(move |domain| (0..0x100).step_by(stride).map(move |root| (domain, root))).take(cards)
 }
 
-/// A machine with one card has one NUMA node, which the kernel reports as -1.
+/// Returns the PCI addresses of a card's chips. A machine with one card has one NUMA node, which the kernel reports as -1.
 fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci> {
     let seat = |chip| Pci {
         domain,
@@ -158,8 +158,8 @@ fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci>
     (0..board.form.chips()).map(seat).collect()
 }
 
-/// The driver numbers a Galaxy's chips tray by tray, by the low nibble of the bus. The high nibble is the tray (driver 2.8,
-/// `galaxy_bdf_to_ordinal`). The sixth chip of a tray has eight lanes, the others one.
+/// Returns the PCI addresses of a Galaxy's chips. The driver numbers them tray by tray, by the low nibble of the bus. The high nibble is
+/// the tray (driver 2.8, `galaxy_bdf_to_ordinal`). The sixth chip of a tray has eight lanes, the others have one.
 fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
     const TRAYS_WORMHOLE: [u32; 4] = [0xC0, 0x80, 0x00, 0x40];
     const TRAYS_BLACKHOLE: [u32; 4] = [0x00, 0x40, 0xC0, 0x80];
@@ -176,7 +176,7 @@ fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
     trays.iter().flat_map(|root| (1..=8).map(move |nibble| seat(*root, nibble))).collect()
 }
 
-/// A board id: the product number above a revision and a serial number.
+/// Returns a board id: the product number above a revision and a serial number.
 fn serial(seed: u64, board: &Board, card: u64) -> u64 {
     let Board { silicon, card_type, .. } = board;
     let product = board.product();
@@ -189,7 +189,7 @@ fn serial(seed: u64, board: &Board, card: u64) -> u64 {
     silicon.serial_prefix | product.upi << 36 | revision << 32 | own
 }
 
-/// The id that UMD computes for a chip. Tests compare it with the model's candidates.
+/// Returns the id that UMD computes for a chip. Tests compare it with the model's candidates.
 fn unique_id(product: &Product, position: Option<ChipPosition>, serial: u64, asic_id: u64) -> u64 {
     let n300 = |high: u64| (high << 32) | ((serial >> 4) & 0xF000_0000) | (serial & 0x0FFF_FFFF);
     match position {

@@ -1,4 +1,4 @@
-//! Ticks in real time. Engine and workers count them from one start time, on a monotonic clock that all processes share.
+//! Ticks in real time. Engine and workers count ticks from the same start time, on a monotonic clock that all processes share.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,12 +16,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts at tick 0.
+    /// Creates a clock that is at tick 0 now.
     pub(crate) fn start() -> Self {
         Self { start: monotonic() }
     }
 
-    /// The clock of another process, from its [`Clock::nanos`].
+    /// Creates the clock of another process from its [`Clock::nanos`].
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self { start: Duration::from_nanos(nanos) }
     }
@@ -49,7 +49,7 @@ fn monotonic() -> Duration {
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// The wall clock, for the times in TT-Metal's statistics.
+/// Returns the wall clock time, for the times in TT-Metal's statistics.
 pub(crate) fn unix_time() -> UnixTime {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))

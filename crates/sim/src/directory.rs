@@ -1,6 +1,6 @@
-//! The private directory of a simulation's tree: created, locked while in use, and removed after a crash.
+//! The private directory of a simulation's tree. It is locked while in use, and removed after a crash.
 //!
-//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It is in memory if possible.
+//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It is on a memory file system if possible.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -18,7 +18,7 @@ const IN_MEMORY: &str = "/dev/shm";
 /// Space for the files of a device: about 120 pages, and a region of three pages.
 const BYTES_PER_DEVICE: u64 = 512 * 1024;
 
-/// Creates a directory for the files of `devices` devices that no other user can read.
+/// Creates a directory for the files of `devices` devices. No other user can read it.
 pub(crate) fn create(devices: usize) -> io::Result<PathBuf> {
     let random = RandomState::new().hash_one(std::process::id());
     let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
@@ -37,30 +37,30 @@ fn has_room(parent: &Path, bytes: u64) -> bool {
     statvfs(parent).is_ok_and(|filesystem| filesystem.f_bavail.saturating_mul(filesystem.f_frsize) >= bytes)
 }
 
-/// Locks the directory: it is not swept while the result lives. A check of pids is not enough, since processes of different pid namespaces
-/// may share a folder for temporary files.
+/// Locks the directory. It is not removed by [`sweep`] while the returned file is open. A check of pids is not enough, because processes of
+/// different pid namespaces may share a directory for temporary files.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
     let directory = File::open(path)?;
     flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
     Ok(directory)
 }
 
-/// Removes a simulation's tree. Any other path is left alone.
+/// Removes a simulation's tree. Does nothing for any other path.
 pub(crate) fn remove(path: &Path) {
     if is_ours(path) {
-        // Owner and engine both call this, in either order.
+        // Owner and engine both call this function, in either order.
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Whether this path can only be a directory that [`create`] made for this user.
+/// Returns whether this path can only be a directory that [`create`] made for this user.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let is_private = fs::symlink_metadata(path)
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o777 == 0o700);
     is_private && path.file_name().and_then(owner).is_some()
 }
 
-/// Removes trees of killed owners and engines.
+/// Removes the trees of owners and engines that were killed.
 pub(crate) fn sweep() {
     for parent in [PathBuf::from(IN_MEMORY), std::env::temp_dir()] {
         sweep_in(&parent);
@@ -77,7 +77,7 @@ fn sweep_in(parent: &Path) {
     }
 }
 
-/// The pid in a directory's name.
+/// Parses the pid in a directory's name.
 fn owner(name: &OsStr) -> Option<Pid> {
     let (pid, random) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -88,7 +88,7 @@ fn is_alive(pid: Pid) -> bool {
     test_kill_process(pid) != Err(Errno::SRCH)
 }
 
-/// A number for a machine's directory, never 0: FNV-1a over its path.
+/// Returns a number for a machine's directory: FNV-1a over its path. It is never 0.
 pub(crate) fn mark(root: &Path) -> u64 {
     let hash = root
         .as_os_str()

@@ -1,4 +1,4 @@
-//! The process that runs a simulated machine: it writes the tree, starts the workers, and removes everything when its parent is gone.
+//! The process that runs a simulated machine. It writes the tree, starts the workers, and removes everything when its parent has ended.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::part::{self, Errand};
 use crate::tree::Tree;
 use crate::{directory, worker};
 
-/// A worker is ready within milliseconds, or never.
+/// Maximum time to wait for a worker. A worker is ready within milliseconds, or never.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run() -> io::Result<()> {
@@ -30,8 +30,8 @@ pub(crate) fn run() -> io::Result<()> {
     engine.step()?;
     part::say_ready()?;
     loop {
-        // The parent writes a byte, or its end of the pipe closes when it ends. A forked child may hold a copy of that end, so check the
-        // parent's pid too.
+        // The parent writes a byte, or its end of the pipe is closed when it ends. A forked child may hold a copy of that end, so the
+        // parent's pid is checked too.
         let is_over = part::wait_readable(io::stdin(), engine.clock.until_next_tick())? || getppid() != parent;
         if is_over {
             return Ok(());
@@ -40,19 +40,19 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// The running machine. Dropping it removes its workers and its tree.
+/// The running machine. Dropping it ends its workers and removes its tree.
 struct Engine {
     machine: Machine,
     directory: PathBuf,
     clock: Clock,
-    /// In the order of the plan.
+    /// The workers, in the order of the plan.
     workers: Vec<Child>,
     lives: Vec<Life>,
     _lock: File,
 }
 
 impl Engine {
-    /// Writes the tree without processes: workers need their regions first.
+    /// Writes the tree without processes. Workers need their regions first.
     fn new(errand: &Errand) -> io::Result<Self> {
         let machine = errand.machine()?;
         let mut engine = Self {
@@ -64,7 +64,7 @@ impl Engine {
             _lock: directory::lock(&errand.directory)?,
         };
         engine.tree(0).lay()?;
-        // Time starts when the tree is complete, even if a busy machine writes it slowly.
+        // Time starts when the tree is complete, even if it is written slowly on a busy machine.
         engine.clock = Clock::start();
         Ok(engine)
     }
@@ -102,7 +102,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // A dead worker cannot be killed; ignore the error.
+            // A dead worker cannot be killed, so the error is ignored.
             let _ = worker.kill();
             let _ = worker.wait();
         }

@@ -1,7 +1,7 @@
-//! The faults: when they happen, and how they show: in values, in files, or as a line of injected errors for the reader.
+//! Faults: when they occur, and how they appear in values, in files, or as a line of injected errors for the reader.
 //!
-//! A line is `path<TAB>what`, for example `sys/class/tenstorrent/tenstorrent!3/tt_aiclk<TAB>EIO`. The path goes through the class
-//! directory, as a reader builds it. A directory covers everything below it.
+//! A line is `path<TAB>fault`, for example `sys/class/tenstorrent/tenstorrent!3/tt_aiclk<TAB>EIO`. The path leads through the class
+//! directory, like the paths of a reader. A directory covers everything below it.
 
 use ttmon_model::Attr;
 use ttmon_model::attributes::AttributeFolder;
@@ -12,10 +12,10 @@ use crate::files::published;
 use crate::spec::{Fault, FaultKind};
 use crate::telemetry::Strain;
 
-/// Name of the list of injected errors at the root of a tree.
+/// The name of the list of injected errors, at the root of a tree.
 pub(crate) const FILE: &str = ".ttmon-faults";
 
-/// The first driver whose reads fail with an error during a reset.
+/// Since this driver, reads fail with an error during a reset.
 const GUARDED_SINCE: Version = Version::new(2, 9, 0);
 
 /// The active faults of one device.
@@ -43,29 +43,29 @@ impl<'a> Active<'a> {
         self.faults.iter().filter(|fault| fault.device == self.device)
     }
 
-    /// Whether this device has a fault at any time. Then more of its files change.
+    /// Returns whether this device has a fault at any time. More of its files then change.
     pub(crate) fn is_possible(&self) -> bool {
         self.of_device().next().is_some()
     }
 
-    /// Whether it is on the bus.
+    /// Returns whether the device is on the bus.
     pub(crate) fn is_plugged(&self) -> bool {
         !self.has(FaultKind::Unplug)
     }
 
-    /// Whether the driver, if loaded, has it.
+    /// Returns whether the device is bound to the driver, if the driver is loaded.
     pub(crate) fn is_bound(&self) -> bool {
         self.is_plugged() && !self.has(FaultKind::Gone)
     }
 
-    /// Whether its class link stays while the device is gone. ttmon cannot detect a device that was never listed, so a fault from second 0
-    /// leaves a dangling name.
+    /// Returns whether the class link stays while the device is gone. ttmon cannot detect a device that was never listed, so a fault from
+    /// second 0 leaves a dangling link.
     pub(crate) fn keeps_link(&self) -> bool {
         let mut gone = self.of_device().filter(|fault| matches!(fault.kind, FaultKind::Gone | FaultKind::Unplug));
         gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)
     }
 
-    /// Whether its firmware publishes telemetry.
+    /// Returns whether the firmware publishes telemetry.
     pub(crate) fn is_ready(&self) -> bool {
         !self.has(FaultKind::Starting)
     }
@@ -78,14 +78,14 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Whether files of this folder read as all ones. During a reset they do where the driver does not check: counters, and everything up
-    /// to driver 2.8.
+    /// Returns whether files of this folder read as all ones. During a reset, this happens where the driver has no check: for counters, and
+    /// for all files up to driver 2.8.
     pub(crate) fn is_garbage(&self, place: AttributeFolder, driver: Version) -> bool {
         let is_unguarded = place == AttributeFolder::Counters || driver < GUARDED_SINCE;
         self.has(FaultKind::Garbage) || (is_unguarded && self.has(FaultKind::Reset))
     }
 
-    /// The lines of injected errors for this chip.
+    /// Returns the lines of injected errors for this chip.
     pub(crate) fn lines(&self, chip: &Chip, pci: &Pci, driver: Version) -> String {
         let class = format!("sys/class/tenstorrent/tenstorrent!{}", chip.id);
         let mut lines = String::new();
@@ -105,7 +105,7 @@ impl<'a> Active<'a> {
             for row in published(chip.product.arch, driver).filter(|_| self.is_ready()) {
                 match row.place {
                     AttributeFolder::Class => add(&format!("{class}/{}", row.file)),
-                    // During a reset, `name` and the labels can still be read: they come from the driver itself.
+                    // During a reset, `name` and the labels can still be read, because the driver itself provides them.
                     AttributeFolder::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => {
                         add(&format!("{hwmon}/{}", row.file));
                     }

@@ -8,7 +8,7 @@ use crate::chip::{Chip, Pci};
 use crate::random::{Purpose, Random, whole};
 use crate::telemetry::Telemetry;
 
-/// The share of each counter in a chip's traffic. Programs mostly write to the chip and let it write back; NoC 1 is little used.
+/// The share of each counter in a chip's traffic. Programs mostly write to the chip and let it write back. NoC 1 is rarely used.
 const TRAFFIC: [(Attr, f64); 12] = [
     (Attr::HostPosted0, 0.40),
     (Attr::HostPosted1, 0.04),
@@ -24,28 +24,28 @@ const TRAFFIC: [(Attr, f64); 12] = [
     (Attr::ChipRead1, 0.02),
 ];
 
-/// The first random draw of a counter. Another number would change every simulated machine.
+/// The index of the first random number for counters. Another index would change every simulated machine.
 const COUNTER_DRAWS: u64 = 32;
 
-/// The files that this driver publishes for a chip of this architecture.
+/// Returns the files that this driver publishes for a chip of this architecture.
 pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'static Attribute> {
     ATTRIBUTES.iter().filter(move |row| row.since(arch).is_some_and(|since| since <= driver))
 }
 
-/// Whether the simulation changes the file. Link and slower clocks could change, but do not.
+/// Returns whether the simulation changes the file. Link and slower clocks could change, but do not.
 pub(crate) fn moves(attr: Attr) -> bool {
     let is_sensor =
         matches!(attr, Attr::Temperature | Attr::Power | Attr::Voltage | Attr::Current | Attr::Fan | Attr::Aiclk | Attr::Heartbeat);
     is_sensor || attr.attribute().place == AttributeFolder::Counters
 }
 
-/// The content of a file, without the newline.
+/// Returns the contents of a file, without the newline.
 pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetry) -> String {
     let board = chip.board;
     let (silicon, limits) = (board.silicon, board.limits);
     let is_galaxy_bh = board.card_type == "galaxy-blackhole";
     match attr {
-        // The driver multiplies a fixed-point number, so only every 15th or 16th thousandth occurs.
+        // The driver converts a fixed-point number, so only every 15th or 16th thousandth occurs.
         Attr::Temperature => (whole(now.celsius * 65_536.0) * 1000 / 65_536).to_string(),
         Attr::TemperatureMax => (limits.celsius * 1000).to_string(),
         Attr::Power => (now.watts * 1_000_000).to_string(),
@@ -83,7 +83,7 @@ pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetr
     }
 }
 
-/// A file that is not simulated: the lowest value that its row allows.
+/// Returns the text of a file that is not simulated: the lowest value that its row allows.
 fn unmodelled(row: &Attribute) -> String {
     let number = *row.bounds.start();
     match row.format {
@@ -96,7 +96,7 @@ fn unmodelled(row: &Attribute) -> String {
     }
 }
 
-/// Counters are 32 bits wide and wrap. They skip the value of all ones, which a dead bus returns.
+/// Returns the value of a counter. Counters are 32 bits wide and wrap. They skip the value of all ones, which a dead bus returns.
 fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     let place = TRAFFIC.iter().position(|(counter, _)| *counter == attr);
     let share = place.map_or(0.0, |place| TRAFFIC[place].1);
@@ -105,8 +105,8 @@ fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     (count & 0xFFFF_FFFF).min(0xFFFF_FFFE)
 }
 
-/// The content of a file when the bus returns all ones; `None` if the kernel provides the file. Before driver 2.9, most values of
-/// Wormhole's telemetry had 16 bits.
+/// Returns the contents of a file when the bus returns all ones, or `None` if the kernel provides the file. Before driver 2.9, most values
+/// of Wormhole's telemetry had 16 bits.
 pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
     let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
     match attr.attribute().place {
@@ -126,7 +126,7 @@ pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'stat
         Attr::CardType => "unknown",
         Attr::FirmwareEth => "255.15.4095",
         Attr::FirmwareBundle | Attr::FirmwareM3App | Attr::FirmwareM3Boot | Attr::FirmwareArc | Attr::TtFlash => "255.255.255.255",
-        // A constant of the driver.
+        // The name is a constant of the driver.
         Attr::HwmonName => return None,
         _ => "4294967295",
     })

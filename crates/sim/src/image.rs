@@ -1,4 +1,4 @@
-//! What `--deep` reads of a simulated chip: the telemetry of its firmware and the counters of its command queue.
+//! The data that `--deep` reads from a simulated chip: the telemetry of its firmware and the counters of its command queue.
 
 use ttmon_deep::plant::{self, Run};
 use ttmon_deep::{Tile, image};
@@ -15,21 +15,21 @@ use crate::telemetry::{Strain, Telemetry};
 /// The directory with an image for each chip on PCIe, at the root of a tree.
 pub(crate) const DIRECTORY: &str = ".ttmon-chips";
 
-/// The chip's time runs at 1 GHz.
+/// Cycles of the chip's clock per tick: the clock runs at 1 GHz.
 const CYCLES_PER_TICK: f64 = 250e6;
-/// Programs that a chip under full load finishes in a tick.
+/// Number of programs that a chip under full load completes in a tick.
 const PROGRAMS_PER_TICK: f64 = 300.0;
-/// Cores finish at different times, so that each works less than the chip does.
+/// Share of the time in which a core works while the chip works. Cores finish at different times.
 const CORE_SHARE: f64 = 0.8;
-/// Below this load the queue waits for the host.
+/// Below this load, the queue waits for the host.
 const WAITING_LOAD: f64 = 0.1;
-/// Losses and other consumers of a board.
+/// Power of losses and other consumers on a board.
 const BOARD_WATTS: u64 = 9;
 const BOARD_VOLTS: u64 = 12;
-/// The firmware's numbers: the arbiter of the highest clock decides, and it is the one of the temperature.
+/// The firmware's number for throttling: the arbiter of the maximum clock decides, because of the temperature.
 const THROTTLED_BY_TEMPERATURE: u32 = 1 << 16 | 4;
 
-/// The text of the image. A chip that no process uses has no command queue.
+/// Returns the text of the image. If no process uses the chip, it has no command queue.
 pub(crate) fn text(chip: &Chip, tick: u64, activity: Activity, now: &Telemetry, strain: Strain, is_used: bool) -> String {
     let mut words = plant::tags(chip.product.arch, &tags(chip, now, strain));
     if is_used {
@@ -42,7 +42,7 @@ fn word(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX - 1)
 }
 
-/// A bit for each of so many parts, beginning with the lowest.
+/// Returns a mask with the lowest `count` bits set.
 fn mask(count: u64) -> u32 {
     word((1 << count) - 1)
 }
@@ -54,7 +54,7 @@ fn tags(chip: &Chip, now: &Telemetry, strain: Strain) -> Vec<(u16, u32)> {
     let (channels, eth) = if is_blackhole { (product.dram_banks, 14) } else { (product.dram_banks / 2, 16) };
     let board_watts = now.watts + BOARD_WATTS;
     let hottest = whole(now.celsius) + 3;
-    // Bottom and top of two channels, which differ a little.
+    // The temperatures at the bottom and top of two channels, which differ slightly.
     let temperatures = |pair: u64| (0..4).map(|place| word(hottest - (pair + place) % 4) << (8 * place)).fold(0, |all, one| all | one);
     let mut tags = vec![
         (tag::TIMER_HEARTBEAT, word(now.heartbeat)),
@@ -86,7 +86,7 @@ fn tags(chip: &Chip, now: &Telemetry, strain: Strain) -> Vec<(u16, u32)> {
     tags
 }
 
-/// Links that are up: all of a Galaxy, those to the other chip of a board, and none of a single card.
+/// Returns the links that are up: all links of a Galaxy, those to the other chip of a board, and none of a single card.
 fn links(chip: &Chip) -> u32 {
     match chip.board.form {
         Form::Galaxy if chip.product.arch == Arch::Blackhole => mask(14),
@@ -125,7 +125,7 @@ mod tests {
     use ttmon_deep::image::Image;
     use ttmon_model::deep::DeepSample;
 
-    /// A chip at two ticks, as a reader sees it.
+    /// Returns a chip's direct sample at two ticks, as seen by a reader.
     fn read(spec: &str, ticks: [u64; 2], strain: Strain) -> DeepSample {
         let machine = Machine::new(&Spec::parse(spec).unwrap(), 1).unwrap();
         let chip = &machine.chips[0];

@@ -4,7 +4,7 @@ use ttmon_model::units::Version;
 
 use crate::chip::{Chip, Pci};
 
-/// Major number of the driver's devices. The kernel hands out dynamic numbers downwards from 254.
+/// Major number of the driver's devices. The kernel assigns dynamic numbers downwards from 254.
 pub(crate) const MAJOR: u32 = 245;
 
 /// A file with its text and its mode.
@@ -12,13 +12,13 @@ pub(crate) type Extra = (&'static str, &'static str, u32);
 
 /// Readable by all users, writable by none.
 pub(crate) const READ_ONLY: u32 = 0o444;
-/// A switch of the kernel.
+/// Mode of a switch of the kernel.
 pub(crate) const SWITCH: u32 = 0o644;
 
-/// `power/` of the class device and of a hwmon directory.
+/// The files in `power/` of the class device and of a hwmon directory.
 pub(crate) const POWER_IDLE: &[Extra] = &[
     ("async", "disabled", SWITCH),
-    // A real file fails with EIO, which a plain file cannot.
+    // The real file fails with EIO, which a regular file cannot do.
     ("autosuspend_delay_ms", "", SWITCH),
     ("control", "auto", SWITCH),
     ("runtime_active_kids", "0", READ_ONLY),
@@ -29,7 +29,7 @@ pub(crate) const POWER_IDLE: &[Extra] = &[
     ("runtime_usage", "0", READ_ONLY),
 ];
 
-/// `power/` of the PCI device.
+/// The files in `power/` of the PCI device.
 pub(crate) const POWER_PCI: &[Extra] = &[
     ("async", "enabled", SWITCH),
     ("autosuspend_delay_ms", "", SWITCH),
@@ -51,7 +51,7 @@ pub(crate) const POWER_PCI: &[Extra] = &[
     ("wakeup_total_time_ms", "", READ_ONLY),
 ];
 
-/// The PCI device, without what the model's table has.
+/// The files of the PCI device that are not in the model's table.
 pub(crate) const PCI: &[Extra] = &[
     ("ari_enabled", "0", READ_ONLY),
     ("class", "0x120000", READ_ONLY),
@@ -70,10 +70,10 @@ pub(crate) const PCI: &[Extra] = &[
     ("vendor", "0x1e52", READ_ONLY),
 ];
 
-/// The bridge above the device, without what the model's table has.
+/// The files of the bridge above the device that are not in the model's table.
 pub(crate) const BRIDGE: &[Extra] = &[("class", "0x060400", READ_ONLY), ("vendor", "0x1b36", READ_ONLY), ("device", "0x000c", READ_ONLY)];
 
-/// Parameters of the driver's module, each with the first driver that has it.
+/// Parameters of the driver's module, with the first driver that has each.
 const PARAMETERS: &[(Extra, Version)] = &[
     (("auto_reset_timeout", "10", READ_ONLY), Version::new(2, 0, 0)),
     (("dma_address_bits", "0", READ_ONLY), Version::new(2, 0, 0)),
@@ -83,17 +83,17 @@ const PARAMETERS: &[(Extra, Version)] = &[
     (("reset_limit", "10", READ_ONLY), Version::new(2, 0, 0)),
 ];
 
-/// The module's parameters on this driver.
+/// Returns the parameters of the module for this driver.
 pub(crate) fn parameters(driver: Version) -> impl Iterator<Item = Extra> {
     PARAMETERS.iter().filter(move |(_, since)| *since <= driver).map(|(extra, _)| *extra)
 }
 
-/// `modalias` of the PCI device.
+/// Returns the `modalias` of the PCI device.
 pub(crate) fn modalias(chip: &Chip) -> String {
     format!("pci:v00001E52d{:08X}sv00001E52sd{:08X}bc12sc00i00", chip.board.silicon.pci_device, chip.product.upi)
 }
 
-/// `uevent` of the PCI device, with the driver's line while it is bound.
+/// Returns the `uevent` of the PCI device. It has a line for the driver while the device is bound.
 pub(crate) fn uevent(chip: &Chip, pci: &Pci, is_bound: bool) -> String {
     let (device, upi) = (chip.board.silicon.pci_device, chip.product.upi);
     let driver = if is_bound { "DRIVER=tenstorrent\n" } else { "" };
@@ -104,7 +104,7 @@ pub(crate) fn uevent(chip: &Chip, pci: &Pci, is_bound: bool) -> String {
     )
 }
 
-/// `resource`: only BARs 0, 2 and 4 of a device.
+/// Returns the `resource` file, with only BARs 0, 2 and 4 of a device.
 pub(crate) fn resource(chip: &Chip) -> String {
     let base = 0x1_0000_0000 + u64::from(chip.id) * 0x4000_0000;
     let bars = [
@@ -119,7 +119,7 @@ pub(crate) fn resource(chip: &Chip) -> String {
     lines.join("\n")
 }
 
-/// `mappings` in debugfs: a header, and a line per open file.
+/// Returns the `mappings` file in debugfs: a header, and a line per open file.
 pub(crate) fn mappings(open: impl Iterator<Item = (u32, &'static str)>) -> String {
     const HEAD: &str = "WARNING: This file is for diagnostic purposes only.
 Its format is not stable and may change in future driver versions.

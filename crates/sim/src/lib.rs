@@ -1,4 +1,4 @@
-//! A simulated machine: the files that the driver and TT-Metal would write, updated over time, and real processes that use them.
+//! A simulated machine: the files of the driver and of TT-Metal, updated over time, and real processes that use them.
 //!
 //! ```text
 //!  Spec ──► Machine (the plan: chips, processes; what they are at any tick) ──► a tree below a directory
@@ -8,17 +8,17 @@
 //! ```
 //!
 //! [`Machine`] is pure: spec, seed and tick determine every byte except pids and wall-clock times. A tick is 250 ms. [`Simulation`] runs a
-//! machine in other processes. When its owner ends in any way, they end too and the tree is removed.
+//! machine in other processes. When its owner ends in any way, these processes end too, and the tree is removed.
 //!
-//! Readers need no special case for a simulation. What a plain file cannot do (EIO, a read that hangs) is a line in `.ttmon-faults` at the
-//! root of the tree. What `--deep` reads of a chip is a file of `.ttmon-chips` in the same directory.
+//! Readers need no special case for a simulation, except for two files at the root of the tree. `.ttmon-faults` lists errors that a regular
+//! file cannot produce (EIO, a read that hangs). `.ttmon-chips` has the data that `--deep` reads from each chip.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
 //! use ttmon_sim::{Simulation, Spec};
 //!
 //! fn main() -> ExitCode {
-//!     // First of all: this process may be the engine or a worker of a simulation.
+//!     // This must come first: this process may be the engine or a worker of a simulation.
 //!     if let Some(code) = ttmon_sim::run_as_part() {
 //!         return code;
 //!     }

@@ -1,24 +1,24 @@
-//! How busy a process keeps its chips.
+//! The load of a process on its chips over time.
 //!
-//! The load of some minutes is computed once and repeats. Each process has another period, so that the machine as a whole does not repeat
-//! soon. Heat follows the load with a delay, and traffic is the sum of the load; both are stored per tick.
+//! The load of some minutes is computed once and repeats. Each process has a different period, so the machine as a whole does not repeat
+//! soon. Heat follows the load with a delay, and traffic is the sum of the load. Both are stored per tick.
 
 use crate::random::{Purpose, Random, whole};
 
 /// The pattern of a program's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rhythm {
-    /// Requests come and go.
+    /// Requests arrive at random.
     Serve,
-    /// Long steps with a pause for the host after each.
+    /// Long steps, with a pause for the host after each.
     Train,
-    /// Alternating.
+    /// Load and pauses alternate.
     Bench,
     /// Short experiments with pauses.
     Explore,
 }
 
-/// A chip takes this many ticks to warm up or cool down by 63 %: 20 s.
+/// Number of ticks in which a chip warms up or cools down by 63 %: 20 s.
 const HEAT_TICKS: f64 = 80.0;
 const PERIOD_TICKS_MIN: u64 = 1200;
 const PERIOD_TICKS_SPREAD: u64 = 1200;
@@ -26,20 +26,20 @@ const PERIOD_TICKS_SPREAD: u64 = 1200;
 /// Load, heat and work at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Activity {
-    /// From 0 to 1.
+    /// The load, from 0 to 1.
     pub(crate) load: f64,
     /// The smoothed load, from 0 to 1.
     pub(crate) heat: f64,
-    /// The sum of the load over all ticks before.
+    /// The sum of the load over all earlier ticks.
     pub(crate) work: f64,
 }
 
 /// The repeating load of one process.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// One per tick; `work` begins at 0.
+    /// The activity at each tick. `work` begins at 0.
     ticks: Vec<Activity>,
-    /// The work of one period.
+    /// The work in one period.
     work: f64,
 }
 
@@ -49,7 +49,7 @@ impl Trace {
         let period = PERIOD_TICKS_MIN + random.at(u64::MAX) % PERIOD_TICKS_SPREAD;
         let loads: Vec<f64> = (0..period).map(|tick| load(random, rhythm, tick)).collect();
         let warm = |heat: f64, load: f64| heat + (load - heat) / HEAT_TICKS;
-        // Simulates one period in advance, so that the first tick is as warm as the last.
+        // One period is simulated in advance, so that the first tick is as warm as the last.
         let mut heat = loads.iter().fold(0.0, |heat, load| warm(heat, *load));
         let mut work = 0.0;
         let ticks = loads.iter().map(|load| {
@@ -61,7 +61,7 @@ impl Trace {
         Self { ticks: ticks.collect(), work }
     }
 
-    /// While the process runs.
+    /// Returns the activity at a tick while the process runs.
     pub(crate) fn at(&self, tick: u64) -> Activity {
         let period = self.ticks.len() as u64;
         let index = usize::try_from(tick % period).expect("an index below the length of a list");
@@ -69,7 +69,7 @@ impl Trace {
         Activity { work: now.work + (tick / period) as f64 * self.work, ..now }
     }
 
-    /// After the process ended: work stops at once, heat fades.
+    /// Returns the activity after the process ended. Work stops at once, and heat decreases.
     pub(crate) fn after(&self, end: u64, tick: u64) -> Activity {
         let last = self.at(end);
         let cooling = tick.saturating_sub(end) as f64;
@@ -92,7 +92,7 @@ fn load(random: Random, rhythm: Rhythm, tick: u64) -> f64 {
     (load + grain).min(1.0)
 }
 
-/// The share of temporary memory that is live, from 0 to 1.
+/// Returns the share of temporary memory that is live, from 0 to 1.
 pub(crate) fn level(random: Random, rhythm: Rhythm, tick: u64) -> f64 {
     const STEP_TICKS: u64 = 60;
     let time = tick as f64;

@@ -1,4 +1,5 @@
-//! The plan of a machine: its chips, its processes, and their state at any tick. It has no state and no clock. `tree` writes it to files.
+//! The plan of a machine: its chips, its processes, and their state at any tick. It is stateless and has no clock. `tree` writes it to
+//! files.
 
 use std::io;
 use std::path::Path;
@@ -18,12 +19,12 @@ use crate::random::{Purpose, Random};
 use crate::spec::{Fault, FaultKind, Spec, SpecError};
 use crate::tree::Tree;
 
-/// A planned machine. Spec and seed determine it.
+/// A planned machine, determined by spec and seed.
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) seed: u64,
     pub(crate) driver: Version,
-    /// By id.
+    /// The chips, by id.
     pub(crate) chips: Vec<Chip>,
     pub(crate) processes: Vec<Process>,
     pub(crate) faults: Vec<Fault>,
@@ -33,16 +34,16 @@ pub struct Machine {
 /// The state of a planned process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It never ran.
+    /// The process never ran.
     Absent,
-    /// Alive.
+    /// The process runs.
     Running { pid: u32 },
-    /// Killed at a tick: its slots stay.
+    /// The process was killed at a tick. Its slots stay.
     Ended { tick: u64 },
 }
 
 impl Machine {
-    /// Lays out the machine. Fails if the spec has too many devices, or a fault of a device that does not exist or cannot have it.
+    /// Lays out the machine. Fails if the spec has too many devices, or a fault for a device that does not exist or cannot have the fault.
     pub fn new(spec: &Spec, seed: u64) -> Result<Self, SpecError> {
         let devices: u64 = spec.boards.iter().map(|(board, count)| board.devices() * count).sum();
         if devices > DEVICES_MAX as u64 {
@@ -64,21 +65,21 @@ impl Machine {
         Ok(Self { seed, driver, chips: layout.chips, processes, faults: spec.faults.clone(), buffers: spec.buffers })
     }
 
-    /// The number of planned processes.
+    /// Returns the number of planned processes.
     pub fn process_count(&self) -> usize {
         self.processes.len()
     }
 
-    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, in order; `None` means that it does not
-    /// run.
+    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, in order. `None` means that the process
+    /// does not run.
     pub fn write(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.lay()?;
         tree.write_slots()
     }
 
-    /// Updates a tree that [`Machine::write`] made to a tick; only changing files are written. A process that lost its pid keeps its slot
-    /// in TT-Metal's statistics, as a killed one does.
+    /// Updates a tree of [`Machine::write`] to a tick. Only changing files are written. A process that lost its pid keeps its slot in
+    /// TT-Metal's statistics, like a killed one.
     pub fn update(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.shift()?;
@@ -94,12 +95,12 @@ impl Machine {
         Active::new(&self.faults, chip.id, tick)
     }
 
-    /// Whether the driver is loaded.
+    /// Returns whether the driver is loaded.
     pub(crate) fn is_loaded(&self, tick: u64) -> bool {
         !self.faults.iter().any(|fault| fault.kind == FaultKind::Unload && fault.is_active(tick))
     }
 
-    /// The processes of a chip in the order of arrival, with state and slot.
+    /// Returns the processes of a chip in the order of arrival, with state and slot.
     pub(crate) fn users<'a>(&'a self, chip: &Chip, lives: &'a [Life]) -> impl Iterator<Item = User<'a>> + use<'a> {
         let id = chip.id;
         self.processes.iter().zip(lives).filter_map(move |(process, life)| {
@@ -108,7 +109,7 @@ impl Machine {
         })
     }
 
-    /// The combined activity of all processes of a chip.
+    /// Returns the combined activity of all processes of a chip.
     pub(crate) fn activity(&self, chip: &Chip, tick: u64, lives: &[Life]) -> Activity {
         let activities = self.users(chip, lives).map(|user| match user.life {
             Life::Absent => Activity::default(),
@@ -122,7 +123,7 @@ impl Machine {
         })
     }
 
-    /// The bytes that a process with a slot has on a chip.
+    /// Returns the bytes that a process with a slot uses on a chip.
     pub(crate) fn used(&self, process: &Process, chip: &Chip, tick: u64) -> PerKind<u64> {
         self.share(process.index, process.job.rhythm, chip, self.sharers(chip)).used(tick)
     }
@@ -136,17 +137,17 @@ impl Machine {
         Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
     }
 
-    /// The number of buffers per process.
+    /// Returns the number of buffers per process.
     pub(crate) fn buffers(&self) -> u64 {
         self.buffers
     }
 
-    /// The slot of a process in a chip's statistics.
+    /// Returns the slot of a process in a chip's statistics.
     pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
         Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }
     }
 
-    /// The slot of a process that died before the simulation began.
+    /// Returns the slot of a process that died before the simulation began.
     pub(crate) fn leftover(&self, chip: &Chip) -> Slot {
         // Higher than any pid of Linux, so that no live process has it.
         const PID_LIMIT: u32 = 1 << 22;

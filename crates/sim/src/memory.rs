@@ -1,4 +1,4 @@
-//! The memory of a process on a chip: lasting buffers, and buffers that come and go.
+//! The memory of a process on a chip: permanent and temporary buffers.
 
 use ttmon_model::product::Product;
 use ttmon_model::{Kind, PerKind};
@@ -6,7 +6,7 @@ use ttmon_model::{Kind, PerKind};
 use crate::load::{Rhythm, level};
 use crate::random::{Purpose, Random, whole};
 
-/// Shares of a chip's memory (DRAM, L1) for a process that has the chip to itself.
+/// Shares of a chip's memory (DRAM, L1) for a process that is alone on the chip.
 #[derive(Clone, Copy, Debug)]
 struct Appetite {
     dram_kept: f64,
@@ -20,11 +20,11 @@ struct Appetite {
 
 fn appetite(rhythm: Rhythm) -> Appetite {
     match rhythm {
-        // Weights and some traces. The KV cache follows the requests.
+        // Weights and some traces stay. The KV cache follows the requests.
         Rhythm::Serve => {
             Appetite { dram_kept: 0.46, dram_passing: 0.28, trace: 0.004, l1_kept: 0.06, l1_passing: 0.18, l1_small: 0.02, cb: 0.22 }
         }
-        // Weights, gradients and optimizer. Activations grow and shrink with each step.
+        // Weights, gradients and optimizer stay. Activations grow and shrink with each step.
         Rhythm::Train => {
             Appetite { dram_kept: 0.38, dram_passing: 0.40, trace: 0.0, l1_kept: 0.03, l1_passing: 0.25, l1_small: 0.01, cb: 0.28 }
         }
@@ -34,12 +34,12 @@ fn appetite(rhythm: Rhythm) -> Appetite {
     }
 }
 
-/// A tenth stays free: TT-Metal reserves some memory, and full chips are a bad example.
+/// Share of memory that is used. A tenth stays free: TT-Metal reserves some memory, and full chips are a bad example.
 const USABLE: f64 = 0.9;
-/// Buffers are whole tiles of 32 x 32 16-bit values.
+/// Bytes of a tile of 32 x 32 16-bit values. Buffers consist of whole tiles.
 const TILE_BYTES: u64 = 2048;
 
-/// One process on one chip.
+/// The memory of one process on one chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share<'a> {
     pub(crate) seed: u64,
@@ -47,14 +47,14 @@ pub(crate) struct Share<'a> {
     pub(crate) rhythm: Rhythm,
     pub(crate) chip: u32,
     pub(crate) product: &'a Product,
-    /// Processes with memory on the chip.
+    /// Number of processes with memory on the chip.
     pub(crate) sharers: u64,
     /// The number of buffers per process. With more buffers, memory changes in smaller steps.
     pub(crate) buffers: u64,
 }
 
 impl Share<'_> {
-    /// Bytes in use at a tick.
+    /// Returns the bytes in use at a tick.
     pub(crate) fn used(&self, tick: u64) -> PerKind<u64> {
         let appetite = appetite(self.rhythm);
         let Product { arch, cores, .. } = self.product;
@@ -69,12 +69,12 @@ impl Share<'_> {
         used[Kind::Trace] = tiles(dram(appetite.trace));
         used[Kind::L1] = tiles(l1(appetite.l1_kept)) + passing(l1(appetite.l1_passing));
         used[Kind::L1Small] = tiles(l1(appetite.l1_small));
-        // Equal on every core.
+        // The same on every core.
         used[Kind::Cb] = tiles(l1(appetite.cb) / *cores as f64) * cores;
         used
     }
 
-    /// Half of a process's buffers come and go. Returns the bytes that are live at a level.
+    /// Returns the live bytes of temporary buffers at a level. Half of a process's buffers are temporary.
     fn passing(&self, bytes: f64, level: f64) -> u64 {
         let buffers = (self.buffers / 2).max(1);
         let live = whole(level * buffers as f64 + 0.5).min(buffers);

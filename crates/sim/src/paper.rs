@@ -1,4 +1,4 @@
-//! Processes that are only files: for machines that nobody runs, such as the hosts of a simulated fleet.
+//! Processes that exist only as files, for machines that are not run, for example the hosts of a simulated fleet.
 
 use std::fs;
 use std::io;
@@ -6,19 +6,19 @@ use std::path::Path;
 
 use crate::machine::Machine;
 
-/// Above every pid that Linux gives out.
+/// Above every pid that Linux assigns.
 const FIRST_PID: u32 = 5_000_000;
-/// Users of the processes, and a name for each.
+/// Uids of the processes' users, and their names.
 const USERS: [(u32, &str); 3] = [(2001, "ana"), (2002, "ben"), (2003, "eve")];
 
 impl Machine {
-    /// Pids for the planned processes that belong to no real process.
+    /// Returns pids for the planned processes. They belong to no real process.
     pub fn paper_pids(&self) -> Vec<Option<u32>> {
         (FIRST_PID..).take(self.process_count()).map(Some).collect()
     }
 
-    /// Writes the planned processes below `proc`, as files: every other one is a pod's, the rest are of Slurm jobs. `host` makes their names
-    /// unique in a fleet.
+    /// Writes the planned processes as files below `proc`. Every other process belongs to a pod, the others to Slurm jobs. `host` makes
+    /// their names unique in a fleet.
     pub fn write_paper_processes(&self, dir: &Path, host: u64) -> io::Result<()> {
         let users: String = USERS.iter().map(|(uid, name)| format!("{name}:x:{uid}:{uid}::/:/bin/sh\n")).collect();
         fs::create_dir_all(dir.join("etc"))?;

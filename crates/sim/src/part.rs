@@ -1,7 +1,7 @@
 //! The parts of a simulation that run in other processes, and their messages.
 //!
-//! A part is this program, started with `TTMON_SIM_PART` in its environment. It writes one byte to its standard output when it is ready, or
-//! an error text. Afterwards it writes nothing.
+//! A part is this program, started with `TTMON_SIM_PART` in its environment. When it is ready, it writes one byte to its standard output.
+//! If it fails, it writes an error text instead. It writes nothing afterwards.
 
 use std::env;
 use std::fmt;
@@ -24,11 +24,11 @@ const SPEC: &str = "TTMON_SIM_PART_SPEC";
 const SEED: &str = "TTMON_SIM_PART_SEED";
 const DIRECTORY: &str = "TTMON_SIM_PART_DIR";
 const READY: u8 = 0x06;
-/// Longer error texts are cut.
+/// Longer error texts are truncated.
 const ERROR_BYTES_MAX: u64 = 4096;
 
-/// Runs a part of a simulation if this process was started for that. Call it first in `main` of a program that starts simulations, and exit
-/// with its result.
+/// Runs a part of a simulation if this process was started for that. A program that starts simulations must call this first in `main`, and
+/// exit with the returned code.
 pub fn run_as_part() -> Option<ExitCode> {
     let play = match env::var(PART).ok()?.as_str() {
         "engine" => engine::run,
@@ -36,20 +36,20 @@ pub fn run_as_part() -> Option<ExitCode> {
         _ => return None,
     };
     let Err(error) = play() else { return Some(ExitCode::SUCCESS) };
-    // The parent may be gone; then there is no reader.
+    // The parent may have ended. The error is then ignored.
     let _ = write!(io::stdout(), "{error}");
     Some(ExitCode::FAILURE)
 }
 
-/// A command that starts this program as a part.
+/// Returns a command that starts this program as a part.
 pub(crate) fn command(part: &str) -> Command {
-    // Not the program's path: the file there may have been replaced.
+    // The program's path is not used, because the file there may have been replaced.
     let mut command = Command::new("/proc/self/exe");
     command.env(PART, part);
     command
 }
 
-/// The settings of engine and workers.
+/// The settings of the engine and the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Errand {
     pub(crate) spec: Spec,
@@ -58,7 +58,7 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Sets the environment of a part. Parts that it starts inherit it.
+    /// Sets the environment of a part. Parts that it starts inherit the environment.
     pub(crate) fn give_to(&self, command: &mut Command) {
         command.env(SPEC, &self.spec.text).env(SEED, self.seed.to_string()).env(DIRECTORY, &self.directory);
     }
@@ -91,13 +91,13 @@ pub(crate) fn say_ready() -> io::Result<()> {
 /// Why a part of the simulation is not ready.
 #[derive(Debug)]
 pub enum NotReady {
-    /// It reported this.
+    /// The part reported this error.
     Failed(String),
-    /// It ended without a report.
+    /// The part ended without a report.
     Ended,
-    /// It reported nothing in this time.
+    /// The part reported nothing in this time.
     Silent(Duration),
-    /// It could not be read.
+    /// The part's output could not be read.
     Io(io::Error),
 }
 
@@ -120,7 +120,7 @@ impl From<io::Error> for NotReady {
     }
 }
 
-/// Waits until a part is ready; the error is its message.
+/// Waits until a part is ready. Returns its message as the error.
 pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), NotReady> {
     if !wait_readable(&answers, timeout)? {
         return Err(NotReady::Silent(timeout));
@@ -144,7 +144,7 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
             Ok(ready) => return Ok(ready > 0),
-            // A signal, such as a resized terminal, is no result.
+            // A signal, for example for a resized terminal, does not end the wait.
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -8,10 +8,10 @@ use crate::random::{Purpose, Random};
 use crate::region::STALE_SLOT;
 use crate::spec::Spec;
 
-/// A program as `ps` shows it.
+/// A program, as shown by `ps`.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// `argv[0]`; `comm` is cut to the kernel's limit.
+    /// `argv[0]`. The `comm` is truncated to the kernel's limit.
     pub(crate) program: &'static str,
     pub(crate) arguments: &'static [&'static str],
     pub(crate) rhythm: Rhythm,
@@ -26,9 +26,9 @@ static JOBS: [Job; 6] = [
     Job { program: "python3", arguments: &["finetune.py", "--lora", "--dataset", "alpaca"], rhythm: Rhythm::Train },
 ];
 
-/// A program that has a device open and reports nothing.
+/// A program that has a device open but reports nothing.
 static UNTRACKED: Job = Job { program: "python3", arguments: &["-m", "ipykernel_launcher", "-f", "kernel.json"], rhythm: Rhythm::Explore };
-/// With this many processes, one is untracked.
+/// If there are at least this many processes, one is untracked.
 const UNTRACKED_FROM: usize = 3;
 
 /// A planned process.
@@ -38,7 +38,7 @@ pub(crate) struct Process {
     pub(crate) job: &'static Job,
     /// Its chips. It holds the local ones open.
     pub(crate) uses: Vec<Use>,
-    /// Open files on each local chip.
+    /// Number of open files on each local chip.
     pub(crate) files: usize,
     seed: u64,
     trace: OnceLock<Trace>,
@@ -48,18 +48,18 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) chip: u32,
-    /// Its slot in the chip's statistics; `None` if it reports nothing.
+    /// Its slot in the chip's statistics, or `None` if it reports nothing.
     pub(crate) slot: Option<usize>,
 }
 
 impl Process {
-    /// Its load over time. Computed on first use: a worker never needs it.
+    /// Returns the load over time. It is computed on first use, because a worker never needs it.
     pub(crate) fn trace(&self) -> &Trace {
         self.trace.get_or_init(|| Trace::new(self.seed, self.index, self.job.rhythm))
     }
 }
 
-/// The processes of a machine.
+/// Returns the processes of a machine.
 pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
     let units = layout.units.len();
     let count = spec.processes.unwrap_or_else(|| (2 * units).div_ceil(3).clamp(1, 8));
@@ -76,7 +76,7 @@ pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
         }
         let uses = chips.into_iter().map(|chip| {
             let taken = &mut slots_taken[chip as usize];
-            // TT-Metal gives no slot to a process that comes too late. The last slot is for dead processes.
+            // TT-Metal gives no slot to a process if all slots are taken. The last slot is for dead processes.
             let slot = (!is_untracked && *taken < STALE_SLOT).then_some(*taken);
             *taken += usize::from(slot.is_some());
             Use { chip, slot }
@@ -87,11 +87,11 @@ pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
     processes
 }
 
-/// The units are divided evenly, or shared if there are fewer units than processes.
+/// Returns the chips of a process. The units are divided evenly, or shared if there are fewer units than processes.
 fn chips(layout: &Layout, index: usize, count: usize, is_untracked: bool) -> Vec<u32> {
     let units = layout.units.len();
     let first = if count <= units { index * units / count } else { index % units };
-    // An untracked program takes one unit only, so that larger machines have idle chips.
+    // An untracked program takes only one unit, so that larger machines have idle chips.
     let end = if count <= units && !is_untracked { (index + 1) * units / count } else { first + 1 };
     layout.units[first..end].concat()
 }

@@ -1,6 +1,6 @@
 //! Pseudorandom numbers that depend only on a seed and an index. There is no state, so any tick can be computed directly.
 
-/// The use of the numbers. Two purposes never share numbers.
+/// What the numbers are used for. Two purposes never share numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Serial,
@@ -13,7 +13,7 @@ pub(crate) enum Purpose {
     Leftover,
 }
 
-/// The numbers of one purpose and one owner (a chip, a process).
+/// The random numbers for one purpose and one owner (a chip, a process).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
     key: u64,
@@ -24,17 +24,17 @@ impl Random {
         Self { key: [seed, purpose as u64, owner].into_iter().fold(0, |key, part| mix(key.wrapping_add(mix(part)))) }
     }
 
-    /// The number at an index. Every step is one to one, so different indices give different numbers.
+    /// Returns the number at an index. Every step is a bijection, so different indices give different numbers.
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.key.wrapping_add(mix(index)))
     }
 
-    /// The number at an index, in `0.0..1.0`.
+    /// Returns the number at an index, in `0.0..1.0`.
     pub(crate) fn unit(self, index: u64) -> f64 {
         (self.at(index) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A smooth curve through [`Random::unit`] at whole indices.
+    /// Returns a value on a smooth curve through [`Random::unit`] at whole indices.
     pub(crate) fn smooth(self, position: f64) -> f64 {
         let left = whole(position);
         let way = position - left as f64;
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// The finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+/// The finalizer of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -51,7 +51,7 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The whole part of a quantity; 0 if negative.
+/// Returns the whole part of a quantity, or 0 if it is negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float's cast saturates, which is what is meant")]
 pub(crate) fn whole(quantity: f64) -> u64 {
     quantity as u64
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn follows_the_published_generator() {
-        // First outputs of splitmix64 from state 0; the finaliser adds the step itself.
+        // The first outputs of splitmix64 from state 0. The finalizer adds the increment itself.
         assert_eq!(mix(0), 0xE220_A839_7B1D_CDAF);
         assert_eq!(mix(0x9E37_79B9_7F4A_7C15), 0x6E78_9E6A_A1B9_65F4);
     }

@@ -1,9 +1,9 @@
 //! TT-Metal's statistics of a simulated machine.
 //!
 //! Each part of a region has one writer. The tree writes the head (version, totals, figures of the chip) and the slot of dead processes.
-//! Each process writes its own slot, at an index fixed in the plan.
+//! Each process writes its own slot, at an index that the plan determines.
 //!
-//! | bytes | what | owner |
+//! | bytes | contents | owner |
 //! |---|---|---|
 //! | 0..856 | head | the tree |
 //! | 856 + 120 i | slot i, i < 63 | the process that has slot i |
@@ -26,12 +26,12 @@ const CHIPS_AT: usize = 88;
 const CHIP_BYTES: usize = 48;
 const _: () = assert!(CHIPS_AT + 16 * CHIP_BYTES == HEAD_BYTES && HEAD_BYTES + (STALE_SLOT + 1) * SLOT_BYTES < BYTES);
 
-/// The path of a chip's region below a tree's root.
+/// Returns the path of a chip's region below a tree's root.
 pub(crate) fn path(root: &Path, unique_id: u64) -> PathBuf {
     root.join("dev/shm").join(file_name(unique_id))
 }
 
-/// Opens a region; creates it if it does not exist.
+/// Opens a region, and creates it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_len(BYTES as u64)?;
@@ -43,7 +43,7 @@ pub(crate) struct Head {
     pub(crate) unique_id: u64,
     /// The chip's number inside the latest process.
     pub(crate) device_id: u32,
-    /// Slots in use.
+    /// Number of slots in use.
     pub(crate) processes: u32,
     pub(crate) totals: PerKind<u64>,
     pub(crate) updated: UnixTime,
@@ -63,7 +63,7 @@ impl Head {
         put(4, &self.processes.to_le_bytes());
         put(8, &self.updated.0.to_le_bytes());
         put(16, &self.processes.to_le_bytes());
-        // The first entry is this chip and repeats its totals. An entry with the chip id all ones is unused.
+        // The first entry is this chip and repeats its totals. A chip id of all ones marks an unused entry.
         put(CHIPS_AT, &self.device_id.to_le_bytes());
         put(CHIPS_AT + 8, &totals);
         for unused in 1..16 {
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(bytes.len(), BYTES);
         let expected = Region { version: 3, device_id: 4, totals: totals.clone(), slots: vec![slot(1), slot(2), slot(3)] };
         assert_eq!(Region::parse(&bytes), Ok(expected));
-        // By TT-Metal's header: processes, time, references, id, first and second entry for chips.
+        // The offsets are those of TT-Metal's header: processes, time, references, id, and the first and second chip entry.
         assert_eq!((bytes[4], bytes[8], bytes[16], bytes[32]), (3, 8, 3, 77));
         assert_eq!((bytes[88], &bytes[96..98], bytes[128]), (4, &[0u8, 16][..], 5));
         assert_eq!(bytes[136..140], [0xFF; 4]);

@@ -1,4 +1,4 @@
-//! A simulated machine that runs: the owner's side.
+//! The owner's side of a running simulated machine.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,27 +12,28 @@ use crate::machine::Machine;
 use crate::part::{self, Errand, NotReady};
 use crate::spec::{Spec, SpecError};
 
-/// Writing a tree and starting 200 processes takes well under a second; a machine under heavy load gets more.
+/// Maximum time for the start. Writing a tree and starting 200 processes takes well under a second, but a machine under heavy load needs
+/// more.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Ending the workers and removing the tree takes milliseconds.
+/// Maximum time for the end. Ending the workers and removing the tree takes milliseconds.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A simulated machine. It ends when this is dropped, or with the process that started it, in whichever way that ends.
+/// A simulated machine. It ends when this value is dropped, or when the process that started it ends in any way.
 #[derive(Debug)]
 pub struct Simulation {
     root: PathBuf,
     engine: Child,
-    /// Closed, or written to, it ends the engine.
+    /// Ends the engine when it is closed or written to.
     orders: Option<ChildStdin>,
-    /// Closed by the engine's end.
+    /// Closed when the engine ends.
     answers: Option<ChildStdout>,
-    /// A forked copy of the owner owns nothing.
+    /// The pid of the owner. A forked copy of the owner must not end the simulation.
     owner: u32,
 }
 
 impl Simulation {
-    /// Starts a machine. When this returns, its tree is whole and its processes run. The program must call
-    /// [`crate::run_as_part`] first thing in its `main`.
+    /// Starts a machine. When this function returns, its tree is complete and its processes run. The program must call
+    /// [`crate::run_as_part`] first in its `main`.
     pub fn start(spec: &Spec, seed: u64) -> Result<Self, StartError> {
         let machine = Machine::new(spec, seed).map_err(StartError::Spec)?;
         directory::sweep();
@@ -40,7 +41,7 @@ impl Simulation {
         let errand = Errand { spec: spec.clone(), seed, directory: root.clone() };
         let mut command = part::command("engine");
         errand.give_to(&mut command);
-        // Ctrl-C goes to the terminal's foreground group; what the engine must not miss is its owner's end after that.
+        // A separate process group: Ctrl-C is sent to the foreground group of the terminal, and must not end the engine before its owner.
         command.arg0("ttmon-sim").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut engine = command.spawn().map_err(|error| {
@@ -54,12 +55,12 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// The directory that stands for `/` in the simulated machine.
+    /// Returns the directory that is `/` in the simulated machine.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Distinguishes this machine's ledgers from others; never 0.
+    /// Returns a number that distinguishes this machine's ledgers from others. It is never 0.
     pub fn mark(&self) -> u64 {
         directory::mark(&self.root)
     }
@@ -71,7 +72,7 @@ impl Drop for Simulation {
             return;
         }
         if let Some(mut orders) = self.orders.take() {
-            // Send a byte: closing alone is not noticed while a forked process holds a copy of the pipe.
+            // A byte is sent, because a closed pipe is not detected while a forked process holds a copy.
             let _ = orders.write_all(b"\n");
         }
         if let Some(answers) = self.answers.take() {
@@ -88,7 +89,7 @@ impl Drop for Simulation {
 pub enum StartError {
     /// The spec describes an impossible machine.
     Spec(SpecError),
-    /// No directory for its files.
+    /// The directory for its files could not be created.
     Directory(io::Error),
     /// Its engine could not be started.
     Spawn(io::Error),

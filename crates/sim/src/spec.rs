@@ -1,7 +1,7 @@
-//! Parses what to simulate: `t3k,p150x2,procs=5,fault=hot:2@10`.
+//! Parses the specification of a machine: `t3k,p150x2,procs=5,fault=hot:2@10`.
 //!
-//! This module checks the grammar. [`crate::Machine::new`] checks whether the machine can be built: how many devices there are, and which
-//! one a fault means.
+//! This module checks the grammar. [`crate::Machine::new`] checks whether the machine can be built: the number of devices, and the device
+//! of each fault.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use ttmon_model::units::Version;
 
 use crate::board::{BOARDS, Board};
 
-/// Each one is a real process; more would show nothing new.
+/// Maximum number of processes. Each one is a real process, and more would show nothing new.
 pub(crate) const PROCESSES_MAX: usize = 200;
-/// The number of buffers that a ledger lists per process.
+/// Maximum number of buffers per process, which is the number that a ledger lists.
 pub(crate) const BUFFERS_MAX: u64 = 1 << 20;
 const BUFFERS_DEFAULT: u64 = 64;
 /// A tick is 250 ms.
@@ -23,18 +23,18 @@ pub(crate) const TICKS_PER_SECOND: u64 = 4;
 pub struct Spec {
     pub(crate) text: String,
     pub(crate) boards: Vec<(&'static Board, u64)>,
-    /// `None`: a number that suits the boards.
+    /// Number of processes, or `None` for a number that suits the boards.
     pub(crate) processes: Option<usize>,
     pub(crate) buffers: u64,
     pub(crate) faults: Vec<Fault>,
-    /// `None`: the newest driver that the boards need.
+    /// The driver, or `None` for the newest driver that the boards need.
     pub(crate) driver: Option<Version>,
 }
 
-/// Other names of boards.
+/// Alternative names of boards.
 const OTHER_NAMES: [(&str, &str); 1] = [("t3000", "t3k")];
 
-/// The words of a spec, with a description each.
+/// Returns the words that a spec may contain, with a description of each.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     let boards = BOARDS.iter().map(|board| (board.name.to_owned(), "board, xN for several"));
     let faults = FaultKind::ALL.into_iter().map(|kind| (format!("fault={}:", kind.name()), "a fault of a device"));
@@ -47,11 +47,11 @@ pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     boards.chain(options.map(|(word, help)| (word.to_owned(), help))).chain(faults)
 }
 
-/// The drivers that can be chosen, by their words.
+/// The drivers that can be selected, with their names.
 const DRIVERS: [(&str, Version); 4] =
     [("2.5", Version::new(2, 5, 0)), ("2.7", Version::new(2, 7, 0)), ("2.9", Version::new(2, 9, 0)), ("2.10", Version::new(2, 10, 0))];
 
-/// A fault of one device from one tick until another.
+/// A fault of one device, from one tick until another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
@@ -69,29 +69,29 @@ impl Fault {
 /// The kinds of faults of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Reads of its telemetry never return.
+    /// Reads of the telemetry never return.
     Hang,
-    /// It is unbound from the driver: its names vanish.
+    /// The device is unbound from the driver, and its entries vanish.
     Gone,
-    /// It left the bus: its PCI device vanishes too.
+    /// The device left the bus, and its PCI device vanishes too.
     Unplug,
-    /// The driver is unloaded: the names of all devices vanish, the class and the module.
+    /// The driver is unloaded. The entries of all devices, the class and the module vanish.
     Unload,
-    /// It is being reset: reads fail with `ENODATA`; up to driver 2.8 they return all ones.
+    /// The device is being reset. Reads fail with `ENODATA`. Up to driver 2.8 they return all ones.
     Reset,
-    /// Its firmware is not ready: no `tt_*` files and no sensors.
+    /// The firmware is not ready: there are no `tt_*` files and no sensors.
     Starting,
-    /// Its telemetry is not permitted: `EACCES`.
+    /// Reads of the telemetry fail with `EACCES`.
     Eacces,
-    /// Its telemetry fails: `EIO`.
+    /// Reads of the telemetry fail with `EIO`.
     Eio,
-    /// Its telemetry is all ones, as from a dead bus.
+    /// The telemetry is all ones, as from a dead bus.
     Garbage,
-    /// It is at its temperature limit.
+    /// The device is at its temperature limit.
     Hot,
-    /// It is near its temperature limit and clocks down.
+    /// The device is near its temperature limit and reduces its clock.
     Throttle,
-    /// The maximum speed of its PCIe link is unknown.
+    /// The maximum speed of the PCIe link is unknown.
     Link,
     /// A process died and left its slot in TT-Metal's statistics of this chip.
     Stale,
@@ -114,7 +114,7 @@ impl FaultKind {
         Self::Link,
     ];
 
-    /// The name in a spec.
+    /// Returns the name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hang => "hang",
@@ -150,7 +150,7 @@ impl Spec {
                 ("fault", Some(value)) => spec.faults.push(fault(item, value)?),
                 _ => spec.boards.push(boards(item)?),
             }
-            // `idle` is `procs=0` by another name.
+            // `idle` is another name for `procs=0`.
             let option = if name == "idle" { "procs" } else { name };
             if matches!(option, "procs" | "buffers" | "driver") {
                 if options_seen.contains(&option) {
@@ -183,7 +183,7 @@ fn driver(item: &str, value: &str) -> Result<Version, SpecError> {
     known.map(|(_, version)| *version).ok_or_else(|| SpecError::Driver { item: item.to_owned() })
 }
 
-/// `KIND:DEVICE[@SECONDS[-SECONDS]]`
+/// Parses `KIND:DEVICE[@SECONDS[-SECONDS]]`.
 fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
     let bad = || SpecError::Fault { item: item.to_owned() };
     let (kind, place) = value.split_once(':').ok_or_else(bad)?;
@@ -211,53 +211,53 @@ where
 /// An invalid spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecError {
-    /// No board.
+    /// The spec has no board.
     NoBoard,
-    /// Neither a board nor an option.
+    /// An item is neither a board nor an option.
     Unknown {
-        /// As typed.
+        /// The item as typed.
         item: String,
     },
-    /// An option that was given twice.
+    /// An option was given twice.
     Twice {
-        /// As typed.
+        /// The item as typed.
         item: String,
     },
-    /// Not a number, or out of range.
+    /// A value is not a number, or is out of range.
     Number {
-        /// As typed.
+        /// The item as typed.
         item: String,
         /// The allowed values.
         range: String,
     },
-    /// A malformed fault.
+    /// A fault is malformed.
     Fault {
-        /// As typed.
+        /// The item as typed.
         item: String,
     },
-    /// A fault that ends before it begins.
+    /// A fault ends before it begins.
     EndsEarly {
-        /// As typed.
+        /// The item as typed.
         item: String,
     },
-    /// A driver that cannot be simulated.
+    /// A driver cannot be simulated.
     Driver {
-        /// As typed.
+        /// The item as typed.
         item: String,
     },
-    /// More devices than [`DEVICES_MAX`].
+    /// There are more devices than [`DEVICES_MAX`].
     TooManyDevices {
         /// The number of devices.
         devices: u64,
     },
-    /// A fault of a device that does not exist.
+    /// The device of a fault does not exist.
     NoSuchDevice {
         /// The given id.
         device: u32,
         /// The highest id.
         last: u32,
     },
-    /// A fault that a remote chip cannot have, because it has no files.
+    /// A remote chip cannot have the fault, because it has no files.
     RemoteFault {
         /// The given id.
         device: u32,

@@ -6,18 +6,18 @@ use crate::load::Activity;
 use crate::random::{Purpose, Random, whole};
 use crate::spec::TICKS_PER_SECOND;
 
-/// How hot a chip is.
+/// The thermal state of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strain {
-    /// As its load.
+    /// The temperature follows the load.
     None,
-    /// Just below the limit: the clock steps back.
+    /// Just below the limit, with a reduced clock.
     Throttle,
-    /// At the limit or a little above it.
+    /// At the limit or slightly above it.
     Limit,
 }
 
-/// The values of a chip's files, rounded as the files round them.
+/// The values of a chip's files, rounded like in the files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Telemetry {
     pub(crate) celsius: f64,
@@ -32,18 +32,18 @@ pub(crate) struct Telemetry {
     pub(crate) words: f64,
 }
 
-/// Wormhole's rate is not documented. Blackhole's firmware counts its updates, ten per second.
+/// The rate of the heartbeat. Wormhole's rate is not documented. Blackhole's firmware counts its updates, ten per second.
 const HEARTBEATS_PER_SECOND: u64 = 10;
-/// The driver itself reads over PCIe on an idle chip.
+/// PCIe reads of the driver itself on an idle chip.
 const HOUSEKEEPING_WORDS_PER_TICK: f64 = 50.0;
-/// A busy chip moves 0.6 to 2.5 GB/s, depending on what a word is; a single lane carries less.
+/// Traffic of a busy chip: 0.6 to 2.5 GB/s, depending on the size of a word. A single lane carries less.
 const WORDS_PER_SECOND_WIDE: f64 = 40e6;
 const WORDS_PER_SECOND_NARROW: f64 = 15e6;
-/// Below this load the runtime has let the clock go down.
+/// Below this load, the clock is at its idle value.
 const IDLE_LOAD: f64 = 0.05;
 
 impl Telemetry {
-    /// Computes the state at a tick. A pure function: the previous tick is not used.
+    /// Computes the state at a tick. This is a pure function and does not use the previous tick.
     pub(crate) fn at(chip: &Chip, lanes: u32, seed: u64, tick: u64, activity: Activity, strain: Strain) -> Self {
         let Board { idle, busy, limits, has_fan, .. } = chip.board;
         let random = Random::new(seed, Purpose::Jitter, chip.id.into());

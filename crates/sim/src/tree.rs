@@ -1,4 +1,4 @@
-//! The tree of files below the root, and how it is written while others read it.
+//! Writes the tree of files below the root, while other processes read it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -35,7 +35,7 @@ pub(crate) struct Tree<'a> {
     pub(crate) tick: u64,
     /// The state of each planned process.
     pub(crate) lives: &'a [Life],
-    /// The wall clock, which only TT-Metal's statistics show.
+    /// The wall clock time. Only TT-Metal's statistics show it.
     pub(crate) now: UnixTime,
 }
 
@@ -48,12 +48,12 @@ impl Tree<'_> {
         self.write(Which::All)
     }
 
-    /// Writes what changes, except the slots of processes.
+    /// Writes the changing files, except the slots of processes.
     pub(crate) fn shift(&self) -> io::Result<()> {
         self.write(Which::Moving)
     }
 
-    /// Writes the slots of running processes, if no workers do.
+    /// Writes the slots of running processes. This is used if there are no workers.
     pub(crate) fn write_slots(&self) -> io::Result<()> {
         for (process, life) in self.machine.processes.iter().zip(self.lives) {
             let Life::Running { pid } = *life else { continue };
@@ -81,7 +81,7 @@ impl Tree<'_> {
             self.write_files(chip, pci, which, faults, is_loaded)?;
             if is_loaded && faults.is_bound() {
                 self.write_users(chip)?;
-                // Last, so that the name never appears before its files.
+                // The link is created last, so that the name never appears before its files.
                 seat.link_class()?;
             } else if is_loaded && faults.keeps_link() {
                 seat.link_class()?;
@@ -100,7 +100,7 @@ impl Tree<'_> {
         self.write_faults()
     }
 
-    /// The driver's own directories.
+    /// Creates the driver's own directories.
     fn load(&self) -> io::Result<()> {
         let module = self.root.join("sys/module/tenstorrent");
         if module.exists() {
@@ -148,7 +148,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// What `--deep` reads of the chip. It is replaced as a whole, so that counters belong together.
+    /// Writes the image of the chip for `--deep`. The file is replaced as a whole, so that its counters are consistent.
     fn write_image(&self, chip: &Chip, activity: Activity, now: &Telemetry, faults: Active<'_>, is_ready: bool) -> io::Result<()> {
         let path = self.root.join(image::DIRECTORY).join(chip.id.to_string());
         if !is_ready {
@@ -164,7 +164,7 @@ impl Tree<'_> {
         fs::rename(&fresh, &path)
     }
 
-    /// The driver's list of processes that have a chip open.
+    /// Writes the driver's list of processes that have a chip open.
     fn write_users(&self, chip: &Chip) -> io::Result<()> {
         put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip), READ_ONLY)?;
         let open = self.machine.users(chip, self.lives).filter_map(|user| match user.life {
@@ -175,7 +175,7 @@ impl Tree<'_> {
         put(&path, &kernel::mappings(open.flatten()), READ_ONLY)
     }
 
-    /// One line per open file, the newest first.
+    /// Returns one line per open file, newest first.
     fn pids(&self, chip: &Chip) -> String {
         let mut lines: Vec<String> = Vec::new();
         for user in self.machine.users(chip, self.lives) {
@@ -187,7 +187,7 @@ impl Tree<'_> {
         lines.concat()
     }
 
-    /// The head of a chip's statistics, and the slots of dead processes. A chip that no process reports on has no file.
+    /// Writes the head of a chip's statistics and the slots of dead processes. Writes no file if no process reports on the chip.
     fn write_region(&self, chip: &Chip) -> io::Result<()> {
         let Self { machine, tick, .. } = *self;
         let users: Vec<_> = machine.users(chip, self.lives).filter(|user| user.slot.is_some()).collect();
@@ -216,7 +216,7 @@ impl Tree<'_> {
         leftover.map_or(Ok(()), |slot| region::write_slot(&file, STALE_SLOT, slot))
     }
 
-    /// Writes the list of injected errors. The file is replaced as a whole, and only when it changes.
+    /// Writes the list of injected errors. The file is replaced as a whole, and only if it changed.
     fn write_faults(&self) -> io::Result<()> {
         let Self { machine, tick, .. } = *self;
         if machine.faults.is_empty() {
@@ -254,7 +254,7 @@ impl Presence<'_> {
         directory(self.root, self.chip, self.pci, place)
     }
 
-    /// The PCI device and its bridge.
+    /// Creates or removes the PCI device and its bridge.
     fn set_plugged(&self, is_plugged: bool) -> io::Result<bool> {
         let (device, bridge) = (self.directory(AttributeFolder::Pci), self.directory(AttributeFolder::Bridge));
         let listed = self.root.join(format!("sys/bus/pci/devices/{}", self.pci.bdf()));
@@ -285,7 +285,7 @@ impl Presence<'_> {
         Ok(true)
     }
 
-    /// The class device with its counters, and the driver's other files of the device.
+    /// Creates or removes the class device with its counters, and the driver's other files of the device.
     fn set_bound(&self, is_bound: bool, keeps_link: bool) -> io::Result<bool> {
         let (device, class, id, bdf) =
             (self.directory(AttributeFolder::Pci), self.directory(AttributeFolder::Class), self.chip.id, self.pci.bdf());
@@ -309,7 +309,7 @@ impl Presence<'_> {
             fs::create_dir_all(directory)?;
         }
         put(&users.join("pids"), "", READ_ONLY)?;
-        // Only root could remove the file again.
+        // For other users the directory stays writable, because only root could remove the file again.
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&users, Permissions::from_mode(0o555))?;
         }
@@ -323,7 +323,8 @@ impl Presence<'_> {
         Ok(true)
     }
 
-    /// The files that exist once the firmware is ready: the sensors here, the `tt_*` files with the others.
+    /// Creates or removes the files that exist once the firmware is ready. These are the sensors. The `tt_*` files are written with the
+    /// others.
     fn set_ready(&self, is_ready: bool) -> io::Result<bool> {
         let hwmon = self.directory(AttributeFolder::Hwmon);
         let listed = self.root.join(format!("sys/class/hwmon/hwmon{}", self.pci.hwmon));
@@ -376,7 +377,7 @@ fn link(target: &str, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, a link, or a directory with its content. A missing path is no error.
+/// Removes a file, a link, or a directory with its contents. A missing path is not an error.
 fn vanish(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
     let removed = match fs::symlink_metadata(path) {
@@ -390,7 +391,7 @@ fn vanish(path: impl AsRef<Path>) -> io::Result<()> {
     }
 }
 
-/// Writes files into a directory, which is created if needed.
+/// Writes files into a directory, and creates the directory if needed.
 fn put_all(directory: &Path, files: &[kernel::Extra]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     files.iter().try_for_each(|(file, text, mode)| put_line(&directory.join(file), text, *mode))
@@ -400,7 +401,7 @@ fn put_line(path: &Path, line: &str, mode: u32) -> io::Result<()> {
     put(path, &if line.is_empty() { String::new() } else { format!("{line}\n") }, mode)
 }
 
-/// Opens a file for writing that only root may write.
+/// Opens a file for writing even if its mode is read-only.
 fn open(path: &Path, mode: u32) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path);
     match open() {
@@ -414,7 +415,7 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Replaces a file's text in place, because readers keep the file open. A shorter text is padded with blank lines before the file is
+/// Replaces a file's text in place, because readers hold the file open. A shorter text is padded with blank lines before the file is
 /// truncated, so that a reader never sees a mixture of two numbers.
 fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let file = open(path, mode)?;

@@ -1,4 +1,4 @@
-//! A simulated process: it resembles a user's program, updates its slots in TT-Metal's statistics, and dies with the engine.
+//! A simulated process. It resembles a user's program, updates its slots in TT-Metal's statistics, and ends with the engine.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -24,12 +24,12 @@ const PROCESS: &str = "TTMON_SIM_PART_PROCESS";
 const START: &str = "TTMON_SIM_PART_START";
 const ENGINE: &str = "TTMON_SIM_PART_ENGINE";
 
-/// Starts the worker of a planned process. It inherits its other settings from the environment.
+/// Starts the worker of a planned process. The worker inherits its other settings from the environment.
 pub(crate) fn spawn(process: &Process, clock: Clock) -> io::Result<Child> {
     let mut command = part::command("worker");
     command.env(PROCESS, process.index.to_string()).env(START, clock.nanos().to_string());
     command.env(ENGINE, std::process::id().to_string());
-    // It refers to devices of the real machine.
+    // The variable refers to devices of the real machine.
     command.env_remove("TT_VISIBLE_DEVICES");
     command.arg0(process.job.program).args(process.job.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
@@ -37,7 +37,7 @@ pub(crate) fn spawn(process: &Process, clock: Clock) -> io::Result<Child> {
 
 pub(crate) fn run() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The signal covers a death from now on; this covers an earlier one.
+    // The signal covers the end of the engine from now on. This check covers an earlier end.
     let engine: i32 = part::number(ENGINE)?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != engine) {
         return Ok(());
@@ -65,8 +65,8 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// The chips on which this process tracks every buffer. One program in four runs without tracking: then only TT-Metal's statistics are
-/// known.
+/// Returns the chips on which this process tracks every buffer. One program in four runs without tracking, so only TT-Metal's statistics
+/// show its memory.
 fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a Chip, Buffers)> {
     if process.index % 4 == 1 {
         return Vec::new();
@@ -77,7 +77,7 @@ fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a
     chips.into_iter().map(|chip| (chip, Buffers::new(chip))).collect()
 }
 
-/// Where this process reports: the region file, its slot, and the chip.
+/// The region file, the slot and the chip that this process reports to.
 type RegionSlot<'a> = (File, usize, &'a Chip);
 
 fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<RegionSlot<'a>>> {

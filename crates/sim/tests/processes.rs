@@ -1,4 +1,4 @@
-//! The processes of a simulation: that they run, and that nothing is left behind, however a process ends.
+//! The processes of a simulation: they run, and nothing is left behind, however a process ends.
 //!
 //! This test has its own `main`, because its simulations start this program.
 
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 use ttmon_model::region::Region;
 use ttmon_sim::{Simulation, Spec, StartError};
 
-/// Makes this program an owner that waits to be killed.
+/// Makes this program an owner that waits for a signal.
 const OWNER: &str = "TTMON_SIM_TEST_OWNER";
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ("workers_sleep", workers_sleep),
         ("bad_machines_do_not_start", bad_machines_do_not_start),
     ];
-    // One thread: the cases count processes.
+    // The tests run in one thread, because they count processes.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let trial = |(name, test): &(&str, fn())| {
         let test = *test;
@@ -58,7 +58,7 @@ fn start(spec: &str) -> Simulation {
     Simulation::start(&Spec::parse(spec).unwrap(), 1).unwrap()
 }
 
-/// The pids in all `pids` files, each once.
+/// Returns the pids in all `pids` files, each once.
 fn pids(root: &Path) -> Vec<u32> {
     let mut pids = Vec::new();
     for entry in fs::read_dir(root.join("proc/driver/tenstorrent")).into_iter().flatten().flatten() {
@@ -116,7 +116,7 @@ fn a_machine_runs_and_goes() {
         assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "python3\n");
         assert!(is_alive(*pid));
     }
-    // Two processes report changing memory; one holds a device and reports nothing.
+    // Two processes report changing memory. One process holds a device and reports nothing.
     assert_eq!(slot_pids(&root), pids[..2]);
     let engine = parent_of(pids[0]);
     let heartbeat = root.join("sys/class/tenstorrent/tenstorrent!0/tt_heartbeat");
@@ -136,7 +136,7 @@ fn a_killed_worker_leaves_its_slot() {
     assert!(is_alive(before[1]));
 }
 
-/// Another process of this program that owns a simulation.
+/// Runs as another process of this program that owns a simulation.
 fn be_owner(end: &str) -> ExitCode {
     let simulation = start("n300x2,procs=3");
     println!("{}", simulation.root().display());
@@ -150,7 +150,7 @@ fn be_owner(end: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A signal goes to the owner's whole process group, as a terminal sends it.
+/// Sends a signal to the owner's whole process group, like a terminal does, and checks that nothing is left.
 fn owner_leaves_nothing(end: &str, signal: Option<Signal>) {
     let (mut owner, root, pids) = start_owner(end);
     if let Some(signal) = signal {
@@ -184,7 +184,7 @@ fn a_killed_engine_takes_its_workers() {
 
 fn leftovers_of_two_kills_are_swept() {
     let (mut owner, root, pids) = start_owner("wait");
-    // Stopped, the engine cannot clean up when its owner dies.
+    // A stopped engine cannot clean up when its owner ends.
     let engine = pid(parent_of(pids[0]));
     kill_process(engine, Signal::STOP).unwrap();
     owner.kill().unwrap();
@@ -210,7 +210,7 @@ fn workers_sleep() {
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
         line.trim().parse::<u64>().unwrap()
     };
-    // A worker that never slept would have no more of these.
+    // The count would not increase if the worker never slept.
     let before = sleeps();
     until("ten sleeps", || sleeps() >= before + 10);
 }
@@ -219,7 +219,7 @@ fn bad_machines_do_not_start() {
     let error = Simulation::start(&Spec::parse("n150,fault=hot:1").unwrap(), 1).unwrap_err();
     assert!(matches!(error, StartError::Spec(_)), "{error}");
     assert_eq!(error.to_string(), "no device 1 to have a fault; this machine has 0 to 0");
-    // A foreign directory in the environment: nothing is started and nothing removed.
+    // The environment names a directory of another program. Nothing is started, and nothing is removed.
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
     command.env("TTMON_SIM_PART", "engine").env("TTMON_SIM_PART_SPEC", "n150").env("TTMON_SIM_PART_SEED", "1");

@@ -1,6 +1,7 @@
-//! Compares the simulated tree with the real driver's: names, modes and formats of every file, for each driver version.
+//! Compares the simulated tree with that of the real driver: names, modes and formats of every file, for each driver version.
 //!
-//! `driver-real.tsv` is made from dumps of the real driver on simulated boards. docs/simulation.md lists what a plain file cannot do.
+//! `driver-real.tsv` is made from dumps of the real driver on simulated boards. docs/simulation.md lists the differences that regular files
+//! cannot avoid.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -23,7 +24,7 @@ struct Real {
     formats: Vec<&'static str>,
 }
 
-/// The files that a driver has for a board of an architecture.
+/// Returns the files that a driver has for a board of an architecture.
 fn real(column: usize, driver: &str) -> Vec<Real> {
     let version = |text: &str| Version::parse(&format!("{text}.0")).unwrap();
     let rows = REAL.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect::<Vec<_>>());
@@ -75,7 +76,7 @@ fn token(text: &str) -> String {
     }
 }
 
-/// The format of a content, as the table has it.
+/// Returns the format of a file's contents, in the notation of the table.
 fn format(content: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in content.split('\n') {
@@ -97,7 +98,7 @@ fn format(content: &str) -> String {
     lines.join("\\n")
 }
 
-/// The differences between a simulated board and the real driver's files, one per line.
+/// Returns the differences between a simulated board and the real driver's files, one per line.
 fn differences(spec: &str, column: usize, driver: &str) -> Vec<String> {
     let tree = write(&format!("{spec},driver={driver}"), 0);
     let mut found = Vec::new();
@@ -113,7 +114,7 @@ fn differences(spec: &str, column: usize, driver: &str) -> Vec<String> {
             continue;
         }
         let mode = format!("{:04o}", metadata.permissions().mode() & 0o7777);
-        // Only root could remove a directory that is not writable.
+        // The mode of a directory differs for other users, because only root could remove a directory that is not writable.
         let is_spared = row.formats == ["DIR"] && mode == "0755" && !rustix::process::geteuid().is_root();
         if row.mode != "link" && mode != row.mode && !is_spared {
             found.push(format!("{} has mode {mode} instead of {}", row.path, row.mode));
@@ -157,7 +158,7 @@ fn files_of_device(root: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_simulated_tree_is_the_real_drivers() {
-    // No unprivileged process can make a device node.
+    // An unprivileged process cannot create a device node.
     const IMPOSSIBLE: [&str; 1] = ["/dev/tenstorrent/0 is missing"];
     let mut found = BTreeMap::new();
     for (spec, column) in [("n150", 2), ("p150", 3)] {

@@ -1,4 +1,4 @@
-//! A simulated machine as readers see it: the files, their formats, their bounds, and how they change.
+//! A simulated machine from the view of readers: the files, their formats, their bounds, and how they change.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -16,15 +16,15 @@ use ttmon_model::{Arch, Attr, Bdf, Kind, Missing, Raw};
 use ttmon_sim::{Machine, Spec};
 
 const BOARDS: [&str; 8] = ["n150", "n300", "t3k", "galaxy", "galaxy-bh", "p100a", "p150", "p300"];
-/// PCIe devices of each board.
+/// Number of PCIe devices of each board.
 const LOCALS: [u32; 8] = [1, 1, 4, 32, 32, 1, 1, 2];
 
-/// In memory if possible: a Galaxy has 1,800 files.
+/// Creates a directory on a memory file system if possible, because a Galaxy has 1,800 files.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A machine and a directory it is written to.
+/// A machine, and the directory that it is written to.
 struct Tree {
     machine: Machine,
     directory: TempDir,
@@ -68,7 +68,7 @@ impl Tree {
         regions
     }
 
-    /// The file of a device as a reader finds it, through the class directory.
+    /// Returns the path of a device's file through the class directory.
     fn path(&self, device: u32, row: &Attribute) -> PathBuf {
         let class = self.root().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
         let hwmon = class.join("device/hwmon");
@@ -90,7 +90,7 @@ impl Tree {
     }
 }
 
-/// Every file below a directory with its content; links with their targets.
+/// Returns every file below a directory with its contents, and links with their targets.
 fn everything(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -152,7 +152,7 @@ fn another_seed_is_another_machine() {
     assert_ne!(trees[0], trees[1]);
 }
 
-/// Exactly the files of this architecture and driver exist, and their values are within the model's bounds.
+/// The files are exactly those of this architecture and driver, and their values are within the model's bounds.
 #[test]
 fn files_are_those_of_the_driver_and_within_bounds() {
     for (board, locals) in BOARDS.into_iter().zip(LOCALS) {
@@ -349,7 +349,7 @@ fn counters_move_and_wrap() {
         before = now;
     }
     assert!(wraps > 0, "no wrap in {moved} words");
-    // 2,000 s at a plausible rate.
+    // The traffic of 2,000 s at a plausible rate.
     assert!((1_000_000_000..80_000_000_000).contains(&moved), "{moved}");
 }
 
@@ -416,7 +416,7 @@ fn faults_in_the_list_begin_in_time() {
         let path = line.split('\t').next().unwrap();
         assert!(tree.root().join(path).exists(), "{path}");
     }
-    // The driver does not guard counters: during a reset they are all ones.
+    // The driver has no check for counters, so they read all ones during a reset.
     let counter = || Attr::HostPosted0.attribute().parse(&tree.read(2, Attr::HostPosted0)).unwrap();
     assert_eq!(counter(), Raw::Number(0xFFFF_FFFF));
     tree.update(24);
@@ -424,7 +424,7 @@ fn faults_in_the_list_begin_in_time() {
     assert_ne!(counter(), Raw::Number(0xFFFF_FFFF));
 }
 
-/// Up to driver 2.8 reads do not fail during a reset: they return all ones.
+/// Up to driver 2.8, reads do not fail during a reset, but return all ones.
 #[test]
 fn a_reset_on_an_old_driver_is_all_ones() {
     let tree = Tree::at("n150,driver=2.7,fault=reset:0", 0);
@@ -435,7 +435,7 @@ fn a_reset_on_an_old_driver_is_all_ones() {
     assert_eq!(tree.text(".ttmon-faults"), "");
 }
 
-/// The names that remain while a device is gone, and that the others come back.
+/// Some entries vanish while a device is gone, and return later.
 #[test]
 fn names_vanish_and_come_back() {
     for (kind, keeps_pci, keeps_module) in [("gone", true, true), ("unplug", false, true), ("unload", true, false)] {
@@ -454,7 +454,7 @@ fn names_vanish_and_come_back() {
         tree.update(8);
         assert_eq!(everything(tree.root()).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "{kind}");
     }
-    // Without its name, ttmon could not detect a device that is gone from the start.
+    // Without its link, ttmon could not detect a device that is gone from the start.
     let tree = Tree::at("n150x2,fault=gone:1", 0);
     let class = tree.root().join("sys/class/tenstorrent/tenstorrent!1");
     assert!(fs::read_link(&class).is_ok() && !class.exists());
@@ -474,7 +474,7 @@ fn firmware_that_is_not_ready_publishes_nothing() {
     assert!(has_telemetry() && class.join("device/hwmon/hwmon0/temp1_input").exists());
 }
 
-/// As on a real t3k: the second device got its sensors first.
+/// As on a real t3k, the second device got its sensors first.
 #[test]
 fn sensors_are_numbered_out_of_order() {
     let tree = Tree::at("t3k", 0);
