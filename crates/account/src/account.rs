@@ -185,7 +185,7 @@ impl Account {
         Self { command, end, span, digests, places, unread: 0, chips, names, untracked: None }
     }
 
-    /// Returns the name of a chip: `device 0`, `mock chip 0`, or the id that the program uses.
+    /// Returns the name of a chip: `device 0`, `simulated chip 0`, or the id that the program uses.
     pub fn name(&self, place: ChipPlace) -> String {
         self.names(&[place])
     }
@@ -195,7 +195,7 @@ impl Account {
         self.names.given(id)
     }
 
-    /// Returns the names of chips: `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
+    /// Returns the names of chips: `device 0`, `devices 0-3`, `simulated chips 0,1`, `chips 7,8`.
     pub fn names(&self, places: &[ChipPlace]) -> String {
         let mut devices: Vec<DeviceId> = Vec::new();
         let (mut mock, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -209,7 +209,7 @@ impl Account {
         let list = |names: &[String]| text::cut(&names.join(","), LIST_COLUMNS, Cut::End, "...");
         let lists = [
             ("device", devices.len(), ranges(devices.iter().copied())),
-            ("mock chip", mock.len(), list(&mock)),
+            ("simulated chip", mock.len(), list(&mock)),
             ("chip", others.len(), list(&others)),
         ];
         let lists = lists.iter().filter(|(_, count, _)| *count > 0);
@@ -217,7 +217,7 @@ impl Account {
         if texts.is_empty() { "an unknown device".to_owned() } else { texts.join(" and ") }
     }
 
-    /// Returns whether a chip is neither a device of this machine nor a mock chip.
+    /// Returns whether a chip is neither a device of this machine nor a simulated chip.
     pub fn has_strangers(&self) -> bool {
         self.chips.keys().any(|place| if let ChipPlace::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
     }

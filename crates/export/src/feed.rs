@@ -197,7 +197,7 @@ fn is_drawn(event: &Event) -> bool {
 }
 
 fn chips(allocator: &Allocator, is_mock: bool) -> Vec<Chip> {
-    let word = if is_mock { "mock chip" } else { "chip" };
+    let word = if is_mock { "simulated chip" } else { "chip" };
     let chip = |number: u64, unique: Option<u64>| Chip { id: unique.unwrap_or(number), number, name: format!("{word} {number}") };
     let of = |chip_: &ttmon_ledger::reader::Chip| {
         let number = chip_.metal_id.map_or(u64::from(allocator.given_id), u64::from);

@@ -135,7 +135,7 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
         let mut digest = digested_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
         digest.places.is_mock = true;
         let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
-        assert!(lines(&account)[1].starts_with("  mock chips 0,1  DRAM"), "{:?}", lines(&account));
+        assert!(lines(&account)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&account));
         let document = account.report("0", |_| None).json();
         let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
         assert_eq!(told, ["0", "1"]);
