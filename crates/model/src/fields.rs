@@ -400,7 +400,9 @@ impl Device {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and no such number is negative")]
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
         for field in DeviceField::all().filter(|field| !field.is_fixed) {
-            field.set(self, Err(Missing::NoSource));
+            // What cannot be read of a chip now could not be read then.
+            let reason = field.get(self).err().filter(|reason| matches!(reason, Missing::NeedsDeep | Missing::RemoteChip));
+            field.set(self, Err(reason.unwrap_or(Missing::NoSource)));
         }
         for kind in Kind::ALL {
             self.memory.kinds[kind].figure.kernel_types = None;

@@ -306,6 +306,7 @@ mod tests {
         let old = history.snapshot(3000).unwrap();
         assert_eq!(old.time, UnixTime(999 * SECOND));
         assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
+        assert_eq!(old.is_deep(), history.snapshot(0).unwrap().is_deep());
         assert!(history.snapshot(SAMPLES_MAX).is_none());
         // The columns use no more memory than needed, and none for metrics without values.
         let columns = &history.devices[&DeviceId(0)];
