@@ -123,7 +123,7 @@ impl Missing {
             Self::NotHeld => "no process holds the chip",
             Self::Busy => "another program holds the device exclusively, or has taken all of its windows",
             Self::IdleWait => "waiting for the idle power-down of the chip, which opening it would prevent",
-            Self::NoSource => "there is none, or nothing measures it",
+            Self::NoSource => "it does not exist, or nothing measures it",
         }
     }
 
