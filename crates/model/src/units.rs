@@ -286,6 +286,11 @@ pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
     }
 }
 
+/// Returns the unit that a size is printed in.
+pub fn size_unit(bytes: u64) -> &'static str {
+    SIZES[in_its_unit(bytes).1]
+}
+
 /// Converts a size to one of the [`SIZES`].
 fn in_its_unit(bytes: u64) -> (f64, usize) {
     let mut value = bytes as f64;

@@ -154,7 +154,7 @@ pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     let mut rest = text;
     let mut end = fitting(rest, columns);
     while end < rest.len() {
-        let blank = rest[..end].rfind(' ').filter(|at| *at > end / 2);
+        let blank = rest[..end].rfind(' ').filter(|at| *at > end / 4);
         let (line, behind) = rest.split_at(blank.unwrap_or(end));
         lines.push(line);
         rest = behind.strip_prefix(' ').unwrap_or(behind);

@@ -78,7 +78,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
     Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
     Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
-    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
+    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
     Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 4, help: "programs it starts each second; idle if none", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
     Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "time since it last started a program", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
@@ -144,6 +144,8 @@ pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
         kept.retain(|index| *index != worst);
     }
     let left = width.saturating_sub(needed(&kept));
+    // On the narrowest screen a long name is cut, never a number.
+    let over = needed(&kept).saturating_sub(width);
     // The name gets a few more columns before the command gets the rest.
     let growing: Vec<usize> = kept.iter().copied().filter(|index| COLUMNS[*index].grows).collect();
     let share = |index: usize| match growing.as_slice() {
@@ -152,7 +154,8 @@ pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
         [.., last] if *last == index => left - left / 4,
         _ => 0,
     };
-    kept.iter().map(|index| (*index, COLUMNS[*index].width + share(*index))).collect()
+    let own = |index: usize| COLUMNS[index].width.saturating_sub(if COLUMNS[index].grows { over } else { 0 });
+    kept.iter().map(|index| (*index, own(*index) + share(*index))).collect()
 }
 
 #[cfg(test)]
@@ -171,12 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_fit_any_width_from_eighty_on() {
+    fn columns_fit_any_width_and_numbers_are_whole() {
         let all: Vec<usize> = (0..COLUMNS.len()).collect();
-        for width in 80..400 {
+        for width in 40..400 {
             let fitting = fitting(&all, width);
             assert!(fitting.iter().map(|(_, columns)| columns + 1).sum::<u16>() <= width, "{width}");
-            assert!(fitting.len() >= 5);
+            assert!(fitting.iter().all(|(index, columns)| COLUMNS[*index].grows || *columns == COLUMNS[*index].width), "{width}");
+            assert!(fitting.len() >= if width < 80 { 4 } else { 5 });
         }
     }
 

@@ -250,7 +250,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
     Key { chords: &[C::Enter], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
     Key { chords: &[C::F(9), C::Char('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
-    Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(if s.is_replay { "Play" } else if s.is_frozen { "Go on" } else { "Freeze" }) },
+    Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
     Key { chords: &[C::Char(','), C::ShiftLeft], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
     Key { chords: &[C::Char('.'), C::ShiftRight], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
     Key { chords: &[C::Char('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
@@ -265,7 +265,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
     Key { chords: &[C::Char('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
     Key { chords: &[C::Escape], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
-    Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "leave", label: |s| s.always("Quit") },
+    Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
 ];
 
 /// Returns the action of a key.

@@ -22,7 +22,7 @@ const ROWS_IN_A_COLUMN: u16 = 16;
 /// Screen width from which a single device has its details beside it.
 pub(crate) const SIDE_MIN: u16 = 190;
 const SIDE_COLUMNS: u16 = 60;
-/// This many devices or more have a line with their sums.
+/// This many rows of devices or more have a line with their sums. The heading of a grid has them.
 const SUMS_MIN: usize = 9;
 
 /// The parts of every screen.
@@ -120,6 +120,8 @@ const KIND_ROWS: u16 = 2;
 /// Minimum rows of the process list, headings included, on a normal and on a small screen.
 const PROCESS_ROWS_MIN: u16 = 5;
 const PROCESS_ROWS_SMALL: u16 = 3;
+/// More rows than the minimum that processes get before devices get details.
+const PROCESS_ROWS_MORE: u16 = 3;
 /// A body of fewer rows is small.
 const BODY_ROWS_MIN: u16 = 14;
 const PROCESS_HEADINGS: u16 = 2;
@@ -139,16 +141,16 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     } else {
         (body, None)
     };
-    let has_sums = devices >= SUMS_MIN;
-    let fixed = 1 + u16::from(has_sums);
     let count = u16::try_from(devices).unwrap_or(u16::MAX);
     // Devices get the rows that processes and headings do not need.
     let least = if body.height < BODY_ROWS_MIN { PROCESS_ROWS_SMALL } else { PROCESS_ROWS_MIN };
-    let room = body.height.saturating_sub(least + fixed).max(1);
-    let form = form(body.width, count, room);
+    let room = |fixed: u16| body.height.saturating_sub(least + fixed).max(1);
+    let form = form(body.width, count, room(1 + u16::from(devices >= SUMS_MIN)));
+    let has_sums = devices >= SUMS_MIN && matches!(form, Form::Rows { .. });
+    let fixed = 1 + u16::from(has_sums);
     let rows = match form {
-        Form::Rows { columns } | Form::Grid { columns } => count.div_ceil(columns.max(1)).min(room),
-        Form::Groups => room,
+        Form::Rows { columns } | Form::Grid { columns } => count.div_ceil(columns.max(1)).min(room(fixed)),
+        Form::Groups => room(fixed),
     };
     let mut top = body.y;
     let mut take = |rows: u16| {
@@ -157,7 +159,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
         area
     };
     let list = take(fixed + rows);
-    let most = (body.height / 3).max(least + 2);
+    let most = (body.height / 3).max(least + PROCESS_ROWS_MORE);
     let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(PROCESS_ROWS_SMALL, most);
     let mut spare = body.height.saturating_sub(fixed + rows + needed);
     let mut part = |is_wanted: bool, rows: u16| {
@@ -410,6 +412,15 @@ mod tests {
 
     fn is_inside(outer: Rect, inner: Rect) -> bool {
         outer.intersection(inner) == inner
+    }
+
+    /// The heading of the grid has the sums, so that the rows left show every process of a simulated galaxy.
+    #[test]
+    fn a_galaxy_and_six_processes_fit_a_small_screen() {
+        let body = frame((80, 24)).unwrap().body;
+        let main = main(body, 32, 6);
+        assert!(!main.has_sums && main.matter.is_some() && main.kinds.is_some(), "{main:?}");
+        assert_eq!(main.processes.height - PROCESS_HEADINGS, 6);
     }
 
     #[test]

@@ -309,10 +309,10 @@ impl Loop {
             }
             Effect::Save => {
                 let outcome = match &self.config {
-                    None => "the settings were not kept: no place for them; give --config FILE".to_owned(),
+                    None => "settings not saved: no directory for them; give --config FILE".to_owned(),
                     Some(path) => match save(path, &self.state.settings) {
-                        Ok(()) => format!("the settings are kept in {}", path.display()),
-                        Err(error) => format!("the settings were not kept: {}: {error}", path.display()),
+                        Ok(()) => format!("settings saved to {}", path.display()),
+                        Err(error) => format!("settings not saved: {}: {error}", path.display()),
                     },
                 };
                 say(&mut self.state, outcome);

@@ -204,6 +204,8 @@ pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 pub(crate) struct State {
     pub(crate) size: (u16, u16),
     pub(crate) view: View,
+    /// The view that Enter left; Esc goes back to it.
+    pub(crate) left: View,
     pub(crate) focus: Focus,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) theme: Theme,
@@ -247,6 +249,7 @@ impl State {
         Self {
             size,
             view: settings.view,
+            left: View::Main,
             focus: Focus::default(),
             dialog: None,
             theme: themes.theme(settings.theme),

@@ -88,7 +88,7 @@ pub(crate) fn eight() -> Snapshot {
         (3, DeviceState::Ok, Health::Critical, "temperature 76 of 75 °C", Ok(76.0)),
         (4, DeviceState::Resetting, Health::Unknown, "", Err(Missing::Resetting)),
         (5, DeviceState::Gone, Health::Unknown, "", Err(Missing::Gone)),
-        (6, DeviceState::Unreadable, Health::Unknown, "", Err(Missing::NoPermission)),
+        (6, DeviceState::Unreadable, Health::Unknown, "cannot be read: this user may not read it", Err(Missing::NoPermission)),
     ];
     for (index, state, health, reason, temperature) in ill {
         let device = &mut snapshot.devices[index];

@@ -297,7 +297,7 @@ fn sort_by_neighbour(state: &mut State, step: Step) {
 }
 
 fn show(state: &mut State, view: View) {
-    state.view = view;
+    (state.view, state.left) = (view, View::Main);
     state.scroll = 0;
 }
 
@@ -316,7 +316,7 @@ fn escape(state: &mut State) {
         state.filter_text.clear();
         state.filter = crate::filter::Filter::default();
     } else if state.view != View::Main {
-        show(state, View::Main);
+        show(state, state.left);
     }
 }
 
@@ -413,7 +413,9 @@ fn details(state: &mut State) -> Vec<Effect> {
     if state.view != View::Main || state.focus == Focus::Devices {
         // In the detail view, this would only reset the scroll position.
         if state.view != View::Detail {
+            let left = state.view;
             show(state, View::Detail);
+            state.left = left;
         }
         return Vec::new();
     }

@@ -25,7 +25,7 @@ use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
-use crate::state::{Dialog, Owner, State, View};
+use crate::state::{Dialog, ListBy, Owner, State, View};
 use crate::theme::Role;
 
 pub(crate) use devices::MATTER_MAX;
@@ -78,9 +78,14 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
         (None, None) if host.is_recording => "reading the recording".to_owned(),
         (None, None) => "reading the machine".to_owned(),
     };
-    let text = canvas.clean(&text);
-    for (row, line) in (1..).zip(folded(&text, body.width.saturating_sub(4))) {
-        canvas.say(body, 2, row, line, Role::Dim);
+    paragraph(canvas, body, 2, &text);
+}
+
+/// Writes a message below the first row of an area, on as many lines as it needs.
+fn paragraph(canvas: &mut Canvas<'_>, area: Rect, column: u16, text: &str) {
+    let text = canvas.clean(text);
+    for (row, line) in (1..area.height).zip(folded(&text, area.width.saturating_sub(column + 1))) {
+        canvas.say(area, column, row, line, Role::Dim);
     }
 }
 
@@ -237,7 +242,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
     if let Some(frozen) = &state.here().frozen {
         let ago = quantity::age(frozen.snapshot.time, state.now());
-        let rest = if state.history().is_whole(frozen.back) { "" } else { "; processes are not kept this far back" };
+        let rest = if state.history().is_whole(frozen.back) { "" } else { ", without processes" };
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
         return canvas.rule(area, 0, &text, Role::Strong);
     }
@@ -250,7 +255,12 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
     let rest = Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area };
     match state.hint {
-        Some(hint) if state.alerts().is_empty() => _ = canvas.say(rest, 0, 0, &format!(" {hint} "), Role::Strong),
+        Some(hint) if state.alerts().is_empty() => {
+            // A narrow screen shows the parts that fit.
+            let fits = |hint: &&str| width(hint) + 2 <= rest.width;
+            let hint = std::iter::successors(Some(hint), |hint| Some(hint.rsplit_once(", ")?.0)).find(fits);
+            canvas.say(rest, 0, 0, &format!(" {} ", hint.unwrap_or_default()), Role::Strong);
+        }
         _ => happened(state, canvas, rest),
     }
 }
@@ -312,7 +322,7 @@ fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let at = canvas.say(area, at, 0, &text, Role::Plain);
         let at = canvas.say(area, at, 0, " ", Role::Selected);
         let hint = match state.view {
-            View::Memory => "text in a tag, line, operation, pid, kind or address   Enter: apply, Esc: cancel",
+            View::Memory => "tag, line, op, pid, kind, address   Enter: apply, Esc: cancel",
             _ => "text user:ana dev:0 mem>1G   Enter: apply, Esc: cancel",
         };
         canvas.say(area, at + 2, 0, hint, Role::Dim);
@@ -331,6 +341,11 @@ fn graded(share: f64, critical: f64) -> Role {
 /// Number of lines in the details of a process.
 pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
     dialogs::process_line_count(state, of)
+}
+
+/// Number of lines of the help.
+pub(crate) fn help_line_count(state: &State) -> usize {
+    dialogs::help_line_count(state.size.0)
 }
 
 /// Number of lines in the list of alerts.
@@ -353,6 +368,12 @@ pub(crate) fn memory_list(state: &State) -> Vec<String> {
     let Some(snapshot) = state.shown() else { return Vec::new() };
     let Some(device) = state.chosen_device(snapshot) else { return Vec::new() };
     memory::items(state, snapshot, device).iter().map(memory::Item::name).collect()
+}
+
+/// Whether a grouping of the buffers on the selected device has a group with a name.
+pub(crate) fn memory_groups_by(state: &State, by: ListBy) -> bool {
+    let groups = || Some(memory::has_key(state.shown()?, state.chosen_device(state.shown()?)?, by));
+    groups().unwrap_or(false)
 }
 
 /// All details of the buffer in a row of the buffer list; `None` if the row is a group.
@@ -418,7 +439,7 @@ pub(crate) fn scene(state: &State) -> Scene {
         has_groups: state.has_groups(),
         has_alerts: state.hosts.iter().any(|host| !host.alerts.list().is_empty()),
         is_replay: state.replay.is_some(),
-        is_frozen: state.is_frozen(),
+        is_frozen: state.is_frozen() || state.replay.is_some_and(|position| position.is_paused),
         can_signal: (0..state.hosts.len()).any(|host| state.can_signal(host)),
         is_by_device: state.settings.by_device,
         can_scroll: extent(state).is_some_and(|extent| extent.last() > 0),

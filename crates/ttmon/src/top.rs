@@ -17,8 +17,8 @@ use crate::invocation::{CliTarget, Context, TopRequest, TopSource};
 use crate::open::{OpenMachine, READER_PROGRAM, cluster};
 use crate::server::{possible_services, services_of as services};
 
-/// Message that is shown until settings are saved for the first time.
-const FIRST_RUN: &str = "F1 or ? lists the keys, 1 to 5 choose a view, F2 changes settings, q quits";
+/// Message that is shown until settings are saved for the first time. A narrow screen shows the first parts.
+const FIRST_RUN: &str = "F1 lists the keys, q quits, 1 to 5 choose a view, F2 changes settings";
 
 /// Runs the monitor until the user quits.
 pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure> {

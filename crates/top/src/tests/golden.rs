@@ -4,7 +4,7 @@ use ttmon_model::Snapshot;
 
 use super::{drawn, eight, machine, one, text, watched};
 use crate::state::{Dialog, View};
-use crate::theme::Theme;
+use crate::theme::{Colors, Theme};
 
 const SIZES: [(u16, u16); 4] = [(40, 10), (80, 24), (120, 40), (200, 50)];
 
@@ -47,6 +47,17 @@ fn in_ascii() {
         screens += &format!("{}\n{screen}\n", "=".repeat(80));
     }
     insta::assert_snapshot!("eight_ascii", screens);
+}
+
+/// Without colours, health and the lines of a chart can still be distinguished.
+#[test]
+fn without_colors() {
+    let mut screens = String::new();
+    for size in [(80, 24), (120, 40)] {
+        let theme = Theme { colors: Colors::None, ..Theme::default() };
+        screens += &format!("{}\n{}\n", "=".repeat(usize::from(size.0)), text(&drawn(&watched(&eight(), size, theme, 70))));
+    }
+    insta::assert_snapshot!("eight_mono", screens);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn the_bottom_line_names_what_works_here() {
     assert_eq!(last_line(&state), "Esc Close");
     press(&mut state, Chord::Escape);
     update(&mut state, Event::News(0, playing()));
-    assert_eq!(last_line(&state), "F1 Help / Filter Enter Info Space Play , . Step { } Minute + - Speed q Quit");
+    assert_eq!(last_line(&state), "F1 Help / Filter Enter Info Space Pause , . Step { } Minute + - Speed q Quit");
     assert!(!last_line(&several((80, 24))).contains("Kill"), "services send no signals");
     assert!(last_line(&several((80, 24))).contains("f Fold"));
 }
@@ -185,7 +185,7 @@ fn windows_scroll_no_further_than_there_is_something() {
 #[test]
 fn buffers_that_cannot_be_listed_are_not_denied() {
     let mut snapshot = machine::hooked();
-    let is_there = "no live buffer is known here";
+    let is_there = "no tracked process has a buffer";
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     state.view = View::Memory;
     assert!(!text(&drawn(&state)).contains(is_there));

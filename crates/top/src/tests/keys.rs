@@ -335,10 +335,9 @@ fn plus_is_faster() {
 fn the_list_of_buffers_opens_and_closes() {
     let mut state = watched(&machine::hooked(), (120, 40), Theme::default(), 3);
     press(&mut state, Chord::Char('4'));
-    for _ in 0..2 {
-        press(&mut state, Chord::Char('g'));
-    }
-    assert!(text(&drawn(&state)).contains("by tag"), "{}", text(&drawn(&state)));
+    press(&mut state, Chord::Char('g'));
+    // No buffer of these programs has a line, a tag or an operation.
+    assert!(text(&drawn(&state)).contains("by size"), "{}", text(&drawn(&state)));
     press(&mut state, Chord::Enter);
     assert!(state.memory.open.is_some());
     press(&mut state, Chord::Enter);
@@ -356,6 +355,44 @@ fn the_list_of_buffers_opens_and_closes() {
     assert_eq!(state.view, View::Main);
 }
 
+/// Details that were opened from the mesh close to the mesh; a view that was chosen by its number closes to the main view.
+#[test]
+fn escape_goes_back_to_where_enter_was_pressed() {
+    let mut state = watched(&machine::galaxy(), (120, 40), Theme::default(), 1);
+    for (key, view) in [('5', View::Mesh), ('2', View::Charts)] {
+        press(&mut state, Chord::Char(key));
+        press(&mut state, Chord::Enter);
+        assert_eq!(state.view, View::Detail);
+        press(&mut state, Chord::Escape);
+        assert_eq!(state.view, view);
+        press(&mut state, Chord::Escape);
+        assert_eq!(state.view, View::Main);
+    }
+}
+
+/// The signal that Enter would send is visible on the smallest screen, and so is the value of a setting.
+#[test]
+fn dialogs_work_on_the_smallest_screen() {
+    let mut state = watched(&one(), (40, 10), Theme::default(), 1);
+    press(&mut state, Chord::F(9));
+    for signal in crate::signals::SIGNALS {
+        let screen = text(&drawn(&state));
+        assert!(screen.contains(&format!("│  {:<6} ", signal.name)) && screen.contains("Enter: confirm, Esc: close  "), "{screen}");
+        press(&mut state, Chord::Down);
+    }
+    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::F(2));
+    assert!(text(&drawn(&state)).contains("Metric of charts and m… DRAM used"), "{}", text(&drawn(&state)));
+}
+
+/// A narrow screen shows whole parts of the first hint.
+#[test]
+fn the_first_hint_is_not_cut() {
+    let mut state = watched(&one(), (40, 10), Theme::default(), 1);
+    state.hint = Some("F1 lists the keys, q quits, 1 to 5 choose a view");
+    assert!(text(&drawn(&state)).contains("─ F1 lists the keys, q quits ─"), "{}", text(&drawn(&state)));
+}
+
 /// The first page of the help shows how to quit, on the smallest screen too.
 #[test]
 fn help_says_how_to_leave_first() {
@@ -363,6 +400,21 @@ fn help_says_how_to_leave_first() {
         let mut state = watched(&one(), size, Theme::default(), 1);
         press(&mut state, Chord::F(1));
         let screen = text(&drawn(&state));
-        assert!(screen.contains("q F10") && screen.contains("leave"), "{screen}");
+        assert!(screen.contains("q F10") && screen.contains("quit"), "{screen}");
+    }
+}
+
+/// On the smallest screen too, every word of the help can be read by scrolling.
+#[test]
+fn no_word_of_the_help_is_cut() {
+    let mut state = watched(&one(), (40, 10), Theme::default(), 1);
+    press(&mut state, Chord::F(1));
+    let mut seen = String::new();
+    for _ in 0..200 {
+        seen += &text(&drawn(&state));
+        press(&mut state, Chord::Down);
+    }
+    for word in KEYS.iter().flat_map(|key| key.help.split(' ')) {
+        assert!(seen.contains(word), "{word}");
     }
 }

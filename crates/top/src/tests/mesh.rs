@@ -4,7 +4,23 @@ use ttmon_model::DeviceId;
 use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
 use ttmon_model::mesh::{Link, LinkKind, Tile, of};
 
-use super::machine;
+use super::{drawn, machine, text, watched};
+use crate::state::View;
+use crate::theme::Theme;
+
+/// A value that is cut is another value: x16 would become x1.
+#[test]
+fn no_value_of_a_tile_is_cut() {
+    for width in 40..200 {
+        let mut state = watched(&machine::galaxy(), (width, 40), Theme::default(), 1);
+        state.view = View::Mesh;
+        let screen = text(&drawn(&state));
+        for (part, whole) in [("Gen4", "Gen4 x16"), ("38", "38W"), ("L1 ", "B"), ("GB", "GB ")] {
+            let is_whole = |line: &str| line.matches(part).count() <= format!("{line} ").matches(whole).count();
+            assert!(screen.lines().skip(2).all(is_whole), "{width} {part}: {screen}");
+        }
+    }
+}
 
 #[test]
 fn every_chip_has_a_place_of_its_own() {

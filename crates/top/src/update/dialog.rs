@@ -6,13 +6,13 @@ use ratatui_core::layout::{Position, Rect};
 use super::{Effect, bounded, moved, paced};
 use crate::columns::choosable;
 use crate::filter::Filter;
-use crate::keys::{self, Action, Chord, KEYS, Motion, Step};
+use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
 use crate::state::{Dialog, State, View};
-use crate::view::{alert_line_count, process_line_count};
+use crate::view::{alert_line_count, help_line_count, process_line_count};
 
 /// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
@@ -27,7 +27,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
         Dialog::Filter { text, before } => filter(state, text, before, code),
         Dialog::Help { scroll } => {
             if let Some(Action::Move(motion)) = action {
-                state.dialog = Some(Dialog::Help { scroll: turned(state, scroll, motion, KEYS.len()) });
+                state.dialog = Some(Dialog::Help { scroll: turned(state, scroll, motion, help_line_count(state)) });
             } else if !matches!(action, Some(Action::Help | Action::Escape | Action::Quit)) {
                 state.dialog = Some(Dialog::Help { scroll });
             }

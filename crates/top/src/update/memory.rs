@@ -7,7 +7,7 @@ use super::{Effect, moved, say};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
 use crate::state::{Dialog, ListBy, ListSort, MapCursor, State};
-use crate::view::{memory_buffer, memory_list, memory_map_rows, memory_rows};
+use crate::view::{memory_buffer, memory_groups_by, memory_list, memory_map_rows, memory_rows};
 
 /// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
@@ -46,7 +46,8 @@ fn sort(state: &mut State, step: Step) {
 /// Selects the next grouping.
 pub(super) fn group(state: &mut State) {
     let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
-    state.memory.by = ListBy::ALL[(at + 1) % ListBy::ALL.len()];
+    let mut next = ListBy::ALL.into_iter().cycle().skip(at + 1).take(ListBy::ALL.len());
+    state.memory.by = next.find(|by| memory_groups_by(state, *by)).unwrap_or_default();
     (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
 }
 
@@ -55,7 +56,7 @@ pub(super) fn mark(state: &mut State) {
     state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.now()) };
     let is_set = state.memory.mark.is_some();
     if is_set && state.memory.by == ListBy::Buffer {
-        state.memory.by = ListBy::Tag;
+        state.memory.by = if memory_groups_by(state, ListBy::Tag) { ListBy::Tag } else { ListBy::Size };
         (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
     }
     say(state, if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" });

@@ -6,7 +6,7 @@ mod dots;
 use std::collections::VecDeque;
 
 use ratatui_core::layout::Rect;
-use ratatui_core::style::Style;
+use ratatui_core::style::{Modifier, Style};
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_print::quantity;
 use ttmon_print::text::Cut;
@@ -26,6 +26,8 @@ const LIMIT_SHARE_MIN: f64 = 0.8;
 const FITTED_SHARE_MIN: f64 = 0.5;
 /// The axis spans at least this share of the highest value, so that noise looks flat.
 const SPAN_MIN: f64 = 0.1;
+/// Columns between two names of the same line, if there is room.
+const NAME_DISTANCE: u16 = 20;
 /// More lines than this are drawn as a band between the lowest and the highest.
 const LINES_MAX: usize = 8;
 
@@ -217,12 +219,32 @@ impl Chart<'_> {
     /// Draws several devices, each as a line in its own colour.
     fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
         let mut dots = Dots::new(plot, canvas.theme.ascii);
-        for (hue, line) in (0..).zip(&self.lines) {
-            let values = self.sampled(line.values, window, dots.columns());
-            trace(&mut dots, axis, &values, hue);
+        let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
+        for (hue, values) in (0..).zip(&all) {
+            trace(&mut dots, axis, values, hue);
         }
         let theme = canvas.theme;
         dots.draw(canvas, plot, |_, hue| theme.hue(usize::from(hue)));
+        self.names(canvas, plot, axis, &all);
+    }
+
+    /// Writes the name of each line on the line, as on a map: colours alone do not distinguish them. Each line has columns of its own, so
+    /// that the names of lines that run together stand side by side.
+    fn names(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, all: &[Vec<f32>]) {
+        let columns = self.lines.iter().map(|line| width(&line.name)).max().unwrap_or(0) + 1;
+        let count = u16::try_from(self.lines.len()).unwrap_or(u16::MAX).max(1);
+        let step = columns.max(NAME_DISTANCE / count);
+        for (index, (line, values)) in (0..count).zip(self.lines.iter().zip(all)) {
+            let style = canvas.theme.hue(usize::from(index)).add_modifier(Modifier::BOLD);
+            let across = values.len() / usize::from(plot.width.max(1));
+            let places = (0..).map(|turn: u16| (turn * count + index + 1) * step).take_while(|back| *back <= plot.width);
+            for column in places.map(|back| plot.width - back) {
+                let value = values.get(usize::from(column) * across).copied().unwrap_or(f32::NAN);
+                if !value.is_nan() {
+                    canvas.put(plot, column, row_of(axis.share(f64::from(value)), plot.height), &line.name, style);
+                }
+            }
+        }
     }
 
     /// Draws many devices as a band between the lowest and the highest value, with the median as a line.

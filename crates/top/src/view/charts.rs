@@ -7,13 +7,15 @@ use ttmon_model::{Device, Snapshot};
 
 use super::Extent;
 use super::chart::{Chart, Line};
-use crate::canvas::Canvas;
+use crate::canvas::{Canvas, width};
 use crate::layout::panes;
 use crate::metric::METRICS;
 use crate::settings::ZOOMS;
 use crate::state::{State, View};
 use crate::theme::Role;
 
+/// Columns for the number of hidden charts.
+const HIDDEN_COLUMNS: u16 = 16;
 /// Minimum columns and rows of a pane.
 const PANE: (u16, u16) = (38, 7);
 /// Most charts side by side in the main view, and the minimum width of each.
@@ -31,7 +33,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         None => format!("{} of {} devices", metric.title, snapshot.devices.len()),
     };
     let left = format!("{what}, the last {}", duration(ZOOMS[state.settings.zoom]));
-    canvas.say(head, 1, 0, &left, Role::Title);
+    // The end of the row has the number of hidden charts.
+    let text = if width(&left) + HIDDEN_COLUMNS <= head.width { left } else { what };
+    canvas.say(head, 1, 0, &text, Role::Title);
     if state.settings.by_device {
         of_device(state, snapshot, canvas, area);
     } else {

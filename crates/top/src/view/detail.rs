@@ -30,12 +30,15 @@ const SELDOM: &str = "seldom";
 const SOURCE_MIN: u16 = 56;
 const AGE_MIN: u16 = 76;
 
+/// Columns of the longest name of a field.
+const NAME_COLUMNS: u16 = 23;
+
 /// Minimum width for two columns of lines. Each column has room for everything, and no number is cut.
 const TWO_COLUMNS_MIN: u16 = 2 * (AGE_MIN + 1);
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let mut head = format!("Device {} {}  {}  [ ] other devices", device.id, device.label(), device.state.name());
+    let mut head = format!("Device {} {}  {}", device.id, device.label(), device.state.name());
     // While there is no new sample, all values have the age of the last one.
     if state.here().is_stale() || state.is_frozen() {
         head += &format!("  as of {}", state.clock.second(snapshot.time));
@@ -72,20 +75,23 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
         canvas.say(area, 1, row, &line.name, Role::Heading);
         return;
     }
-    canvas.field(area, Field::left(2, 22), row, &line.name, canvas.style(Role::Dim));
+    canvas.field(area, Field::left(2, NAME_COLUMNS), row, &line.name, canvas.style(Role::Dim));
     let value = canvas.clean(&line.value);
     // The reason of a missing value may use the column of the source.
     let is_absent = line.role == Role::Dim;
     let (from, age) = match area.width {
         _ if is_absent || line.from.is_empty() => (0, 0),
-        AGE_MIN.. => (20, 5),
+        AGE_MIN.. => (20, 6),
         SOURCE_MIN.. => (17, 0),
         _ => (0, 0),
     };
-    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(25, area.width.saturating_sub(26 + from + age)) };
+    let field = Field {
+        cut: ttmon_print::text::Cut::End,
+        ..Field::left(NAME_COLUMNS + 3, area.width.saturating_sub(NAME_COLUMNS + 4 + from + age))
+    };
     canvas.field(area, field, row, &value, canvas.style(line.role));
     if from > 0 {
-        canvas.field(area, Field::left(area.width - from - age, from), row, line.from, canvas.style(Role::Dim));
+        canvas.field(area, Field::left(area.width - from - age, from - 1), row, line.from, canvas.style(Role::Dim));
     }
     if age > 0 {
         canvas.field(area, Field::left(area.width - age, age), row, line.age, canvas.style(Role::Dim));

@@ -6,7 +6,7 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
-use ttmon_model::units::size_in_unit_of;
+use ttmon_model::units::{Unit, size_in_unit_of, size_unit};
 use ttmon_model::{Device, DeviceId, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::{KERNELS, link_text, lower_bound, memory_parts, power_text, size_or_untracked, temperature_text};
@@ -16,7 +16,7 @@ pub(super) use self::parts::{Shared, head};
 use crate::canvas::{Canvas, Field, spark, width};
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
-use crate::metric::{self, METRICS};
+use crate::metric::{self, METRICS, Metric};
 use crate::state::{Focus, State};
 use crate::theme::Role;
 
@@ -24,10 +24,12 @@ use crate::theme::Role;
 const GATEWAY_MIN: u16 = 14;
 /// Minimum width to show a reason.
 const REASON_COLUMNS_MIN: u16 = 24;
-/// Seconds per cell of a sparkline.
-const SPARK_SECONDS: u64 = 12;
+/// Seconds of a sparkline.
+const SPARK_SECONDS: u64 = 60;
 /// Narrower cells show a percentage.
 const CELL_WIDE_MIN: u16 = 13;
+/// Devices whose load is in the same of these steps are listed in the order of their ids.
+const LOAD_STEPS: f64 = 20.0;
 /// Number of devices that are listed below the grid.
 pub(crate) const MATTER_MAX: u16 = 5;
 
@@ -38,11 +40,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let chosen = state.device_row(snapshot, &devices);
     let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
     let shared = Shared::of(snapshot, &devices, state.is_deep());
+    let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
     if list.is_grid {
-        let metric = &METRICS[state.settings.metric];
-        let text = format!(" {} devices: {}  m: another metric", devices.len(), metric.title);
-        let short = format!(" {} devices: {}", devices.len(), metric.title);
-        canvas.heading(Rect { height: 1, ..area }, if width(&text) <= area.width { &text } else { &short });
+        grid_head(state, &shared, &devices, canvas, Rect { height: 1, width: area.width.saturating_sub(width(&hidden) + 2), ..area });
     } else {
         for column in 0..list.columns {
             head(&shared, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
@@ -56,14 +56,13 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
             device_row(state, state.here(), &shared, device, canvas, list.place(index), is_chosen);
         }
     }
-    let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
     if layout.has_sums {
         sums_row(&devices, canvas, Rect { y: list.area.bottom(), height: 1, ..area }, &hidden);
     } else {
         super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
     }
     if let Some(area) = layout.matter {
-        matter(state, &shared, devices, canvas, area);
+        matter(state, &shared.below_grid(), devices, canvas, area);
     }
 }
 
@@ -73,7 +72,9 @@ fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mu
         let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
         shares.into_iter().flatten().fold(0.0f64, f64::max)
     };
-    devices.sort_by(|one, other| other.severity().cmp(&one.severity()).then(load(other).total_cmp(&load(one))).then(one.id.cmp(&other.id)));
+    // Devices with a similar load keep their order, so that rows do not change places all the time.
+    let step = |device: &Device| (load(device) * LOAD_STEPS).floor();
+    devices.sort_by(|one, other| other.severity().cmp(&one.severity()).then(step(other).total_cmp(&step(one))).then(one.id.cmp(&other.id)));
     head(shared, canvas, Rect { height: 1, ..area });
     for (row, device) in (1..area.height).zip(devices) {
         device_row(state, state.here(), shared, device, canvas, Rect { y: area.y + row, height: 1, ..area }, false);
@@ -190,7 +191,7 @@ const SPARK_HEIGHT: f64 = 1.4;
 /// Formats a sparkline of the last minute between its lowest and highest value, in the colour of the newest value.
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (String, Style) {
     let Some(index) = metric::by_name(name) else { return (String::new(), Style::new()) };
-    let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
+    let values = last_minute(host, device, index, SPARK_COLUMNS);
     let limit = METRICS[index].limit(device).unwrap_or(100.0);
     let newest = values.iter().flatten().last().map_or(0.0, |value| f64::from(*value));
     let bound = |choose: fn(f64, f64) -> f64| values.iter().flatten().map(|value| f64::from(*value)).reduce(choose).unwrap_or(0.0);
@@ -198,6 +199,12 @@ fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (Strin
     let span = (highest - lowest).max(limit * SPARK_SPAN_MIN);
     let low = f64::midpoint(lowest, highest) - span / 2.0;
     (spark(&values, (low, low + span * SPARK_HEIGHT), canvas.glyphs().spark), canvas.theme.load(newest / limit))
+}
+
+/// The means of a metric over the last minute, in a number of cells.
+pub(super) fn last_minute(host: &Host, device: &Device, metric: usize, cells: u16) -> Vec<Option<f32>> {
+    let seconds = (SPARK_SECONDS / u64::from(cells.max(1))).max(1);
+    host.history.means(device.id, metric, usize::from(cells), seconds, host.back())
 }
 
 /// Formats `2.4/12.0GB` in the unit of the total. The total is left out if the heading has it.
@@ -254,7 +261,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     // A narrow cell has room for a percentage, but not for a number with its unit.
     let text = match (value, share) {
         (Ok(_), Some(share)) if cell.width < CELL_WIDE_MIN => percent(share),
-        (Ok(value), _) => canvas.clean(&metric.show(value)),
+        (Ok(value), _) => canvas.clean(&in_unit_of_limit(metric, value, metric.limit(device).ok())),
         (Err(_), _) => "--".to_owned(),
     };
     let columns = width(&text).min(cell.width.saturating_sub(5));
@@ -275,6 +282,37 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     if is_chosen && state.focus == Focus::Devices {
         canvas.buffer.set_style(cell, canvas.theme.style(Role::Selected));
     }
+}
+
+/// A value in the unit of its limit: all cells of a grid have one unit, so that they can be compared, and none is longer than the others.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes that were an integer")]
+pub(super) fn in_unit_of_limit(metric: &Metric, value: f64, limit: Option<f64>) -> String {
+    match limit.map(|limit| limit as u64) {
+        Some(limit) if metric.field.unit == Unit::Bytes && value > 0.0 => {
+            format!("{}{}", size_in_unit_of(value as u64, limit), size_unit(limit))
+        }
+        _ => metric.show(value),
+    }
+}
+
+/// The heading of a grid: the metric of its cells, the board, and the sums of all devices as far as there is room.
+fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) {
+    let metric = METRICS[state.settings.metric].title;
+    let (mut sums, unhealthy) = sums(devices, canvas);
+    if let Some(board) = shared.board() {
+        sums[0] = format!("{} {}", devices.len(), canvas.clean(board));
+    }
+    let room = area.width.saturating_sub(1 + width(metric));
+    let columns = |parts: &[String]| parts.iter().map(|part| width(part) + 2).sum::<u16>();
+    let key = ["  m: another metric", ""].into_iter().find(|key| width(key) + columns(&sums) <= room);
+    // The title of the screen has the number of devices too.
+    if key.is_none() {
+        sums.remove(0);
+    }
+    while columns(&sums) > room && sums.pop().is_some() {}
+    let at = canvas.say(area, 1, 0, metric, Role::Title);
+    let at = canvas.say(area, at, 0, key.unwrap_or(""), Role::Dim);
+    canvas.say(area, at + 2, 0, &sums.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
@@ -435,11 +473,11 @@ mod tests {
     fn hidden_devices_are_counted_on_both_sides() {
         let mut snapshot = machine::galaxy();
         let first = snapshot.devices[0].clone();
-        snapshot.devices = (0..120).map(|id| Device { id: DeviceId(id), ..first.clone() }).collect();
+        snapshot.devices = (0..128).map(|id| Device { id: DeviceId(id), ..first.clone() }).collect();
         let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
-        assert!(text(&drawn(&state)).contains("+8 ↓"));
-        state.here_mut().device = Some(DeviceId(119));
+        assert!(text(&drawn(&state)).contains("+8 ↓"), "{}", text(&drawn(&state)));
+        state.here_mut().device = Some(DeviceId(127));
         let screen = text(&drawn(&state));
-        assert!(screen.contains("+8 ↑") && screen.contains("119"), "{screen}");
+        assert!(screen.contains("+8 ↑") && screen.contains("127"), "{screen}");
     }
 }

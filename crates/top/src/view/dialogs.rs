@@ -35,19 +35,36 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
     }
 }
 
-fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX).saturating_add(2);
-    let area = window(body, 76, rows);
-    let inside = canvas.window(area, "Help: Esc closes it, Up and Down scroll");
-    let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
-    // The key to quit comes first, on any size of screen.
-    let quit_first = || KEYS.iter().rev().take(1).chain(&KEYS[..KEYS.len() - 1]);
-    for (row, key) in (0..inside.height).zip(quit_first().skip(first)) {
-        let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
-        canvas.field(inside, Field::left(1, 16), row, &chords.join(" "), canvas.style(Role::Strong));
-        canvas.say(inside, 18, row, key.help, Role::Plain);
+/// Columns of the help, and of the keys in it.
+const HELP_COLUMNS: u16 = 76;
+const CHORDS_COLUMNS: u16 = 16;
+
+/// Lines of the help: keys, and a part of what they do. Quit comes first, so that it is visible on any screen.
+fn help_lines(screen: u16) -> Vec<(String, &'static str)> {
+    let columns = HELP_COLUMNS.min(screen).saturating_sub(CHORDS_COLUMNS + 5);
+    let mut lines = Vec::new();
+    for key in KEYS.iter().rev().take(1).chain(&KEYS[..KEYS.len() - 1]) {
+        let mut chords = key.chords.iter().map(|chord| chord.name()).collect::<Vec<_>>().join(" ");
+        lines.extend(folded(key.help, columns).into_iter().map(|text| (std::mem::take(&mut chords), text)));
     }
-    hidden(canvas, area, first, KEYS.len().saturating_sub(first + usize::from(inside.height)));
+    lines
+}
+
+/// Number of lines of the help.
+pub(super) fn help_line_count(screen: u16) -> usize {
+    help_lines(screen).len()
+}
+
+fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let lines = help_lines(body.width);
+    let area = window(body, HELP_COLUMNS, u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2));
+    let inside = canvas.window(area, "Help: Esc closes, Up Down scroll");
+    let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
+    for (row, (chords, text)) in (0..inside.height).zip(lines.iter().skip(first)) {
+        canvas.field(inside, Field::left(1, CHORDS_COLUMNS), row, chords, canvas.style(Role::Strong));
+        canvas.say(inside, CHORDS_COLUMNS + 2, row, text, Role::Plain);
+    }
+    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
 }
 
 /// Draws the list of all kept alerts.
@@ -115,8 +132,12 @@ fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
 }
 
 fn setup(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let lines: Vec<String> = setup_rows(state).into_iter().map(|(name, value)| format!("{name:<34} {value}")).collect();
-    choices("Setup: Left and Right change, Esc closes and saves", &lines, at, canvas, body);
+    // On a narrow screen a long name is cut, so that the value is visible.
+    let columns = usize::from(body.width.saturating_sub(17)).min(34);
+    let ellipsis = canvas.glyphs().ellipsis;
+    let line = |(name, value): (String, String)| format!("{:<columns$} {value}", text::cut(&name, columns, text::Cut::End, ellipsis));
+    let lines: Vec<String> = setup_rows(state).into_iter().map(line).collect();
+    choices("Setup: Left Right change, Esc saves", &lines, at, canvas, body);
 }
 
 fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
@@ -125,7 +146,10 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
     let inside = canvas.window(window(body, 64, rows), &title);
     let command = canvas.clean(&dialog.command);
     canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), 0, &command, canvas.style(Role::Plain));
-    for (row, (index, signal)) in (2..inside.height).zip(SIGNALS.iter().enumerate()) {
+    // On a small screen the list scrolls, so that the chosen signal is always visible.
+    let last = inside.height.saturating_sub(1);
+    let first = scrolled(0, dialog.at, usize::from(last.saturating_sub(2)), SIGNALS.len());
+    for (row, (index, signal)) in (2..last).zip(SIGNALS.iter().enumerate().skip(first)) {
         let role = if index == dialog.at { Role::Selected } else { Role::Plain };
         canvas.field(
             inside,
@@ -135,10 +159,9 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
             canvas.style(role),
         );
     }
-    let last = inside.height.saturating_sub(1);
     if dialog.is_asked {
         let name = SIGNALS[dialog.at].name;
-        canvas.say(inside, 1, last, &format!("Really send {name}? y sends it, Esc does not"), Role::Critical);
+        canvas.say(inside, 1, last, &format!("Really send {name}? y: yes, Esc: no"), Role::Critical);
     } else {
         canvas.say(inside, 1, last, "Enter: confirm, Esc: close", Role::Dim);
     }
@@ -148,7 +171,7 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
     let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
     let signal = if state.can_signal(of.0) { ", F9 sends a signal" } else { "" };
-    let title = format!("Process {}{host}: Esc closes it, Up and Down scroll{signal}", of.1.pid);
+    let title = format!("Process {}{host}: Esc closes, Up Down scroll{signal}", of.1.pid);
     // Use the full height, so that the window does not jump when its buffers arrive.
     page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
 }

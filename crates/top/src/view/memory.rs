@@ -11,7 +11,7 @@ use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{percent, size};
 
-pub(super) use self::list::{Item, buffer_lines, items};
+pub(super) use self::list::{Item, buffer_lines, has_key, items};
 use super::devices::or_absent;
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
@@ -70,7 +70,7 @@ fn parts(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Par
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let mut head = format!("Memory of device {} {}  [ ] other devices", device.id, device.label());
+    let mut head = format!("Memory of device {} {}", device.id, device.label());
     if snapshot.lists_time != snapshot.time {
         let [figures, lists] = [snapshot.time, snapshot.lists_time].map(|time| state.clock.second(time));
         head += &format!("  figures at {figures}, lists at {lists}");

@@ -5,12 +5,11 @@ use ratatui_core::style::{Modifier, Style};
 use ttmon_model::mesh::{self, Link, LinkKind, Mesh, Tile};
 use ttmon_model::snapshot::{Location, Severity};
 use ttmon_model::{Device, DeviceId, Snapshot};
-use ttmon_print::quantity::{percent, size};
-use ttmon_print::text::Cut;
+use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::{link_text, temperature_text};
 
-use super::devices::severity_role;
-use crate::canvas::{Canvas, width};
+use super::devices::{in_unit_of_limit, last_minute, severity_role};
+use crate::canvas::{Canvas, folded, spark, width};
 use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
@@ -21,18 +20,19 @@ const TILE_MAX: (u16, u16) = (40, 11);
 const TILE_MIN: (u16, u16) = (8, 2);
 /// Space between tiles for links: columns and rows.
 const LINK_GAP: (u16, u16) = (3, 1);
+/// Cells of the last minute in a tile.
+const SPARK_COLUMNS_MAX: u16 = 30;
 /// Narrower tiles have no bar.
 const BAR_MIN: u16 = 12;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let metric = &METRICS[state.settings.metric];
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
-    let head = format!("Mesh: {}, {}  m metric  [ ] device", mesh.origin, metric.title);
+    let head = format!("Mesh: {}, {}", mesh.origin, metric.title);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let Some((grid, is_wired)) = Grid::fitting(&mesh, area) else {
-        canvas.say(area, 1, 1, "the mesh does not fit this screen; the main view lists every chip", Role::Dim);
-        return;
+        return super::paragraph(canvas, area, 1, "the mesh does not fit this screen; the main view (1) lists every chip");
     };
     grid.frames(&mesh, canvas, area);
     let chosen = state.chosen_device(snapshot).map(|device| device.id);
@@ -143,9 +143,11 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
     canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Frame);
     let at = canvas.say(area, 0, 0, &device.id.to_string(), if is_chosen { Role::Selected } else { Role::Title }) + 1;
+    // A name that does not fit is left out: in a galaxy every tile would have the same stump.
     let label = canvas.clean(&device.label());
-    let label = ttmon_print::text::cut(&label, usize::from(area.width.saturating_sub(at)), Cut::End, canvas.glyphs().ellipsis);
-    canvas.say(area, at, 0, &label, Role::Plain);
+    if at + width(&label) <= area.width {
+        canvas.say(area, at, 0, &label, Role::Plain);
+    }
     let inside = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
     for row in 0..inside.height {
@@ -153,40 +155,71 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     }
     let is_judged = severity > Severity::Unknown || share.is_none();
     let health = if is_judged { canvas.style(severity_role(severity)) } else { heat };
-    let text = value.map_or_else(|reason| format!("N/A {reason}"), |value| metric.show(value));
-    let text = canvas.clean(&text);
+    let shown = |value: f64| in_unit_of_limit(metric, value, metric.limit(device).ok());
+    let text = canvas.clean(&value.map_or_else(|_| ABSENT.to_owned(), shown));
     let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };
     let end = canvas.put(inside, 0, 0, &text, value_style);
-    let word_at = inside.width.saturating_sub(width(word));
+    let right = |text: &str| inside.width.saturating_sub(width(text));
+    let [warning, critical] = canvas.glyphs().signs;
+    let sign = if severity == Severity::Critical { critical } else { warning };
     let mut row = 1;
-    // The word is beside the value if there is room, otherwise below it.
-    if end < word_at {
-        canvas.put(inside, word_at, 0, word, health);
-    } else if inside.height > 1 {
-        canvas.put(inside, 0, row, word, health);
-        row += 1;
+    // The word is beside the value if there is room, else below it. In a tile of one row, it replaces a missing value, or is a sign.
+    match () {
+        () if end < right(word) => _ = canvas.put(inside, right(word), 0, word, health),
+        () if inside.height > 1 => {
+            canvas.put(inside, 0, row, word, health);
+            row += 1;
+        }
+        () if value.is_err() => {
+            canvas.put(inside, 0, 0, &" ".repeat(usize::from(inside.width)), Style::new());
+            canvas.put(inside, 0, 0, word, health);
+        }
+        () if severity > Severity::Unknown => _ = canvas.put(inside, right(sign), 0, sign, health),
+        () => {}
     }
     if let Some(share) = share.filter(|_| area.width >= BAR_MIN && row < inside.height) {
         let bar = ttmon_print::bar_cells(share, usize::from(area.width.saturating_sub(6)), canvas.glyphs().fill);
         canvas.put(inside, 0, row, &format!("{bar} {:>4}", percent(share)), heat);
         row += 1;
     }
-    for text in more(device, canvas) {
+    for text in more(device, metric.chart.name, inside.width, canvas) {
         canvas.put(inside, 0, row, &text, heat);
         row += 1;
     }
+    match value {
+        Ok(_) if row < inside.height && area.width >= BAR_MIN => {
+            let columns = inside.width.min(SPARK_COLUMNS_MAX);
+            let limit = metric.limit(device).unwrap_or(0.0);
+            let values = last_minute(state.here(), device, state.settings.metric, columns);
+            canvas.put(inside, 0, row, &spark(&values, (0.0, limit), canvas.glyphs().spark), heat);
+        }
+        Ok(_) => {}
+        Err(reason) => {
+            for (row, text) in (row..inside.height).zip(folded(reason.explanation(), inside.width)) {
+                canvas.say(inside, 0, row, text, Role::Dim);
+            }
+        }
+    }
 }
 
-/// Returns further lines for a large tile.
-fn more(device: &Device, canvas: &Canvas<'_>) -> Vec<String> {
+/// The other values that a tile has room for, each in the longest form that fits: a value that is cut would be another value.
+fn more(device: &Device, shown: &str, columns: u16, canvas: &Canvas<'_>) -> Vec<String> {
     let temperature = temperature_text(device, canvas.glyphs().celsius).ok();
     let power = device.power.ok().map(|power| format!("{:.0}W", power.0));
-    let mut lines: Vec<String> = Vec::new();
-    lines.extend(Some([temperature, power].into_iter().flatten().collect::<Vec<_>>().join("  ")).filter(|text| !text.is_empty()));
-    lines.extend(device.memory.dram.used.ok().map(|used| format!("DRAM {}", size(used))));
-    lines.extend(device.memory.l1.used.ok().map(|used| format!("L1 {}", size(used))));
-    lines.extend(link_text(device).ok().map(|link| format!("PCIe {link}")));
-    lines
+    let both = [temperature, power].into_iter().flatten().collect::<Vec<_>>();
+    // A narrow tile has the same line as its neighbours, not the one that happens to fit.
+    let is_wide = columns >= BAR_MIN;
+    let dram = device.memory.dram.used.ok().filter(|_| is_wide && shown != "dram").map(size);
+    let l1 = device.memory.l1.used.ok().filter(|_| is_wide && shown != "l1").map(size);
+    let link = link_text(device).ok().filter(|_| is_wide);
+    let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+    let forms = [
+        vec![(!both.is_empty()).then(|| both.join("  ")), (!both.is_empty()).then(|| both.join(" ")), both.first().cloned()],
+        vec![named("DRAM", &dram)],
+        vec![named("L1", &l1)],
+        vec![named("PCIe", &link), link.clone()],
+    ];
+    forms.into_iter().filter_map(|forms| forms.into_iter().flatten().find(|text| width(text) <= columns)).collect()
 }
 
 fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
@@ -214,7 +247,11 @@ fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canva
             parts.push(format!("{glyph}{glyph} {name}"));
         }
     }
-    let text = canvas.clean(&parts.join(&format!(" {} ", canvas.glyphs().between)));
+    let between = format!(" {} ", canvas.glyphs().between);
+    while parts.len() > 1 && width(&parts.join(&between)) + 1 > area.width {
+        parts.pop();
+    }
+    let text = canvas.clean(&parts.join(&between));
     canvas.say(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
 }
 

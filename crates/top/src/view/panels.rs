@@ -107,7 +107,7 @@ pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     lines.retain(|(time, ..)| *time <= shown);
     lines.sort_by_key(|(time, ..)| Reverse(*time));
     if lines.is_empty() {
-        canvas.say(area, 1, 1, "none since this was started", Role::Dim);
+        canvas.say(area, 1, 1, "none so far", Role::Dim);
     }
     let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(1, area.width.saturating_sub(2)) };
     for (row, (_, text, role)) in (1..area.height).zip(&lines) {

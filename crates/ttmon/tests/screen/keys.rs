@@ -33,7 +33,7 @@ fn views() {
     top.expect("m", "Power");
     top.expect("1", "Processes (3)");
     top.expect("\x1bOP", "show or hide this help");
-    top.wait_for("leave");
+    top.wait_for("quit");
     top.expect("\x1b[6~", "close a dialog");
     top.press(ESCAPE);
     top.wait("the help to close", |text| !text.contains("Help: Esc"));
@@ -86,7 +86,7 @@ fn signals() {
     top.expect("K", "Send a signal to");
     top.press(DOWN);
     top.press(UP);
-    top.expect("\r", "Really send TERM? y sends it");
+    top.expect("\r", "Really send TERM? y: yes");
     top.expect("y", "TERM was sent to");
     top.wait_for("Processes (2)");
     top.expect("\x1b[20~", "Send a signal to");
@@ -144,7 +144,7 @@ fn settings_are_kept() {
     top.expect("\x1bOQ", "Setup: Left and Right");
     top.press(DOWN);
     top.expect(RIGHT, "dark");
-    top.expect("\x1b[24~", "the settings are kept in");
+    top.expect("\x1b[24~", "settings saved to");
     let path = top.home.path().join("ttmon/config.toml");
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.contains("theme = \"dark\"") && text.contains("refresh_ms = 200"), "{text}");

@@ -48,6 +48,8 @@ pub(in super::super) struct Shared {
     power_limit: Option<f64>,
     dram: Option<u64>,
     l1: Option<u64>,
+    /// Whether the board is named above the rows already.
+    is_board_named: bool,
     /// Width of the longest name of a chip on its board.
     chip_columns: u16,
     is_deep: bool,
@@ -88,6 +90,15 @@ impl Shared {
         Self { is_deep, ..Self::default() }
     }
 
+    /// The same for rows below a grid, whose heading names the board.
+    pub(super) fn below_grid(&self) -> Self {
+        Self { is_board_named: self.board.is_some(), ..self.clone() }
+    }
+
+    pub(super) fn board(&self) -> Option<&str> {
+        self.board.as_deref()
+    }
+
     pub(super) fn is_one_board(&self) -> bool {
         self.board.is_some()
     }
@@ -97,6 +108,7 @@ impl Shared {
         let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
         match part {
             Part::Id => "ID".to_owned(),
+            Part::Board if self.is_board_named => String::new(),
             Part::Board => self.board.as_ref().map_or_else(|| "BOARD".to_owned(), |board| canvas.clean(board)),
             Part::Temperature => "TEMP".to_owned(),
             Part::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
@@ -123,6 +135,7 @@ impl Shared {
         let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
         let (is_one, is_small) = (self.is_one_board(), width < SMALL_MAX);
         let board = match () {
+            () if self.is_board_named => self.chip_columns,
             () if is_small => 6,
             () if is_one => {
                 let name = self.board.as_deref().map_or(0, crate::canvas::width);

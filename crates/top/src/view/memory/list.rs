@@ -118,6 +118,12 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
     groups(entries, by, state.memory.mark)
 }
 
+/// Whether any buffer of a device has a name for a grouping. Without buffers, every grouping can be chosen.
+pub(crate) fn has_key(snapshot: &Snapshot, device: &Device, by: ListBy) -> bool {
+    let is_named = |buffer: &Buffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
+    on(snapshot, device).next().is_none() || on(snapshot, device).any(is_named)
+}
+
 /// The group key of a buffer.
 fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
     let entry = &buffer.entry;
@@ -143,10 +149,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         let text = match () {
             () if listed > 0 => "no buffer matches the filter; Esc drops it",
             () if counted > 0 => why_unlisted(state, state.here()),
-            () => "no live buffer is known here: no tracked process has one on this device",
+            () => "no tracked process has a buffer on this device; `ttmon run -- COMMAND` tracks a program",
         };
-        canvas.say(area, 1, 1, text, Role::Dim);
-        return;
+        return super::super::paragraph(canvas, area, 1, text);
     }
     let is_group = matches!(items.first(), Some(Item::Group(_)));
     let fields = if is_group { group_fields(area) } else { buffer_fields(area) };
@@ -182,7 +187,9 @@ fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
         (None, ListBy::Buffer) => format!("Largest of {all} buffers"),
         (None, by) => format!("{} of {all} buffers by {}", counted_as(shown, "group"), by.name()),
     };
-    text += &format!("  {}", if list.cursor.is_some() { "Tab: list" } else { "g: group" });
+    if list.cursor.is_some() {
+        text += "  Tab: list";
+    }
     if !list.filter.is_empty() {
         text += &format!("  filter: {}", list.filter);
     }

@@ -82,7 +82,7 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[usize]) {
 /// Returns the legend of the cells, or the buffer at the cursor.
 fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Option<MapCursor>, canvas: &Canvas<'_>) -> String {
     let [free, largest, part, used] = canvas.glyphs().map;
-    let legend = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free  Tab: cursor");
+    let legend = format!("Banks: {used} used  {part} partly  {free} free  {largest} largest free  Tab: cursor");
     let Some(cursor) = cursor else { return legend };
     let (allocator, kind, banks) = rows[cursor.row];
     let Some(whole) = span(&banks.table) else { return legend };
@@ -98,7 +98,7 @@ fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Optio
             format!("{} used from {:#x}{name}", size(block.size), block.address)
         }
     };
-    canvas.clean(&format!("{address:#x}: {text}{zoom}  Left Right move, z Z zoom, Tab list"))
+    canvas.clean(&format!("{address:#x}: {text}{zoom}  z Z: zoom, Tab: list"))
 }
 
 /// Returns the address range of a table, from its first block to the end of its last.
