@@ -1,10 +1,10 @@
-//! What an event costs, beside what else a program could do with the time, in one run with the baselines in between.
+//! Measures the cost of an event against simple baselines, interleaved in one run.
 //!
 //! `ledger_bench [--quick] [--rounds N] [--events N] [--latency N] [--live N,N,...]`
 //!
-//! One event is one allocation or one free; each takes and gives the lock. The loop frees a random live buffer and
-//! allocates a new one. One thread is measured in its CPU time, which a busy machine disturbs less; several threads by the
-//! wall, all their events counted.
+//! An event is one allocation or one free; each takes and releases the lock. The loop frees a random live buffer and allocates a new one.
+//! One thread is measured in CPU time, which is less sensitive to a busy machine. Several threads are measured in wall time, over all their
+//! events.
 
 use std::{
     env, fs,
@@ -87,7 +87,7 @@ fn name(clock: ClockChoice) -> &'static str {
     }
 }
 
-/// Runs so many events and returns nanoseconds for one.
+/// Runs this many events and returns nanoseconds per event.
 type Run = Box<dyn FnMut(u64) -> f64>;
 
 struct Measured {
@@ -131,14 +131,14 @@ fn spec(given_id: u32) -> AllocatorSpec<'static> {
     AllocatorSpec { given_id, origin: 1, mesh: (0, 0), kinds: [geometry; 6], chips: &[] }
 }
 
-/// Buffers that live, and the loop that frees and allocates.
+/// Live buffers, and the loop that frees and allocates.
 struct Load {
     id: AllocatorId,
     addresses: Vec<u64>,
     next: u64,
     random: u64,
-    /// The place and address of the next one to be freed. Looked up one step ahead: a program knows what it frees, and the
-    /// time this list takes is not the ledger's.
+    /// Index and address of the next buffer to free. It is read one step ahead: a program knows what it frees, and reading this list is no
+    /// cost of the ledger.
     victim: (usize, u64),
 }
 
@@ -174,7 +174,7 @@ impl Load {
         let (at, address) = self.victim;
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let other = usize::try_from((self.random >> 33) % (self.addresses.len() as u64 - 1)).expect("in the list");
-        // Never the one that is about to get another address.
+        // Never the buffer that is about to get another address.
         let other = if other < at { other } else { other + 1 };
         self.victim = (other, self.addresses[other]);
         let key = self.key(address);
@@ -198,7 +198,7 @@ fn cpu() -> Duration {
 
 fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes a struct of ours.
+    // SAFETY: the kernel writes to a local struct.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
 }
@@ -217,8 +217,8 @@ fn one_thread(live: u64, clock: ClockChoice) -> Run {
     })
 }
 
-/// What one dependent access costs in as much memory as so many live buffers take. An event has one to two of them that no
-/// writer with a record for each buffer can avoid: this is the floor, and separates a slow ledger from a busy machine.
+/// The cost of a dependent access in as much memory as `live` buffers use. An event has one or two such accesses that no writer with a
+/// record per buffer can avoid. This is the lower bound, and separates a slow ledger from a busy machine.
 fn random_read(live: u64) -> Run {
     const LINE: usize = 8;
     let lines = usize::try_from(live * 85 / 64).expect("fits");
@@ -253,7 +253,7 @@ fn read_beside(live: u64) -> Run {
             scope.spawn(|| {
                 let mut bytes = vec![0; 1 << 20];
                 while !is_over.load(SeqCst) {
-                    // Header, allocators and rows; then the first entries.
+                    // Header, allocators and rows, then the first entries.
                     let _ = file.read_at(&mut bytes[..0x52000], 0);
                     let _ = file.read_at(&mut bytes[..64 * 1024], 0xFE_9000);
                     thread::sleep(Duration::from_millis(100));
@@ -268,7 +268,7 @@ fn read_beside(live: u64) -> Run {
     })
 }
 
-/// Runs `work` in four threads at once and returns nanoseconds by the wall for one of all their events.
+/// Runs `work` in four threads at once and returns nanoseconds of wall time per event, over all their events.
 fn four(events: u64, work: impl Fn(usize, u64) + Sync) -> f64 {
     let barrier = Barrier::new(5);
     let start = thread::scope(|scope| {
@@ -294,7 +294,7 @@ fn four_threads(live: u64, clock: ClockChoice) -> Run {
 /// A plain mutex of the C library, which does not move.
 struct Mutex(std::cell::UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a pthread mutex is made for many threads.
+// SAFETY: a pthread mutex may be shared between threads.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
@@ -340,10 +340,10 @@ fn baselines() -> Vec<Measured> {
     ]
 }
 
-/// A Unix stream whose other end a child process drains.
+/// A Unix stream that a child process drains.
 fn sender() -> Run {
     let mut pair = [0; 2];
-    // SAFETY: the kernel writes two ints of ours; the child only reads until the end of the stream and ends.
+    // SAFETY: the kernel writes two local ints; the child only reads until the end of the stream and exits.
     unsafe {
         assert_eq!(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr()), 0);
         if libc::fork() == 0 {
@@ -360,14 +360,14 @@ fn sender() -> Run {
         let times = (events / 10).max(1000);
         let start = cpu();
         for _ in 0..times {
-            // SAFETY: bytes of ours.
+            // SAFETY: a local buffer.
             unsafe { libc::send(pair[0], message.as_ptr().cast(), message.len(), 0) };
         }
         each(cpu() - start, times)
     })
 }
 
-/// Counts times by tens of nanoseconds.
+/// Counts times in steps of ten nanoseconds.
 struct Histogram {
     counts: Vec<u64>,
     worst: u64,
@@ -449,7 +449,7 @@ fn growth() {
     println!("above 0.5 ms (event, us): {slow:?}");
 }
 
-/// Anonymous and shared bytes in memory; the ring is the caller's to leave out.
+/// Resident anonymous and shared bytes. The caller excludes the ring.
 fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/status").expect("status");
     let of = |name: &str| {
@@ -459,9 +459,9 @@ fn resident() -> u64 {
     of("RssAnon:") + of("RssShmem:")
 }
 
-/// In a child, so that nothing else is counted.
+/// Runs `work` in a child process, so that nothing else is counted.
 fn in_child(work: impl FnOnce()) {
-    // SAFETY: one thread so far.
+    // SAFETY: this process has one thread so far.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -485,7 +485,7 @@ fn memory() {
         in_child(|| {
             let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
             let mut load = Load::new(&writer, 0, 0);
-            // The ring is touched as a whole first, and the list of addresses does not grow.
+            // The whole ring is touched first, and the list of addresses does not grow.
             (0..70_000).for_each(|_| writer.session().expect("session").mark());
             let before = resident();
             (0..live).for_each(|_| {

@@ -1,5 +1,4 @@
-//! How long reading takes: a list of so many live buffers and the figures, beside a plain read of the same bytes, in CPU
-//! time.
+//! Measures the CPU time to read a list of live buffers and the figures, against a plain read of the same bytes.
 //!
 //! `cargo run --release -p ttmon-ledger --example reader_bench -- [live buffers] [rounds]`
 
@@ -62,10 +61,10 @@ fn timed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Duration, 
     Ok(cpu() - start)
 }
 
-/// CPU time of this thread, which a busy machine disturbs less than the wall's.
+/// CPU time of this thread, which is less sensitive to a busy machine than wall time.
 fn cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes a struct of ours.
+    // SAFETY: the kernel writes to a local struct.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
 }

@@ -1,26 +1,26 @@
-//! The bytes of a ledger, version 2.0. docs/ledger.md has the same tables with the reasons.
+//! The bytes of a ledger, version 2.0. docs/ledger.md has the same tables with their reasons.
 
 mod stacks;
 
 pub use stacks::{code, stack};
 
-/// `TTMONLDG`, stored last when a ledger is made.
+/// `TTMONLDG`, stored last when a ledger is created.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMONLDG");
-/// A reader refuses any other.
+/// A reader rejects any other major version.
 pub const VERSION_MAJOR: u16 = 2;
-/// A reader accepts this and any later.
+/// A reader accepts this minor version and any later one.
 pub const VERSION_MINOR: u16 = 2;
-/// Name of the memfd; it stands in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
+/// Name of the memfd; it appears in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
 pub const NAME: &str = "ttmon-ledger";
 
-/// Where a table lies.
+/// The position of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many records.
+    /// Number of records.
     pub records: u32,
-    /// Bytes from one to the next.
+    /// Bytes from one record to the next.
     pub stride: u32,
 }
 
@@ -29,7 +29,7 @@ impl Table {
         Self { offset: before.end(), records, stride }
     }
 
-    /// The byte behind its last.
+    /// The offset after the last byte.
     pub const fn end(self) -> u64 {
         self.offset + self.records as u64 * self.stride as u64
     }
@@ -37,11 +37,11 @@ impl Table {
 
 /// Bytes of the header.
 pub const HEADER_BYTES: u32 = 4096;
-/// Most entries a ledger lists.
+/// Maximum number of entries that a ledger lists.
 pub const ENTRIES_MAX: u32 = 1 << 20;
-/// Fewest a process may have room for.
+/// Minimum capacity of a ledger, in entries.
 pub const ENTRIES_MIN: u32 = 1 << 10;
-/// Kinds of memory a row number has room for.
+/// Number of kinds of memory per allocator in the row table.
 pub const KINDS: u32 = 8;
 
 const HEADER: Table = Table { offset: 0, records: 1, stride: HEADER_BYTES };
@@ -51,29 +51,29 @@ pub const ALLOCATORS: Table = Table::after(HEADER, 256, 1280);
 pub const ROWS: Table = Table::after(ALLOCATORS, 2048, 256);
 /// Tags.
 pub const TAGS: Table = Table::after(ROWS, 4096, 64);
-/// Members of peak sets that are gone from the entries.
+/// Members of peak sets that are no longer in the entry table.
 pub const GRAVEYARD: Table = Table::after(TAGS, 16_384, 64);
 /// The flight recorder.
 pub const EVENTS: Table = Table::after(GRAVEYARD, 65_536, 48);
 /// Circular and dataflow buffers of programs.
 pub const CIRCULARS: Table = Table::after(EVENTS, 65_536, 32);
-/// Programs launched, by chip.
+/// Launched programs, by chip.
 pub const LAUNCHES: Table = Table::after(CIRCULARS, 256, 32);
-/// What the hook covers.
+/// Features of the hook.
 pub const COVERAGE: Table = Table::after(LAUNCHES, 64, 128);
-/// The last allocations that were refused.
+/// The last failed allocations.
 pub const FAILURES: Table = Table::after(COVERAGE, 64, 1024);
-/// Entries that were live when all of their row was freed, and are gone from the entries.
+/// Entries that were live when their whole row was freed, and that are no longer in the entry table.
 pub const LEFT: Table = Table::after(FAILURES, 4096, 64);
 /// Peaks of chips that several allocators share.
 pub const SHARED: Table = Table::after(LEFT, 64, 256);
-/// Stacks: where a program asked for memory.
+/// Stacks of allocations.
 pub const STACKS: Table = Table::after(SHARED, 65_536, 8);
-/// Frames of the stacks, each stack's one after another, innermost first.
+/// Frames of the stacks. The frames of a stack are contiguous, innermost first.
 pub const FRAMES: Table = Table::after(STACKS, 1 << 19, 8);
-/// Functions that frames name.
+/// Functions of the frames.
 pub const CODES: Table = Table::after(FRAMES, 8192, 512);
-/// Entries, as many as fit.
+/// The entry table, with this capacity.
 pub const fn entries(capacity: u32) -> Table {
     Table::after(CODES, capacity, 64)
 }
@@ -145,12 +145,12 @@ pub mod header {
     pub const STACKS_USED: u64 = 0x380;
     pub const FRAMES_USED: u64 = 0x388;
     pub const CODES_USED: u64 = 0x390;
-    /// Allocations whose stack found no room.
+    /// Number of allocations whose stack did not fit.
     pub const STACKS_REFUSED: u64 = 0x398;
 
-    /// TT_VISIBLE_DEVICES is set and stands there whole.
+    /// TT_VISIBLE_DEVICES is set, and its field has the whole value.
     pub const VISIBLE_WHOLE: u32 = 1;
-    /// It is set, and longer than its field.
+    /// TT_VISIBLE_DEVICES is set, but longer than its field.
     pub const VISIBLE_CUT: u32 = 2;
 
     /// Flag: the chips are mock or simulated by TT-Metal.
@@ -159,8 +159,8 @@ pub mod header {
     const _: () = assert!(VISIBLE + VISIBLE_BYTES as u64 == SEQ);
 }
 
-/// One in this many recorded calls is measured: a prime, so that in any repeating pattern of a program (an allocation and its
-/// free, the operations of a step) each call is measured in turn.
+/// One in this many recorded calls is measured. A prime, so that every call of a repeating pattern (an allocation and its free, the
+/// operations of a step) is measured in turn.
 pub const COST_ONE_IN: u32 = 251;
 
 /// Offsets in an allocator's record.
@@ -174,19 +174,19 @@ pub mod allocator {
     pub const CHIPS: u64 = 0x1C;
     pub const GIVEN_ID: u64 = 0x20;
     pub const ORIGIN: u64 = 0x24;
-    /// Of each of the first kinds 24 bytes: banks u32, alignment u32, bytes of a bank u64, base u64.
+    /// 24 bytes for each kind below [`KINDS_MAX`]: banks u32, alignment u32, bytes of a bank u64, base u64.
     pub const KINDS: u64 = 0x28;
-    /// Kinds that lie on chips; host memory and other have neither banks nor peaks of a chip.
+    /// Number of kinds on chips. Host memory and other kinds have neither banks nor peaks of a chip.
     pub const KINDS_MAX: usize = 6;
     /// Bits of [`check`](super::check).
     pub const CHECK: u64 = 0xB8;
     pub const CHECKS: u64 = 0xC0;
     pub const DIFFERENCES: u64 = 0xC8;
     pub const L1_LOWER_END: u64 = 0xD0;
-    /// 64 of 16 bytes: metal id u32, flags u32, unique id u64.
+    /// 64 records of 16 bytes: metal id u32, flags u32, unique id u64.
     pub const CHIP_LIST: u64 = 0x100;
     pub const CHIPS_MAX: u32 = 64;
-    /// A chip's metal id that is not known.
+    /// The metal id of a chip, if it is not known.
     pub const METAL_ID_UNKNOWN: u32 = u32::MAX;
 
     pub const FREE: u8 = 0;
@@ -194,12 +194,12 @@ pub mod allocator {
     pub const OPEN: u8 = 2;
     pub const SHUT: u8 = 3;
 
-    /// Where the geometry of a kind is.
+    /// The offset of the geometry of a kind.
     pub const fn geometry(kind: usize) -> u64 {
         KINDS + kind as u64 * 24
     }
 
-    /// Where a chip of the list is.
+    /// The offset of a chip in the list.
     pub const fn chip(place: u64) -> u64 {
         CHIP_LIST + place * 16
     }
@@ -207,7 +207,7 @@ pub mod allocator {
     const _: () = assert!(geometry(KINDS_MAX) <= CHECK && chip(CHIPS_MAX as u64) <= super::ALLOCATORS.stride as u64);
 }
 
-/// Who opened an allocator.
+/// The source that opened an allocator.
 pub mod origin {
     #![allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
     pub const CLIENT: u32 = 1;
@@ -218,7 +218,7 @@ pub mod origin {
 /// Offsets in a row.
 pub mod row {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
-    // The first line of the CPU's cache: all that an event needs of its row, unless that makes a new peak.
+    // The first cache line has everything that an event needs, except for a new peak.
     pub const EPOCH: u64 = 0x00;
     pub const LIVE_BYTES: u64 = 0x08;
     pub const ALLOCATED_BYTES: u64 = 0x10;
@@ -227,7 +227,7 @@ pub mod row {
     pub const INNER_PEAK: u64 = 0x28;
     pub const PEAK_ALLOCATED: u64 = 0x30;
     pub const PEAK_EVENT: u64 = 0x38;
-    // The rest.
+    // The second and later cache lines.
     pub const STATE: u64 = 0x40;
     pub const PEAK: u64 = 0x48;
     pub const PEAK_TIME: u64 = 0x50;
@@ -252,7 +252,7 @@ pub mod row {
     pub const MARK_ALLOCATED: u64 = 0xE8;
     pub const MARK_COUNT: u64 = 0xF0;
     pub const MARK_EVENT: u64 = 0xF8;
-    /// Words that a row has.
+    /// Number of 8-byte words in a row.
     pub const WORDS: usize = super::ROWS.stride as usize / 8;
     /// Low byte of the state of a row in use.
     pub const IN_USE: u8 = 2;
@@ -277,9 +277,9 @@ pub mod entry {
     pub const REFS: u64 = 0x34;
     pub const THREAD: u64 = 0x38;
     pub const STACK: u64 = 0x3C;
-    /// In a graveyard record: the stack, over the references.
+    /// The stack, in a graveyard record. It replaces the references.
     pub const GRAVE_STACK: u64 = 0x34;
-    /// In a graveyard record: the peak event it belongs to, over thread and stack.
+    /// The event of the peak, in a graveyard record. It replaces thread and stack.
     pub const PEAK_EVENT: u64 = 0x38;
 
     pub const FREE: u8 = 0;
@@ -305,19 +305,19 @@ pub mod check {
     pub const SHRUNK: u64 = 8;
 }
 
-/// Offsets in the record of a circular buffer. Its state is an entry's.
+/// Offsets in the record of a circular buffer. Its state is like that of an entry.
 pub mod circular {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     pub const STATE: u64 = 0x00;
     pub const ADDRESS: u64 = 0x08;
     pub const SIZE: u64 = 0x0C;
     pub const PROGRAM: u64 = 0x10;
-    /// First column and row, last column and row: a byte each.
+    /// First column, first row, last column, last row: one byte each.
     pub const CORES: u64 = 0x14;
     pub const ALLOCATOR: u64 = 0x18;
     pub const CHIP: u64 = 0x1A;
     pub const FLAGS: u64 = 0x1B;
-    /// It lies on all chips of its allocator.
+    /// The circular buffer is on all chips of its allocator.
     pub const ALL_CHIPS: u8 = 0xFF;
     pub const FLAG_DATAFLOW: u8 = 1;
     pub const FLAG_GLOBAL: u8 = 2;
@@ -326,21 +326,21 @@ pub mod circular {
 /// Offsets in a chip's record of launches.
 pub mod launches {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
-    /// Metal id + 1, 0 where the record is unused.
+    /// Metal id + 1, 0 if the record is unused.
     pub const CHIP: u64 = 0x00;
     pub const PROGRAMS: u64 = 0x08;
     pub const LAST_TIME: u64 = 0x10;
 }
 
-/// Offsets in the record of a chip that several allocators share; of each kind below [`allocator::KINDS_MAX`].
+/// Offsets in the record of a chip that several allocators share. It has peaks for each kind below [`allocator::KINDS_MAX`].
 pub mod shared {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
-    /// Metal id + 1, and the origin in the high half.
+    /// Metal id + 1; the origin is in the high half.
     pub const KEY: u64 = 0x00;
     pub const INNER_PEAKS: u64 = 0x08;
     pub const PEAKS: u64 = 0x40;
     pub const PEAK_BYTES: u64 = 32;
-    /// Offsets in a kind's peaks, behind that of used bytes.
+    /// Offsets in the peaks of a kind, after the used bytes.
     pub const TIME: u64 = 8;
     pub const ALLOCATED: u64 = 16;
     pub const ALLOCATED_TIME: u64 = 24;
@@ -356,11 +356,11 @@ pub mod shared {
     const _: () = assert!(peaks(super::allocator::KINDS_MAX) == super::SHARED.stride as u64);
 }
 
-/// Offsets in a record of the coverage.
+/// Offsets in a coverage record.
 pub mod coverage {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     pub const HITS: u64 = 0x00;
-    /// Low byte; the rest counts changes.
+    /// The state is the low byte; the rest counts changes.
     pub const STATE: u64 = 0x08;
     pub const NAME: u64 = 0x10;
     pub const NAME_BYTES: usize = 40;
@@ -388,7 +388,7 @@ pub mod failure {
     pub const OPERATION: u64 = 0x4C;
     pub const MESSAGE_LENGTH: u64 = 0x50;
     pub const STACK: u64 = 0x58;
-    /// Eight of 32 bytes: address u64, size u64, per bank u32, tag u16, operation u16, stack u32, flags u32.
+    /// Eight records of 32 bytes: address u64, size u64, per bank u32, tag u16, operation u16, stack u32, flags u32.
     pub const LARGEST: u64 = 0x60;
     pub const LARGEST_BYTES: u64 = 32;
     pub const LARGEST_MAX: usize = 8;
@@ -396,7 +396,7 @@ pub mod failure {
     pub const MESSAGE_BYTES: usize = 384;
 }
 
-/// Offsets in the record of an event, and where those fields lie that share a word.
+/// Offsets in the record of an event, and positions of the fields that share a word.
 pub mod event {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     pub const TIME: u64 = 0x00;
@@ -422,14 +422,14 @@ pub mod event {
     const _: () = assert!(SLOT_MASK >> TAG_SHIFT == 0 && TAG_MASK >> (NUMBER_SHIFT - TAG_SHIFT) == 0);
 }
 
-/// Sizes of this and more are refused: events carry 40 bits.
+/// Buffers of this size and larger are rejected, because events have 40 bits for the size.
 pub const SIZE_END: u64 = 1 << 40;
-/// Tag of everything after the last one there is room for.
+/// The tag of all texts that did not fit in the table.
 pub const TAG_OTHER: u32 = TAGS.records - 1;
 /// Longest text of a tag.
 pub const TAG_BYTES_MAX: usize = 62;
 
-/// What an event did.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the list in docs/ledger.md says what each is")]
 #[repr(u8)]
@@ -458,7 +458,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The op of a byte, if there is one.
+    /// Returns the op with this number, if any.
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Alloc,
@@ -487,7 +487,7 @@ impl Op {
     }
 }
 
-/// Why an event is not in the figures, or odd.
+/// Why an event is not included in the figures, or is unusual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the list in docs/ledger.md says what each is")]
 #[repr(usize)]
@@ -502,7 +502,7 @@ pub enum Lost {
     NoMemory = 7,
 }
 
-/// Kinds of lost events.
+/// Number of reasons in [`Lost`].
 pub const LOST_KINDS: usize = 8;
 
 /// Bits of the header's status.
@@ -521,14 +521,14 @@ pub mod status {
 pub enum Coverage {
     /// Its symbol was found.
     Found = 1,
-    /// It is there and not used; the reason says why.
+    /// Its symbol was found, but it is not used. The reason is recorded.
     SteppedAside = 2,
-    /// Its symbol is not there.
+    /// Its symbol was not found.
     Missing = 3,
 }
 
 impl Coverage {
-    /// The state of a byte, if there is one.
+    /// Returns the state with this number, if any.
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Found,
@@ -545,12 +545,12 @@ impl Coverage {
 pub enum Refused {
     /// No block is large enough.
     OutOfMemory = 1,
-    /// A program's circular buffers reach into an L1 buffer.
+    /// The circular buffers of a program overlap an L1 buffer.
     Clash = 2,
 }
 
 impl Refused {
-    /// That of a byte, if there is one.
+    /// Returns the value with this number, if any.
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::OutOfMemory,
@@ -560,7 +560,7 @@ impl Refused {
     }
 }
 
-/// Who writes a ledger.
+/// The component that writes a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WriterKind {
@@ -568,11 +568,11 @@ pub enum WriterKind {
     Client = 1,
     /// The preloaded hook.
     Hook = 2,
-    /// The service, for a peer on its socket.
+    /// The service, for a peer of its socket.
     Service = 3,
 }
 
-/// What the times are in.
+/// The unit of the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Clock {
@@ -582,7 +582,7 @@ pub enum Clock {
     Tsc = 1,
 }
 
-/// Kinds of memory by their number in rows and entries.
+/// Kinds of memory, by their number in rows and entries.
 pub mod kind {
     #![allow(missing_docs, reason = "names of the contract")]
     pub const DRAM: u8 = 0;

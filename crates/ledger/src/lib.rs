@@ -1,8 +1,8 @@
-//! The shared ledger: every live buffer of a process, written by the process itself and read from outside.
+//! The shared ledger: every live buffer of a process, written by the process itself and read by other processes.
 //!
-//! docs/ledger.md is the authority for the bytes ([`layout`]), for what the [writer] and the [reader] do, and for why a
-//! kill at any time leaves the ledger exact. [`report`] has the meaning of reports, the only policy here. This crate is
-//! the home of the project's unsafe code and knows no devices.
+//! docs/ledger.md defines the bytes ([`layout`]), the behavior of the [writer] and the [reader], and why the ledger stays exact after a
+//! kill at any time. [`report`] defines the meaning of reports, the only policy in this crate. The crate contains most of the project's
+//! unsafe code and does not depend on devices.
 
 pub mod layout;
 mod pages;

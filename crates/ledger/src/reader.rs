@@ -1,11 +1,11 @@
 //! Reads the ledger of another process, which may be running, dead, or hostile.
 //!
-//! Nothing read is believed: [`Region::open`] checks the geometry as if an enemy had written it, each later read is bounded by
-//! it and by this version's table sizes, and numbers are added up saturating. Reads are `pread`: a file cut short under us is
-//! an error and not a signal. docs/ledger.md section 4 says why what comes out is exact although the writer never stops.
+//! The content is not trusted. [`Region::open`] validates the geometry, each later read is bounded by it and by this version's table sizes,
+//! and sums saturate. All reads use `pread`, so a truncated file is an error and not a signal. docs/ledger.md section 4 explains why the
+//! result is exact although the writer never stops.
 //!
-//! Left to the caller: finding the file, opening it without blocking, whether its file system may be trusted to answer
-//! (docs/ledger.md: a memfd's, or the service's tmpfs), and whether the process that the [`Identity`] names is the one it was found at.
+//! The caller finds the file and opens it without blocking. The caller also checks that its file system always responds (docs/ledger.md: a
+//! memfd's, or the service's tmpfs), and that the [`Identity`] is that of the process at which the file was found.
 
 mod bytes;
 mod circulars;
@@ -58,7 +58,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Opens a ledger that is a whole file: a memfd, or one that the service wrote.
+    /// Opens a ledger that is a whole file: a memfd, or a file of the service.
     pub fn open(file: File) -> Result<Self, ReadError> {
         let metadata = file.metadata().map_err(|error| ReadError::Io(error.kind()))?;
         if !metadata.is_file() {
@@ -67,7 +67,7 @@ impl Region {
         Self::open_at(file, 0, metadata.len())
     }
 
-    /// Opens a ledger that lies somewhere in a file: `/proc/PID/mem` at the address of the mapping.
+    /// Opens a ledger within a file: `/proc/PID/mem` at the address of the mapping.
     pub fn open_at(file: File, base: u64, length: u64) -> Result<Self, ReadError> {
         Self::over(Box::new(file), base, length)
     }
@@ -79,23 +79,24 @@ impl Region {
         Ok(Self { source, header })
     }
 
-    /// Who wrote it, as it says itself.
+    /// The writer, as recorded in the ledger.
     pub fn identity(&self) -> &Identity {
         &self.header.identity
     }
 
-    /// Its length, as it says itself; no more than there is to read.
+    /// The length recorded in the ledger, which is at most that of the source.
     pub fn bytes(&self) -> u64 {
         self.header.region_bytes
     }
 
-    /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
+    /// Returns the figures without the individual entries. This takes a few short reads, unless the writer is stuck in the middle of an
+    /// event.
     pub fn totals(&self) -> Result<Totals, ReadError> {
         self.totals_if(|_| true)?.ok_or(ReadError::TooShort)
     }
 
-    /// The same, if `may_count` allows to count so many entries. It is asked where the writer is in the middle of an event: the
-    /// owner of the ledger may leave it so for ever.
+    /// Like [`Region::totals`], but counts entries only if `may_count` accepts their number. Entries are counted when the writer is in the
+    /// middle of an event, which the owner of the ledger may prolong forever.
     pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, ReadError> {
         let converter = self.converter();
         let frame = totals::frame(self, converter)?;
@@ -106,45 +107,45 @@ impl Region {
         }
     }
 
-    /// All live entries, the figures of the same time, and the live entries at each row's peak.
+    /// Returns all live entries, the figures at the same time, and the entries at the peak of each row.
     pub fn list(&self) -> Result<Listing, ReadError> {
         list::list(self)
     }
 
-    /// The live entries and the figures of the same time. A ledger may list more than it counts: one with more than `most` live
-    /// entries is rejected with [`ReadError::TooMany`] before all are read.
+    /// Returns the live entries and the figures at the same time. A ledger may list more entries than it counts. If it lists more than
+    /// `most`, reading stops with [`ReadError::TooMany`].
     pub fn live(&self, most: u64) -> Result<Live, ReadError> {
         list::live(self, most)
     }
 
-    /// The live circular and dataflow buffers of programs, for figures that were just read. Each is complete; they are all
-    /// of the same time if the writer paused during one read.
+    /// Returns the live circular and dataflow buffers of programs, for figures that were just read. Each record is complete. They are
+    /// consistent with each other if the writer paused during one read.
     pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
         circulars::read(self, totals)
     }
 
-    /// The last allocations that the program was refused, oldest first: at most 64.
+    /// Returns the last failed allocations of the program, oldest first: at most 64.
     pub fn failures(&self) -> Result<Vec<Failure>, ReadError> {
         failures::read(self)
     }
 
-    /// Where the program asked for memory: what the numbers in entries, events and failures that were read before mean.
+    /// Returns the stacks, which resolve the stack numbers in entries, events and failures that were read before.
     pub fn stacks(&self) -> Result<Stacks, ReadError> {
         stacks::read(self)
     }
 
-    /// The recorded events after number `after`; 0 asks for all there are.
+    /// Returns the recorded events after number `after`; 0 returns all.
     pub fn events(&self, after: u64) -> Result<Recorded, ReadError> {
         events::read(self, after)
     }
 
-    /// The number of the last event: a cheap way to see that nothing is new.
+    /// Returns the number of the last event, to detect cheaply that nothing is new.
     pub fn last_event(&self) -> Result<u64, ReadError> {
         Ok(self.source.seq()? / 2)
     }
 
-    /// For all times of one reading, so that they are consistent: if clocks were set it takes some milliseconds, and is measured
-    /// again.
+    /// Returns a converter for all times of one reading, so that they are consistent. If a clock was set, the rate is measured again, which
+    /// takes some milliseconds.
     fn converter(&self) -> Converter {
         self.header.creation.converter()
     }
@@ -156,36 +157,36 @@ impl fmt::Debug for Region {
     }
 }
 
-/// How far figures may be believed.
+/// How exact the figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
     /// The writer's own figures, all of the same time.
     Exact,
-    /// The writer was in the middle of an event, perhaps for ever: counted anew from the entries.
+    /// Counted from the entries, because the writer was in the middle of an event, perhaps forever.
     Recounted,
-    /// Lists only: more happened during the copy than the recorder holds, so that entries are missing or shown too long.
+    /// For lists only: the recorder overflowed during the copy, so entries may be missing or outdated.
     Changing,
 }
 
-/// Why a file is not read as a ledger.
+/// Why a file cannot be read as a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
-    /// A directory, a pipe, a device.
+    /// The file is a directory, a pipe or a device.
     NotRegular,
-    /// It ends before its header or its tables do.
+    /// The file ends before its header or its tables.
     TooShort,
-    /// It does not begin with the magic: still being made, or no ledger.
+    /// The file does not start with the magic: it is incomplete, or no ledger.
     NotReady,
-    /// A major version that this reader does not know.
+    /// The major version is not supported.
     Version {
-        /// Its major version.
+        /// The major version.
         major: u16,
-        /// Its minor version.
+        /// The minor version.
         minor: u16,
     },
-    /// Tables that cannot be; the text says which rule they break.
+    /// Invalid tables; the text is the violated rule.
     Geometry(&'static str),
-    /// More live entries than were asked for.
+    /// More live entries than the caller's limit.
     TooMany,
     /// Reading failed.
     Io(io::ErrorKind),

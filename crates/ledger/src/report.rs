@@ -14,31 +14,31 @@
 use crate::layout::{Lost, allocator, flag, kind};
 use crate::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, Released, Repeated, Session, Stored};
 
-/// The kinds of buffers. The index is TT-Metal's `BufferType`.
+/// The kinds of buffers, indexed by TT-Metal's `BufferType`.
 pub const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
 
-/// The kind of a `BufferType`.
+/// Returns the kind of a `BufferType`.
 pub fn kind_of(buffer_type: u8) -> u8 {
     BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
 }
 
-/// The [`Buffer::flags`] of a kernel.
+/// Returns the [`Buffer::flags`] of a kernel.
 pub fn kernel_flags(kernel_type: u8) -> u16 {
     u16::from(kernel_type) << flag::KERNEL_TYPE_SHIFT
 }
 
-/// The type of a kernel with these flags.
+/// Returns the type of a kernel from its flags.
 pub fn kernel_type(flags: u16) -> u8 {
     (flags >> flag::KERNEL_TYPE_SHIFT) as u8
 }
 
-/// The allocator of a device that programs name by a number: one chip, no geometry.
+/// The allocator of a device that is identified only by a number: one chip, no geometry.
 pub fn allocator_of(origin: u32, chip: &[Chip; 1]) -> AllocatorSpec<'_> {
     let kinds = [KindGeometry::default(); allocator::KINDS_MAX];
     AllocatorSpec { given_id: chip[0].metal_id, origin, mesh: (0, 0), kinds, chips: chip }
 }
 
-/// What a free names.
+/// The kinds that a free may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeTarget {
     /// A buffer of any of [`BUFFER_KINDS`].
@@ -47,14 +47,14 @@ pub enum FreeTarget {
     Kind(u8),
 }
 
-/// What a free did.
+/// The result of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// The buffer's kind.
     pub kind: u8,
-    /// The buffer as it was, and its references now.
+    /// The buffer before the free, with the remaining references.
     pub buffer: Released,
-    /// There were buffers of several kinds.
+    /// Buffers of several kinds were at the address.
     pub is_ambiguous: bool,
 }
 
@@ -64,7 +64,7 @@ pub fn allocate(session: &mut Session<'_>, key: Key, buffer: &Buffer) -> Result<
     session.store(key, buffer, |live_size| if live_size == buffer.size { Repeated::Reference } else { Repeated::Replace })
 }
 
-/// Records a free. `None`: there is no such buffer.
+/// Records a free. Returns `None` if there is no such buffer.
 #[inline]
 pub fn free(session: &mut Session<'_>, allocator: Option<AllocatorId>, target: FreeTarget, address: u64) -> Option<Freed> {
     let freed = allocator.and_then(|allocator| {

@@ -1,8 +1,8 @@
 //! Writes the ledger of this process.
 //!
-//! A [`Writer`] is a static of the process; a [`Session`] holds its lock and makes events. The order of stores, and why a
-//! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside another program: nothing
-//! here prints, panics, calls malloc or changes errno, and nothing waits for more than a second while nobody gets on.
+//! A [`Writer`] is a static of the process. A [`Session`] holds its lock and records events. docs/ledger.md sections 3 and 5 define the
+//! order of stores, and explain why a kill leaves the ledger exact. The code runs inside another program. It never prints, panics, calls
+//! malloc or changes errno, and it waits at most one second for a thread that makes no progress.
 
 mod allocators;
 mod books;
@@ -65,37 +65,37 @@ use lock::LockState;
 /// Options of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Who writes.
+    /// The component that writes.
     pub kind: WriterKind,
     /// The writer's version, for the header.
     pub version: &'static str,
-    /// Which clock.
+    /// The clock to use.
     pub clock: ClockChoice,
     /// 0, or the mark of the simulated machine.
     pub machine: u64,
-    /// Called once for each ledger made, with its descriptor and without the lock, for the hand-over.
+    /// Called once for each new ledger, with its descriptor and without the lock, for the hand-over.
     pub on_created: Option<fn(RawFd)>,
 }
 
-/// The writer of this process's ledger; lives in a static and starts with the first session.
+/// The writer of this process's ledger. It is a static and starts with the first session.
 #[derive(Debug)]
 pub struct Writer {
     config: Config,
     capacity_max: u32,
     is_alone: bool,
-    /// A stage below, or while starting the caller who does it (`identity::caller`).
+    /// One of the stages below, or the caller that starts the ledger (`identity::caller`).
     stage: AtomicU64,
     books: AtomicPtr<Books>,
     under_way: start::PendingStart,
-    /// Sessions asked for while there was no memory.
+    /// Number of sessions requested while there was no memory.
     refused: AtomicU64,
-    /// What was lost while there was no ledger to count it in.
+    /// Lost events before there was a ledger to count them.
     pending: [AtomicU64; layout::LOST_KINDS],
 }
 
 const NEW: u64 = 0;
 const READY: u64 = 1;
-/// No memory, no descriptor, or a limit that is too low; tried again at every 2^k-th session.
+/// No memory, no descriptor, or a limit that is too low. The start is attempted again at every 2^k-th session.
 const WAITING: u64 = 2;
 /// Another copy of this code writes the ledger of this process.
 const OFF: u64 = 3;
@@ -104,12 +104,12 @@ const OFF: u64 = 3;
 const START_WAIT_NS: u64 = 1_000_000_000;
 
 impl Writer {
-    /// A writer that has not started.
+    /// Creates a writer that has not started.
     pub const fn new(config: Config) -> Self {
         Self::make(config, layout::ENTRIES_MAX, true)
     }
 
-    /// A writer beside others in one process, which does not look for them; it lists at most `capacity` buffers (a power of
+    /// Creates a writer next to others in one process, without a search for other copies. It lists at most `capacity` buffers (a power of
     /// two, from 2^10 to 2^20). For tests, benches and simulation.
     pub const fn beside_others(config: Config, capacity: u32) -> Self {
         assert!(capacity.is_power_of_two() && capacity >= layout::ENTRIES_MIN && capacity <= layout::ENTRIES_MAX);
@@ -129,14 +129,13 @@ impl Writer {
         }
     }
 
-    /// The lock, for one or several events; starts the ledger if there is none, anew in a forked child. What cannot be had is
-    /// counted here.
+    /// Takes the lock for one or several events. Starts the ledger if there is none, also in a forked child. A failure is counted here.
     #[inline]
     pub fn session(&self) -> Result<Session<'_>, Lost> {
         self.session_after(|_| None)
     }
 
-    /// `ahead` asks for what the events will touch, and guesses where their key is.
+    /// `ahead` prefetches the memory that the events will use, and guesses the position of their key.
     #[inline]
     fn session_after(&self, ahead: impl FnOnce(&Books) -> Option<u32>) -> Result<Session<'_>, Lost> {
         let books = match self.books() {
@@ -144,7 +143,7 @@ impl Writer {
             _ => self.started()?,
         };
         let guess = ahead(books);
-        // The time is read before the lock, so that waiting does not make an event late.
+        // The time is read before the lock, so that waiting does not delay the time of an event.
         let time = clock::now(books.clock);
         match books.lock.take() {
             Ok(LockState::Clean) => {}
@@ -157,26 +156,26 @@ impl Writer {
         Ok(Session { books, time, guess })
     }
 
-    /// Whether there is a ledger of this process.
+    /// Whether this process has a ledger.
     pub fn is_started(&self) -> bool {
         self.stage.load(Acquire) == READY && self.books().is_some_and(Books::are_ours)
     }
 
-    /// Whether it stays off because another copy of this code writes the ledger of this process.
+    /// Whether the writer stays off because another copy of this code writes the ledger of this process.
     pub fn is_second_copy(&self) -> bool {
         self.stage.load(Acquire) == OFF
     }
 
-    /// The ledger's descriptor, if there is one.
+    /// The descriptor of the ledger, if there is one.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.books().filter(|books| books.are_ours()).map(|books| books.descriptor)
     }
 
     #[inline]
     fn books(&self) -> Option<&Books> {
-        // SAFETY: null, or books that `start` placed: aligned, alive until the writer is dropped, which needs it exclusively
-        // (a child's start publishes new ones and leaves the parent's mapped); every part is atomic or never changes.
-        // Acquire pairs with the release in `start`.
+        // SAFETY: null, or books that `start` created: aligned, and valid until the writer is dropped, which requires exclusive access. A
+        // child's start publishes new books and leaves the parent's mapped. Every field is atomic or never changes. Acquire pairs with the
+        // release in `start`.
         unsafe { self.books.load(Acquire).as_ref() }
     }
 
@@ -216,7 +215,7 @@ impl Writer {
             if stage == me {
                 return Err(Lost::Reentry);
             }
-            // Another pid: the fork came while the parent started, and that thread is not here.
+            // Another pid: the process was forked while the parent started the ledger, and the starting thread does not exist here.
             if stage >> 32 == me >> 32 {
                 sleep_before_retry(&mut since)?;
                 continue;
@@ -227,16 +226,16 @@ impl Writer {
         }
     }
 
-    /// Makes the ledger. Only the caller whose number stands in `stage` is here.
+    /// Creates the ledger. Only the caller whose number is in `stage` runs this.
     fn start(&self) -> Result<&Books, Lost> {
         let parent = self.books();
         if let Some(parent) = parent {
             start::release_parent(parent);
         }
-        // A fork may have come while the parent was here. After our own attempt there is nothing.
+        // The process may have been forked while the parent was here. After a failed attempt of our own nothing is left.
         let was_under_way = self.under_way.release_parent();
         if parent.is_some() || was_under_way {
-            // What the parent lost, or was refused, is not ours.
+            // The losses of the parent do not count here.
             for count in &self.pending {
                 count.store(0, Relaxed);
             }
@@ -252,7 +251,7 @@ impl Writer {
         };
         self.books.store(made.as_ptr(), Release);
         self.under_way.forget();
-        // SAFETY: just placed by `start::start`; as in `books`.
+        // SAFETY: just created by `start::start`; otherwise as in `books`.
         let books = unsafe { made.as_ref() };
         self.report_pending(books);
         self.stage.store(READY, Release);
@@ -263,7 +262,7 @@ impl Writer {
     }
 
     fn lose_pending(&self, reason: Lost) {
-        // Started by another thread meanwhile: then there is a place to count.
+        // If another thread has started the ledger meanwhile, it counts the loss.
         match self.books().filter(|books| books.are_ours()) {
             Some(books) => books.lose(reason),
             None => {
@@ -287,28 +286,28 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// A static is never dropped: this is for tests and simulation.
+    /// For tests and simulation: a static is never dropped.
     fn drop(&mut self) {
         if let Some(books) = NonNull::new(*self.books.get_mut()) {
-            // SAFETY: `&mut self`: no session borrows it.
+            // SAFETY: `&mut self` means that no session borrows it.
             unsafe { Books::release(books) };
         }
     }
 }
 
-/// Sleeps briefly; an error when all waits together have lasted long enough.
+/// Sleeps briefly. Returns an error when the total wait is too long.
 fn sleep_before_retry(since: &mut Option<u64>) -> Result<(), Lost> {
     let now = tsc::monotonic_ns();
     if now.saturating_sub(*since.get_or_insert(now)) > START_WAIT_NS {
         return Err(Lost::LockTimeout);
     }
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-    // SAFETY: the kernel reads a struct of ours and writes nothing.
+    // SAFETY: the kernel reads a local struct and writes nothing.
     unsafe { libc::nanosleep(&raw const pause, ptr::null_mut()) };
     Ok(())
 }
 
-/// An open allocator, as [`Session::open_allocator`] gave it; of no use once it is closed, or in a forked child.
+/// An open allocator, returned by [`Session::open_allocator`]. It is invalid once it is closed, and in a forked child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocatorId {
     slot: u16,
@@ -320,13 +319,13 @@ impl AllocatorId {
         Some(Self { slot: u16::try_from(slot).ok()?, generation })
     }
 
-    /// As one number, to be kept where there is no lock: [`AllocatorId::from_number`] makes it one again.
+    /// Converts to a number that can be stored without the lock. [`AllocatorId::from_number`] converts back.
     #[inline]
     pub fn number(self) -> u64 {
         u64::from(self.generation) << 16 | u64::from(self.slot)
     }
 
-    /// The allocator of a number; of any other number one that is not open.
+    /// Converts from a number. Any other number becomes an allocator that is not open.
     #[inline]
     pub fn from_number(number: u64) -> Self {
         Self { slot: u16::try_from(number & 0xFFFF).unwrap_or(0), generation: memory::low(number >> 16) }
@@ -345,18 +344,18 @@ impl AllocatorId {
     }
 }
 
-/// One chip an allocator lies on.
+/// A chip of an allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Chip {
     /// TT-Metal's number, `layout::allocator::METAL_ID_UNKNOWN` if it is not known.
     pub metal_id: u32,
     /// 0 if it is not known.
     pub unique_id: u64,
-    /// None are defined yet.
+    /// No flags are defined yet.
     pub flags: u32,
 }
 
-/// What one kind of memory looks like; all 0 where it is not known.
+/// The geometry of a kind of memory; all 0 if it is not known.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
 pub struct KindGeometry {
@@ -366,33 +365,33 @@ pub struct KindGeometry {
     pub base: u64,
 }
 
-/// A new allocator.
+/// The properties of a new allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatorSpec<'a> {
-    /// The number the program gave it: the device id of client and socket.
+    /// The number used by the program: the device id of client and socket.
     pub given_id: u32,
-    /// `layout::origin`.
+    /// A constant of `layout::origin`.
     pub origin: u32,
-    /// Rows and columns of its mesh, 0 if it has none.
+    /// Rows and columns of the mesh, 0 if there is none.
     pub mesh: (u16, u16),
-    /// Of the first kinds.
+    /// The geometry of the kinds below `KINDS_MAX`.
     pub kinds: [KindGeometry; layout::allocator::KINDS_MAX],
-    /// At most 64 are kept.
+    /// At most 64 chips are recorded.
     pub chips: &'a [Chip],
 }
 
-/// What names a live buffer.
+/// Identifies a live buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Whose.
+    /// The allocator.
     pub allocator: AllocatorId,
-    /// `layout::kind`.
+    /// A constant of `layout::kind`.
     pub kind: u8,
-    /// Where.
+    /// The address.
     pub address: u64,
 }
 
-/// What is known about a new buffer besides its key.
+/// The properties of a new buffer, besides its key.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the entry's table in docs/ledger.md says what each is")]
 pub struct Buffer {
@@ -410,34 +409,34 @@ pub struct Buffer {
 /// A live buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBuffer {
-    /// Its size.
+    /// The size.
     pub size: u64,
-    /// How often it was allocated and not freed.
+    /// Number of allocations without a free.
     pub refs: u32,
 }
 
 /// A buffer that lost a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Its size.
+    /// The size.
     pub size: u64,
-    /// The references that remain; 0 if that freed it.
+    /// The remaining references; 0 if the buffer was freed.
     pub refs: u32,
-    /// The flags it was reported with.
+    /// The flags that it was reported with.
     pub flags: u16,
 }
 
-/// The lock of a ledger, and all that may be done under it. All events of a session have its time.
+/// The lock of a ledger, and the operations under it. All events of a session have the same time.
 pub struct Session<'a> {
     books: &'a Books,
     time: u64,
-    /// Where its key most likely is: see `ahead`.
+    /// The likely position of its key; see `ahead`.
     guess: Option<u32>,
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // Only on the way out of a panic or of a cancelled thread.
+        // Only during a panic or the cancellation of a thread.
         if self.books.is_half_done() {
             self.books.repair(self.time);
         }
@@ -446,7 +445,7 @@ impl Drop for Session<'_> {
 }
 
 impl Session<'_> {
-    /// Which ledger this is: another number in a forked child.
+    /// The number of the ledger. A forked child has another number.
     #[inline]
     pub fn ledger(&self) -> u64 {
         self.books.inode
@@ -457,35 +456,34 @@ impl Session<'_> {
         self.books.open(self.time, spec)
     }
 
-    /// The open allocator of that name.
+    /// Returns the open allocator with this origin and id.
     pub fn allocator(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
         self.books.named(origin, given_id)
     }
 
-    /// Frees what it has left and closes it.
+    /// Frees the remaining buffers of an allocator and closes it.
     pub fn close_allocator(&mut self, allocator: AllocatorId) {
         self.books.close(self.time, allocator);
     }
 
-    /// Frees all it has: one event for each row in use, however many buffers.
+    /// Frees all buffers of an allocator, with one event for each row in use.
     pub fn free_all(&mut self, allocator: AllocatorId) {
         self.books.free_rows(self.time, allocator);
     }
 
-    /// The live buffer of that key.
+    /// Returns the live buffer with this key.
     pub fn find(&self, key: Key) -> Option<LiveBuffer> {
         let record = self.books.record_in(self.live(key)?.slot);
         Some(LiveBuffer { size: record.get(entry::SIZE), refs: references_of(record) })
     }
 
-    /// Frees the buffer with any number of references, and returns its size. `None` is not counted: its meaning is the caller's
-    /// policy.
+    /// Frees a buffer with any number of references, and returns its size. `None` is not counted as lost; that is the caller's policy.
     pub fn remove(&mut self, key: Key) -> Option<u64> {
         let place = self.live(key)?;
         Some(self.books.destroy(self.time, place))
     }
 
-    /// One reference less; the last one frees.
+    /// Removes one reference. The last one frees the buffer.
     pub fn unreference(&mut self, key: Key) -> Option<Released> {
         let place = self.live(key)?;
         let record = self.books.record_in(place.slot);
@@ -499,12 +497,12 @@ impl Session<'_> {
         Some(released)
     }
 
-    /// The number of a text, for [`Buffer::tag`]: the same for the same text, 4,095 when there is no room for another.
+    /// Returns the number of a text, for [`Buffer::tag`]. The same text always has the same number; it is 4,095 if the table is full.
     pub fn tag(&mut self, text: &str) -> u32 {
         self.books.intern(text)
     }
 
-    /// Counts what did not get into the figures, or was odd.
+    /// Counts an event that is not included in the figures, or is unusual.
     pub fn lose(&mut self, reason: Lost) {
         self.books.lose(reason);
     }

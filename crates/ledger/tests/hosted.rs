@@ -1,4 +1,4 @@
-//! Ledgers that the service writes for others: as exact as a process's own, and taken over from a service that was killed.
+//! Ledgers that the service writes for other processes: as exact as a process's own, and taken over after the service was killed.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
@@ -54,7 +54,7 @@ fn the_header_names_the_owner() {
     }
 }
 
-/// A page that nobody asked the file system for must not be stored to: it may not be there. Holes stay holes.
+/// A page must not be written before the file system has allocated it. Holes stay holes.
 #[test]
 fn nothing_is_written_where_no_room_was_made() {
     let file = file();
@@ -110,7 +110,7 @@ fn another_service_takes_over() {
     }
     first.session().lose(Lost::UnknownFree);
     let tags = ["pid 1", "pid 2"].map(|text| first.tag(text));
-    // As a kill leaves it: nothing is closed.
+    // Simulates a kill: nothing is closed.
     std::mem::forget(first);
     let mut second = Hosted::adopt(file.try_clone().unwrap(), &CONFIG).unwrap();
     assert_eq!(second.owner(), (4242, 99));
@@ -130,7 +130,7 @@ fn another_service_takes_over() {
     assert_eq!(listing.totals.allocators[0].rows[0].peak, 70_001 * 3);
 }
 
-/// A ledger with room for so many entries.
+/// A ledger with this capacity.
 fn small(file: &File, capacity: u32) -> Hosted {
     drop(Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap());
     let table = ttmon_ledger::layout::entries(capacity);
@@ -140,7 +140,7 @@ fn small(file: &File, capacity: u32) -> Hosted {
     Hosted::adopt(file.try_clone().unwrap(), &CONFIG).unwrap()
 }
 
-/// What is unlisted is known to this service alone. A table that is used up is cleared of the dead first, wherever they are.
+/// Only this service would know unlisted entries. A full table is cleared of dead entries first, wherever they are.
 #[test]
 fn nothing_goes_unlisted_while_the_dead_take_room() {
     const CAPACITY: u32 = 4096;

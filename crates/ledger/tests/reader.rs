@@ -1,4 +1,4 @@
-//! The reader against bytes that were written by hand from docs/ledger.md, by an enemy, and by the writer.
+//! The reader with bytes that were written by hand from docs/ledger.md, by an attacker, and by the writer.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it must")]
 
@@ -30,7 +30,7 @@ use std::io::Write;
 
 use ttmon_ledger::reader::{ReadError, Region};
 
-/// The bytes as a file on tmpfs.
+/// Stores the bytes in a file on tmpfs.
 fn file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile_in("/dev/shm").unwrap();
     file.write_all(bytes).unwrap();

@@ -24,9 +24,9 @@ enum Step {
 struct Case {
     name: &'static str,
     steps: &'static [Step],
-    /// Kind, size and references of what is live afterwards.
+    /// Kind, size and references of the live buffers afterwards.
     live: &'static [(u8, u64, u32)],
-    /// Replaced, ambiguous and unknown.
+    /// Counts of replaced, ambiguous and unknown.
     counted: [u64; 3],
 }
 

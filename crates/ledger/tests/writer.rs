@@ -1,4 +1,4 @@
-//! The writer against a plain model, read back through an independent reading of the bytes.
+//! Compares the writer with a simple model, through an independent decoder of the bytes.
 
 #[path = "support/made.rs"]
 mod made;
@@ -67,9 +67,9 @@ struct Live {
 
 #[derive(Default)]
 struct Model {
-    /// By (allocator, kind, address).
+    /// Keyed by (allocator, kind, address).
     live: HashMap<(usize, u8, u64), Live>,
-    /// By (allocator, kind): bytes and allocated bytes at most.
+    /// Peak bytes and peak allocated bytes, by (allocator, kind).
     peaks: BTreeMap<(usize, u8), (u64, u64)>,
     failed: HashMap<(usize, u8), u64>,
     replaced: u64,
@@ -106,7 +106,7 @@ fn allocated(kind: u8, size: u64, per_bank: u32) -> u64 {
 fn check(steps: &[Step]) {
     let writer = writer(1024);
     let mut ids = Vec::new();
-    // The slot in which each of the model's allocators is now.
+    // The current slot of each of the model's allocators.
     let mut slots = Vec::new();
     let mut opened = 0;
     let mut model = Model::default();
@@ -163,7 +163,7 @@ fn apply(
             let buffer = Buffer { size, per_bank, tag: 3, ..Buffer::default() };
             session.insert(key(ids[allocator], kind, address), &buffer).expect("room");
             let allocated = allocated(kind, size, per_bank);
-            // A replaced buffer is freed before the new one comes: it is not in the new peak.
+            // A replaced buffer is freed before the new one is stored, so it is not included in the new peak.
             let was_there = model.live.remove(&(allocator, kind, address)).is_some();
             model.insert((allocator, kind, address), Live { size, allocated, refs: 1, made });
             model.replaced += u64::from(was_there);
@@ -272,7 +272,7 @@ fn free_all_is_one_event_and_the_dead_are_swept() {
     assert_eq!((after.seq - before, after.live.len(), after.rows[&1].count), (2, 0, 0));
     assert_eq!((after.rows[&1].frees, after.rows[&1].peak), (100_000, 6_400_000));
 
-    // A dead key is a miss, and may be used at once; the slots come back, so that the table does not grow.
+    // A dead key is not found and can be reused immediately. The slots are reused, so the table does not grow.
     let mut session = writer.session().expect("session");
     assert_eq!(session.remove(key(id, 1, 64)), None);
     for number in 0..100_000_u64 {
@@ -326,7 +326,7 @@ fn allocators_are_recycled() {
     let truth = raw.truth();
     assert_eq!((truth.live.len(), raw.word(0x210)), (0, 256));
     assert_eq!(truth.lost[Lost::NoAllocator as usize], 999);
-    // Rows are believed from the last recycling on.
+    // Events in rows are valid from the last reuse of a slot on.
     let believed = raw.word(0x288);
     assert_eq!(raw.event(believed).map(|event| event.0), Some(9), "an OPEN");
     assert!(truth.seq / 2 - believed <= 4);

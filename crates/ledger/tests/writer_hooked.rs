@@ -1,4 +1,4 @@
-//! What the hook needs of a writer: programs' circular buffers, launches, coverage, failures, what free-alls left, marks.
+//! The writer's functions for the hook: circular buffers of programs, launches, coverage, failures, entries live at free-alls, marks.
 
 #[path = "support/made.rs"]
 mod made;
@@ -124,7 +124,7 @@ fn what_a_circular_says() {
     assert_eq!((event.op, event.kind, event.address, event.size, event.page), (Op::AddCircular, 4, 0x1_9D60, 4096, 9));
 }
 
-/// The table is full of what died with its allocator: that goes, and only what is live stays.
+/// A table that is full of dead buffers is cleared, and only live ones stay.
 #[test]
 fn a_full_table_of_dead_circulars_is_cleared() {
     let writer = writer(1024);
@@ -170,7 +170,7 @@ fn launches_are_counted_without_the_lock() {
     drop(held);
     let raw = raw(&writer);
     let launches = raw.launches();
-    // 300 and 44 begin their search at the same record.
+    // The searches for 300 and 44 start at the same record.
     assert_eq!(launches.keys().copied().collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
     assert!(launches.values().all(|(programs, time)| *programs == 4000 && *time > 0));
     assert_eq!(raw.coverage(5).1, 4000);
@@ -208,7 +208,7 @@ fn a_failure_names_the_largest_of_its_row() {
     let id = open(&mut session, 0);
     let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
     let stack = session.add_stack(3, &[], false);
-    // More than the table lists, so that the largest of all is unlisted.
+    // More than the table lists, so that the largest one is unlisted.
     for number in 0..1500_u64 {
         let buffer = Buffer { size: number, per_bank: 64, tag, operation, stack, flags: flag::CACHE, ..Buffer::default() };
         session.insert(key(id, 0, number * 64), &buffer).expect("room");
@@ -247,7 +247,7 @@ fn stacks_are_known_by_their_hash() {
     let frames = [Frame { code: inner, line: 214 }, Frame { code: outer, line: 14 }];
     assert_eq!(session.add_stack(0xABC, &frames, false), 1);
     assert_eq!(session.add_stack(0xABC, &frames, false), 1, "another thread was first");
-    // The same place in the index.
+    // A hash with the same position in the index.
     assert_eq!(session.add_stack(0xABC | 1 << 40, &[Frame { code: outer, line: 15 }; 70], true), 2);
     drop(session);
     assert_eq!([0xABC, 0xABC | 1 << 40, 5].map(|hash| writer.stack(hash)), [Some(1), Some(2), None]);
@@ -271,7 +271,7 @@ fn a_full_table_of_stacks_is_said() {
     assert_eq!((writer.stack(65_536), writer.stack(70_001)), (Some(65_536), Some(stack::TABLE_FULL)));
     assert_eq!(list(&writer).totals.stacks, (65_536, 2));
 
-    // Frames are used up first.
+    // The frame table becomes full first.
     let writer = self::writer(1024);
     let mut session = writer.session().expect("session");
     let code = session.code("a.py", "f", 1).expect("room");
@@ -280,7 +280,7 @@ fn a_full_table_of_stacks_is_said() {
     drop(session);
     assert_eq!(list(&writer).totals.stacks, (8192, 1));
 
-    // And functions before those.
+    // The function table becomes full before the frame table.
     let writer = self::writer(1024);
     let mut session = writer.session().expect("session");
     assert!((0..8192).all(|line| session.code("a.py", "f", line) == Some(line)));
@@ -337,7 +337,7 @@ fn what_a_free_all_left_is_found_until_it_is_swept_and_after() {
     assert_eq!(list(&writer).totals.allocators[0].rows[0].left_last, (102, 115));
 }
 
-/// Buffers that are not listed, and more than the table of left ones holds, are still counted.
+/// Unlisted buffers, and buffers that do not fit in the table, are still counted.
 #[test]
 fn more_left_than_there_is_room_for() {
     let writer = writer(1024);
@@ -356,7 +356,7 @@ fn more_left_than_there_is_room_for() {
     truth(&writer);
 }
 
-/// A recycled slot's rows are another allocator's: what the old one left is only a number.
+/// The rows of a reused slot belong to another allocator. The leaks of the old one are only a number.
 #[test]
 fn what_a_recycled_allocator_left_is_not_the_new_ones() {
     let writer = writer(1024);
@@ -438,7 +438,7 @@ fn a_free_that_did_not_happen_is_taken_back() {
     let truth = truth(&writer);
     let row = &truth.rows[&0];
     assert_eq!((row.count, row.live_bytes, row.allocs, row.frees, row.peak), (2, 150, 2, 0, 150));
-    // The present owner of the address keeps it; and an entry that cannot be restored changes nothing.
+    // A buffer that has the address since keeps it. An entry that cannot be restored changes nothing.
     let mut session = writer.session().expect("session");
     session.restore(key(id, 0, 64), &sized(7));
     session.remove(key(id, 0, 128)).expect("live");
@@ -476,7 +476,7 @@ fn self_checks() {
     assert_eq!((check.checks, check.l1_lower_end), (2, None));
 }
 
-/// What made the peak is asked for when it is long gone.
+/// The origin of the peak is requested after its buffers were freed.
 #[test]
 fn a_member_of_the_peak_keeps_its_operation_and_stack() {
     let writer = writer(1024);

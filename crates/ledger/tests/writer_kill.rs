@@ -1,10 +1,10 @@
-//! A writer with four threads is killed at random times, repeatedly, and its ledger, held from outside, is compared
-//! with what the threads had written down about their intentions in another shared memory.
+//! Repeatedly kills a writer with four threads at random times. The ledger, which this process holds open, is compared with the intentions
+//! that the threads recorded in separate shared memory.
 //!
-//! Random kills seldom hit a window of two instructions. So the last case stops a writer after every single instruction of a
-//! short program and reads its ledger each time it has changed: a kill at that point would leave just these bytes.
+//! Random kills rarely hit a window of two instructions. So the last case stops a writer after every single instruction of a short program
+//! and reads its ledger after each change. A kill at that point would leave exactly these bytes.
 //!
-//! TTMON_KILLS sets how often (100), TTMON_SEED from where.
+//! TTMON_KILLS sets the number of kills (100), TTMON_SEED the random seed.
 
 #[path = "support/cases.rs"]
 mod cases;
@@ -33,23 +33,23 @@ use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session
 
 const THREADS: usize = 4;
 const PLACES: usize = 2000;
-/// Set in a place while its buffer is being allocated or freed.
+/// Set while the buffer of a place is being allocated or freed.
 const CHANGING: u64 = 1 << 63;
 
-/// What the threads are about to do, in memory shared with the parent.
+/// The intentions of the threads, in memory shared with the parent.
 struct Intents {
     descriptor: AtomicI32,
     ready: AtomicI32,
-    /// Of each thread: 1 while it frees all it has.
+    /// For each thread, 1 while it frees all its buffers.
     freeing_all: [AtomicU64; THREADS],
-    /// 0 free, size + 1 live.
+    /// 0 if free, size + 1 if live.
     places: [[AtomicU64; PLACES]; THREADS],
 }
 
 impl Intents {
     fn shared() -> &'static Self {
         const FLAGS: libc::c_int = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        // SAFETY: zeroed shared memory of that length, never unmapped; zeros are valid atomics.
+        // SAFETY: zeroed shared memory of this length, never unmapped; zeros are valid atomics.
         unsafe {
             let start = libc::mmap(ptr::null_mut(), size_of::<Self>(), libc::PROT_READ | libc::PROT_WRITE, FLAGS, -1, 0);
             assert_ne!(start, libc::MAP_FAILED);
@@ -83,7 +83,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 fn kills(capacity: u32) {
-    // SAFETY: no conditions; the cases of this file may last.
+    // SAFETY: no preconditions. The cases of this file may take long.
     unsafe { libc::alarm(1200) };
     let intents = Intents::shared();
     let kills = number("TTMON_KILLS", 100);
@@ -102,7 +102,7 @@ fn kills(capacity: u32) {
         }
         let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
         thread::sleep(Duration::from_micros(random.below(30_000)));
-        // SAFETY: our own child, not waited for yet.
+        // SAFETY: our own child, which was not waited for yet.
         unsafe { libc::kill(child, libc::SIGKILL) };
         wait(child);
         let truth = Raw::of_file(&held).truth();
@@ -124,7 +124,7 @@ fn kills(capacity: u32) {
     assert!(held_circulars > 0 || kills < 10);
 }
 
-/// Each place is as meant; one that was changing may be either.
+/// Checks that each place is as intended. A place that was changing may have either state.
 fn compare(intents: &Intents, truth: &Truth, thread: usize, is_listed_all: bool, round: u64) {
     let row = thread * 8;
     let is_freeing_all = intents.freeing_all[thread].load(SeqCst) != 0;
@@ -150,16 +150,16 @@ fn compare(intents: &Intents, truth: &Truth, thread: usize, is_listed_all: bool,
     if is_freeing_all && is_listed_all {
         assert!(kept == 0 || gone == 0, "round {round}: a row is freed as a whole, {kept} kept, {gone} gone");
     }
-    // Totals hold for unlisted ones too, as soon as nothing is half done.
+    // The totals include unlisted entries, unless an event is incomplete.
     if truth.seq.is_multiple_of(2) && !is_freeing_all && open == 0 {
         let counted = truth.rows.get(&row).map_or((0, 0), |row| (row.count, row.live_bytes));
         assert_eq!(counted, (kept + gone, bytes), "round {round}: totals of row {row}");
     }
 }
 
-/// The child: never returns.
+/// The child process. Never returns.
 fn work(intents: &'static Intents, capacity: u32, seed: u64) -> ! {
-    // SAFETY: no conditions: it ends with its parent.
+    // SAFETY: no preconditions. The child ends with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let config = Config { on_created: Some(note), ..CONFIG };
     let writer: &'static Writer = Box::leak(Box::new(Writer::beside_others(config, capacity)));
@@ -221,7 +221,7 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
     }
 }
 
-/// The line that asks for buffers of a size: another line means a wrong stack.
+/// The line that allocates buffers of a size. Another line means a wrong stack.
 fn line_of(size: u64) -> u32 {
     u32::try_from(size % 3000 + 1).expect("small")
 }
@@ -231,7 +231,7 @@ fn new_stack(session: &mut Session<'_>, line: u32) -> u32 {
     session.add_stack(line.into(), &[Frame { code, line }, Frame { code, line: 1 }], false)
 }
 
-/// Every live buffer has the stack that it was allocated with.
+/// Checks that every live buffer has the stack of its allocation.
 fn compare_stacks(held: &File, round: u64) -> u64 {
     let region = Region::open(held.try_clone().expect("another descriptor")).expect("a ledger");
     let (listing, stacks) = (region.list().expect("readable"), region.stacks().expect("readable"));
@@ -251,7 +251,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     };
     insert(64, 1000);
     insert(128, 500);
-    // Members of the peak go, one slot is used again, and a new peak comes.
+    // Members of the peak are freed, a slot is reused, and there is a new peak.
     writer.session().expect("session").remove(key(id, 0, 64));
     insert(192, 300);
     insert(256, 5000);
@@ -261,7 +261,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     made::reference(&mut writer.session().expect("session"), key(id, 0, 128));
     writer.session().expect("session").unreference(key(id, 0, 128));
     writer.session().expect("session").failed(&refused(id, 0, 1));
-    // Members die with their row, are swept, and their keys come back.
+    // Members die with their row, are swept, and their keys are reused.
     insert(320, 9000);
     writer.session().expect("session").free_all(id);
     insert(128, 10);
@@ -269,7 +269,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     insert(384, 20_000);
     insert(448, 1);
     writer.session().expect("session").unreference(key(id, 0, 448));
-    // Programs come and go, also with their allocator; marks, and what a free put back.
+    // Programs are added and removed, also with their allocator. Marks, and a restored buffer.
     let circular = |program, address| Circular { program, address, ..made::circular(id) };
     for (program, address) in [(1, 64), (2, 64), (1, 128)] {
         writer.session().expect("session").add_circular(&circular(program, address)).expect("room");
@@ -279,7 +279,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     writer.session().expect("session").mark();
     writer.session().expect("session").remove(key(id, 0, 64));
     writer.session().expect("session").restore(key(id, 0, 64), &buffer(20));
-    // Another on the same chip: together they have more than either, twice, and less in between.
+    // Another allocator on the same chip. Twice they have more together than either alone, and less in between.
     let other = open(&mut writer.session().expect("session"), 1);
     writer.session().expect("session").insert(key(other, 1, 64), &buffer(3)).expect("room");
     let insert_other = |address, size| {
@@ -297,7 +297,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
 fn stopped_after_every_instruction() {
     let intents = Intents::shared();
     intents.clear();
-    // SAFETY: this process has one thread; the child asks to be traced by it and stops.
+    // SAFETY: this process has one thread; the child requests to be traced and stops.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let config = Config { on_created: Some(note), ..CONFIG };
@@ -340,7 +340,7 @@ fn stopped_after_every_instruction() {
     assert!(odd > 300);
 }
 
-/// What the short program can change, without the recorder.
+/// The bytes that the short program can change, without the recorder.
 fn parts(ledger: &File) -> Vec<u8> {
     // Header, rows of two allocators, graveyard, circulars, launches, coverage, failures, left, entries.
     let places = [
@@ -357,7 +357,7 @@ fn parts(ledger: &File) -> Vec<u8> {
     for (offset, length) in places {
         let at = bytes.len();
         bytes.resize(at + length, 0);
-        // Entries end where the file does.
+        // The entries end at the end of the file.
         let _ = std::os::unix::fs::FileExt::read_at(ledger, &mut bytes[at..], offset);
     }
     bytes

@@ -1,4 +1,4 @@
-//! What programs do around a ledger: fork, exec, signals, limits, closing everything. Each case is a process of its own.
+//! Operations of programs that affect a ledger: fork, exec, signals, limits, closing all descriptors. Each case runs in its own process.
 
 #[path = "support/cases.rs"]
 mod cases;
@@ -101,7 +101,7 @@ fn made_as_promised() {
     let descriptor = WRITER.descriptor().expect("descriptor");
     assert_eq!((HANDED_OVER.load(SeqCst), HAND_OVERS.load(SeqCst)), (descriptor, 1));
     assert!(descriptor >= 500);
-    // SAFETY: questions about our own descriptor.
+    // SAFETY: queries of our own descriptor.
     let (seals, flags) = unsafe { (libc::fcntl(descriptor, libc::F_GET_SEALS), libc::fcntl(descriptor, libc::F_GETFD)) };
     assert_eq!(seals & 0x1F, 0x17, "SEAL, SHRINK, GROW and FUTURE_WRITE");
     assert_eq!(flags, libc::FD_CLOEXEC);
@@ -120,11 +120,11 @@ fn made_as_promised() {
     assert_eq!(raw.word(0xD0), u64::from_le_bytes(*b"test\0\0\0\0"));
     assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"writer_p"));
     let mine = raw.truth().live[&(0, 64)].clone();
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     assert_eq!(i64::from(mine.thread), unsafe { libc::syscall(libc::SYS_gettid) });
 }
 
-/// What a ledger made under these variables says: visible devices, whether they are cut, whether the chips are mock.
+/// Checks the header of a ledger with these variables: visible devices, whether they are truncated, whether the chips are mock.
 fn says(variables: &[(&str, &str)], expected: (Option<&str>, bool, bool)) {
     let status = in_child(|| {
         for (name, value) in variables {
@@ -158,7 +158,7 @@ fn environment_in_the_header() {
     says(&[("TT_VISIBLE_DEVICES", &text)], (Some(&text[..207]), true, false));
 }
 
-/// Readers that had opened the ledger before see it too, and nothing happens where nothing changed.
+/// Readers that opened the ledger before see the change, too. If nothing changed, there is no event.
 fn environment_that_changes_before_a_device_opens() {
     // SAFETY: the case's process has one thread.
     let set = |name: &str, value: &str| unsafe { std::env::set_var(name, value) };
@@ -214,7 +214,7 @@ fn fork_starts_anew() {
 fn raw_clone_starts_anew() {
     let id = started();
     let parents = opened();
-    // SAFETY: clone without CLONE_VM is a fork that glibc does not hear of.
+    // SAFETY: clone without CLONE_VM is a fork that glibc does not notice.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if child == 0 {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child_starts_anew(id, &parents)));
@@ -242,13 +242,13 @@ fn fork_while_another_thread_is_inside() {
         while !is_inside.load(SeqCst) {
             thread::yield_now();
         }
-        // Waiting for a thread that is not there would end in a session that is refused.
+        // If the child waited for a thread that does not exist, its session would fail.
         assert_eq!(in_child(|| child_starts_anew(id, &parents)), 0);
         is_over.store(true, SeqCst);
     });
 }
 
-/// Where the ledger's name stands among the mappings and the descriptors of this process.
+/// Counts the mappings and the descriptors of ledgers in this process.
 fn ledgers_here() -> (usize, usize) {
     let links = fs::read_dir("/proc/self/fd").expect("fd").filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     (maps().matches("ttmon-ledger").count(), links.filter(|link| link.to_string_lossy().contains("ttmon-ledger")).count())
@@ -287,34 +287,34 @@ fn fork_while_another_thread_starts() {
         assert!(status == 0 || libc::WEXITSTATUS(status) == 7, "{status:#x}");
         kept += u64::from(status != 0);
     }
-    // There is always an instant between the creation of the descriptor by the kernel and its record.
+    // There is always a short time between the creation of the descriptor by the kernel and its record.
     assert!(kept <= ROUNDS / 100, "{kept} of {ROUNDS} children kept what the parent had begun");
 }
 
 fn child_outlives_parent() {
     let mut pipe = [0; 2];
-    // SAFETY: the kernel writes two ints of ours.
+    // SAFETY: the kernel writes two local ints.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
     let parent = in_child(|| {
         let id = started();
         let parents = opened();
-        // SAFETY: no conditions.
+        // SAFETY: no preconditions.
         let own = unsafe { libc::getpid() };
         // SAFETY: one thread.
         if unsafe { libc::fork() } == 0 {
-            // SAFETY: no conditions. Another process is the parent of an orphan.
+            // SAFETY: no preconditions. An orphan gets another parent.
             while unsafe { libc::getppid() } == own {
                 thread::yield_now();
             }
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child_starts_anew(id, &parents)));
             let answer = [u8::from(result.is_ok())];
-            // SAFETY: one byte of ours.
+            // SAFETY: one local byte.
             unsafe { libc::write(pipe[1], answer.as_ptr().cast(), 1) };
         }
     });
     assert_eq!(parent, 0);
     let mut answer = [0_u8];
-    // SAFETY: one byte of ours.
+    // SAFETY: one local byte.
     assert_eq!(unsafe { libc::read(pipe[0], answer.as_mut_ptr().cast(), 1) }, 1);
     assert_eq!(answer, [1]);
 }
@@ -322,7 +322,7 @@ fn child_outlives_parent() {
 fn spawn_and_exec_inherit_nothing() {
     let id = started();
     for _ in 0..3 {
-        // std spawns by posix_spawn, which is a vfork inside.
+        // std uses posix_spawn, which calls vfork.
         let output = Command::new("cat").arg("/proc/self/maps").output().expect("cat");
         assert!(!String::from_utf8_lossy(&output.stdout).contains("ttmon-ledger"));
         let output = Command::new("ls").args(["-l", "/proc/self/fd"]).output().expect("ls");
@@ -335,7 +335,7 @@ fn spawn_and_exec_inherit_nothing() {
 
 fn vfork_child_writes_to_the_same_ledger() {
     let id = started();
-    // SAFETY: the child shares this memory until it ends; what it calls changes only the ledger and memory of its own.
+    // SAFETY: the child shares this memory until it ends. Its calls change only the ledger and its own memory.
     unsafe {
         #[allow(deprecated, reason = "programs do it")]
         let child = libc::vfork();
@@ -381,7 +381,7 @@ extern "C" fn allocate_in_handler(_: libc::c_int) {
 }
 
 fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: the handler does only what the tests are about.
+    // SAFETY: the handler only does what the test needs.
     unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
 }
 
@@ -390,7 +390,7 @@ fn signal_handler_that_allocates() {
     on_signal(libc::SIGALRM, allocate_in_handler);
     let every = libc::timeval { tv_sec: 0, tv_usec: 50 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: the kernel reads a struct of ours.
+    // SAFETY: the kernel reads a local struct.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
     let start = Instant::now();
     let mut random = Random(1);
@@ -414,12 +414,12 @@ fn signal_handler_that_allocates() {
 }
 
 static READY: AtomicBool = AtomicBool::new(false);
-/// Of each address: 0 free, size + 1 live, with the top bit while it changes.
+/// For each address: 0 if free, size + 1 if live. The top bit is set while it changes.
 static INTENTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 const CHANGING: u64 = 1 << 63;
 
 extern "C" fn die_here(_: libc::c_int) {
-    // SAFETY: ends this thread at once, wherever it is; the kernel marks its robust mutexes.
+    // SAFETY: ends this thread immediately at any point; the kernel marks its robust mutexes.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
@@ -467,7 +467,7 @@ fn threads_that_die_anywhere() {
     for round in 0..300_usize {
         READY.store(false, SeqCst);
         let mut thread = 0;
-        // SAFETY: pthread_create writes the id of ours; the thread uses statics only. It never returns: a signal ends it.
+        // SAFETY: pthread_create writes a local id; the thread uses only statics. It never returns, because a signal ends it.
         unsafe {
             let seed = ptr::without_provenance_mut(round + 1);
             assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), allocate_for_ever, seed), 0);
@@ -478,7 +478,7 @@ fn threads_that_die_anywhere() {
             libc::pthread_kill(thread, libc::SIGUSR1);
             libc::pthread_join(thread, ptr::null_mut());
         }
-        // The next thread repairs, and finds what the intents describe.
+        // The next thread repairs the ledger, which must match the intents.
         WRITER.session().expect("session").mark();
         let truth = truth();
         for (number, intent) in (1..).zip(&INTENTS) {
@@ -514,7 +514,7 @@ fn stuck_thread_costs_a_second_once() {
         for _ in 0..1000 {
             assert_eq!(WRITER.session().err(), Some(Lost::LockTimeout));
         }
-        // A second for each would be more than the two minutes that a case may take.
+        // One second for each would exceed the two minutes of a case.
         assert!(start.elapsed() > Duration::from_millis(900));
         is_over.store(true, SeqCst);
     });
@@ -526,7 +526,7 @@ fn all_descriptors_closed() {
     let id = started();
     let descriptor = WRITER.descriptor().expect("descriptor");
     let held = opened();
-    // SAFETY: what daemons do: all but the one held.
+    // SAFETY: closes all descriptors except the held one, as daemons do.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, held.as_raw_fd() - 1, 0);
         libc::syscall(libc::SYS_close_range, held.as_raw_fd() + 1, libc::c_uint::MAX, 0);
@@ -534,9 +534,9 @@ fn all_descriptors_closed() {
     WRITER.session().expect("session").insert(key(id, 0, 4096), &sized(5)).expect("room");
     assert_eq!(Raw::of_file(&held).truth().rows[&0].live_bytes, 105);
     assert!(maps().contains("ttmon-ledger"));
-    // The number now means something of the program's: a child that lets the ledger go must not close it.
+    // The number now belongs to a descriptor of the program. A child that releases the ledger must not close it.
     let null = fs::File::open("/dev/null").expect("null");
-    // SAFETY: descriptors of ours.
+    // SAFETY: our own descriptors.
     unsafe { libc::dup2(null.as_raw_fd(), descriptor) };
     let status = in_child(|| {
         started();
@@ -548,7 +548,7 @@ fn all_descriptors_closed() {
 
 fn errno_is_kept() {
     limit(Resource::Nofile, 3);
-    // SAFETY: this thread's errno.
+    // SAFETY: the errno of this thread.
     let errno = unsafe { &mut *libc::__errno_location() };
     *errno = 4711;
     assert!(WRITER.session().is_err());
@@ -571,7 +571,7 @@ fn slow_clock() {
     let raw = Raw::of(MONOTONIC.descriptor().expect("descriptor"));
     assert_eq!((raw.word(0xA0), raw.word(0x230)), (0, 0), "asked for, so not a fallback");
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes a struct of ours.
+    // SAFETY: the kernel writes to a local struct.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     let now = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
     let (created, last) = (raw.word(0xA8), raw.word(0x238));

@@ -1,5 +1,5 @@
-//! Several allocators on the same chips, compared with plain sums: their common peak, for readers of the ledger and
-//! for the program that asks.
+//! Compares several allocators on the same chips with simple sums: their common peak, for readers of the ledger and for queries of the
+//! program.
 
 #[path = "support/made.rs"]
 mod made;
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What one origin has on one chip of one kind.
+/// The key of a figure: origin, chip and kind.
 type OriginChipKind = (u32, u32, u8);
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ fn totals(writer: &Writer) -> Totals {
     Region::open(file).expect("a ledger").totals().expect("totals")
 }
 
-/// The peak as docs/ledger.md says: of a row, of the chip's record, or now.
+/// The peak as defined in docs/ledger.md: of a row, of the chip's record, or the current value.
 fn recorded_peak(totals: &Totals, (origin, chip, kind): OriginChipKind) -> u64 {
     let here = totals.allocators.iter().filter(|one| one.origin == origin && one.chips.iter().any(|there| there.metal_id == Some(chip)));
     let rows: Vec<_> = here.flat_map(|allocator| &allocator.rows).filter(|row| row.kind == kind).collect();
@@ -113,7 +113,7 @@ fn apply(writer: &Writer, model: &mut Model, step: &Step) {
         }
         Step::Insert { allocator, kind, address, size } => {
             let Some(id) = model.open[allocator] else { return };
-            // One that is there goes first.
+            // An existing buffer is freed first.
             model.live.remove(&(allocator, kind, address));
             session.insert(key(id, kind, address), &Buffer { size, per_bank: 7, ..Buffer::default() }).expect("room");
             model.live.insert((allocator, kind, address), size);
@@ -127,7 +127,7 @@ fn apply(writer: &Writer, model: &mut Model, step: &Step) {
             session.free_all(id);
             model.live.retain(|(allocator, ..), _| *allocator != number);
         }
-        // As for a mesh: a row is of all its chips.
+        // As for a mesh: a row belongs to all its chips.
         Step::Reset { kind } => {
             CHIPS.iter().for_each(|chip| session.reset_peak_on(*chip, kind));
             model.inner_peaks.retain(|(.., of), _| *of != kind);
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Also as taken from banks, and with the time at which it was.
+/// The peak also has the occupied bytes and its time.
 #[test]
 fn two_at_once_had_more_than_either() {
     let writer = writer(1024);
@@ -192,7 +192,7 @@ fn two_at_once_had_more_than_either() {
     assert!(totals.shared[0].peaks[1..].iter().all(|peak| peak.used == 0));
 }
 
-/// 64 chips have a place; those of a larger machine are known from below, by their rows.
+/// There are records for 64 chips. For more chips, the rows give a lower bound.
 #[test]
 fn more_chips_than_records() {
     let writer = writer(1024);

@@ -1,4 +1,4 @@
-//! Bounded reads: the only door to a region's bytes.
+//! Bounded reads. All access to a region's bytes goes through this module.
 
 use std::fs::File;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use super::ReadError;
 use crate::layout::{Table, header};
 
-/// Bytes a single read asks for at most: of those tried, larger ones were no faster.
+/// Maximum bytes per read. Larger reads were no faster in measurements.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// What a ledger can be read from.
+/// A source of a ledger's bytes.
 pub trait ReadAt: Send + Sync {
-    /// Fills `buffer` from `offset` on, or fails with `UnexpectedEof` where the bytes end before.
+    /// Fills `buffer` from `offset` on, or fails with `UnexpectedEof` if the bytes end before.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -34,7 +34,7 @@ impl Source {
         Self { bytes, base, length }
     }
 
-    /// How many bytes there were when it was opened.
+    /// Number of bytes when the source was opened.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
@@ -42,7 +42,7 @@ impl Source {
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let end = offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooShort)?;
         let at = self.base.checked_add(offset).ok_or(ReadError::TooShort)?;
-        // No file reaches beyond what pread's signed offset can say.
+        // `pread` has a signed offset.
         if end > self.length || self.base.checked_add(end).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(ReadError::TooShort);
         }
@@ -52,7 +52,7 @@ impl Source {
         })
     }
 
-    /// The word that says how many events there were, and whether one is half done.
+    /// The sequence word: twice the number of completed events, odd during an event.
     pub(super) fn seq(&self) -> Result<u64, ReadError> {
         let mut word = [0; 8];
         self.read(&mut word, header::SEQ)?;
@@ -65,8 +65,8 @@ impl Source {
         if into.is_empty() { Ok(()) } else { self.read(into, table.offset) }
     }
 
-    /// Hands over the records `first .. first + count` of a checked table, some hundred at a time: the number of the first, and
-    /// their bytes, which are a multiple of the stride.
+    /// Passes the records `first .. first + count` of a checked table to `each`, some hundred at a time: the index of the first, and their
+    /// bytes, a multiple of the stride.
     pub(super) fn chunks(
         &self,
         table: Table,
@@ -81,7 +81,7 @@ impl Source {
         })
     }
 
-    /// The same until one is refused.
+    /// Like [`Source::chunks`], but stops at the first error of `each`.
     pub(super) fn try_chunks(
         &self,
         table: Table,
@@ -109,13 +109,13 @@ impl Source {
     }
 }
 
-/// An offset within something that is in memory.
+/// An offset within data in memory.
 #[allow(clippy::cast_possible_truncation, reason = "offsets in records and chunks, which are below 2^20")]
 pub(super) const fn position(offset: u64) -> usize {
     offset as usize
 }
 
-/// A number of the record, or 0 behind its end: strides are checked, so that never happens.
+/// Defines a function that reads a number from a record. It returns 0 beyond the end, which cannot happen because strides are checked.
 macro_rules! number {
     ($name:ident, $type:ty) => {
         #[inline(always)]
@@ -129,7 +129,7 @@ number!(u16_at, u16);
 number!(u32_at, u32);
 number!(u64_at, u64);
 
-/// The text of a field, up to its NUL, made valid.
+/// Reads a text field up to its NUL, with invalid UTF-8 replaced.
 pub(super) fn text_at(record: &[u8], offset: u64, length: usize) -> String {
     let field = record.get(position(offset)..).unwrap_or_default();
     let field = &field[..length.min(field.len())];

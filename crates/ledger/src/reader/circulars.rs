@@ -8,15 +8,15 @@ use crate::layout::{circular, entry, kind};
 /// A circular or dataflow buffer of a program on a range of cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circular {
-    /// The event that made it.
+    /// Number of the creation event.
     pub event: u64,
     /// The allocator's slot.
     pub allocator: u16,
-    /// The chip by its place in the allocator's list; `None`: all of them.
+    /// Index of the chip in the allocator's list; `None` for all chips.
     pub chip: Option<u8>,
     /// The program, by the writer's number.
     pub program: u32,
-    /// Where in L1.
+    /// Address in L1.
     pub address: u32,
     /// Bytes on each core.
     pub size: u32,
@@ -24,31 +24,31 @@ pub struct Circular {
     pub cores: [u8; 4],
     /// Whether it is a dataflow buffer.
     pub is_dataflow: bool,
-    /// Whether it lies in an L1 buffer, which is counted already.
+    /// Whether it is part of an L1 buffer, which is counted already.
     pub is_global: bool,
 }
 
-/// No chip has more columns or rows of cores.
+/// Upper limit for columns and rows of cores.
 const CORES_END: u8 = 64;
-/// Tries to read all records at one point in time.
+/// Attempts to read all records at one point in time.
 const TRIES: u32 = 8;
 
 pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
     if totals.circulars_used == 0 {
         return Ok(Vec::new());
     }
-    // Allocators are in the order of their slots.
+    // Allocators are sorted by slot.
     let epoch_of = |slot: u16| {
         let index = totals.allocators.binary_search_by_key(&slot, |allocator| allocator.slot).ok()?;
         totals.allocators[index].rows.iter().find(|row| row.kind == kind::CB).map(|row| row.epoch)
     };
     let is_live = |circular: &Circular| epoch_of(circular.allocator).is_some_and(|epoch| circular.event > epoch);
-    // Exact figures are of that number of events: where it is still the same, so are these.
+    // Exact figures belong to a known number of events. If it is unchanged, the records belong to it, too.
     let before = if totals.exactness == Exactness::Exact { totals.events * 2 } else { region.source.seq()? };
     Ok(settled(region, totals.circulars_used, before)?.into_iter().filter(is_live).collect())
 }
 
-/// Complete records, of one point in time if possible.
+/// Returns complete records, all of the same time if possible.
 fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>, ReadError> {
     let mut found = copy(region, used)?;
     for _ in 0..TRIES {
@@ -58,7 +58,7 @@ fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>,
         }
         before = after;
         let again = copy(region, used)?;
-        // The same creation before and after: nobody wrote to it in between. Creations come once.
+        // A record with the same creation event in both copies was not written in between. Event numbers are unique.
         found.retain(|circular| again.binary_search_by_key(&circular.event, |other| other.event).is_ok());
         let is_known = |circular: &Circular| found.binary_search_by_key(&circular.event, |other| other.event).is_ok();
         if again.iter().all(is_known) {
@@ -71,7 +71,7 @@ fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>,
     Ok(found)
 }
 
-/// What says it is live, by creation, whether torn or not.
+/// Copies all records that are marked as live, sorted by creation event. They may be torn.
 fn copy(region: &Region, used: u32) -> Result<Vec<Circular>, ReadError> {
     let table = region.header.tables.circulars;
     let mut found = Vec::new();

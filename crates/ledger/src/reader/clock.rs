@@ -1,8 +1,8 @@
-//! From the ledger's clock to the time of day.
+//! Converts the ledger's clock to the time of day.
 //!
-//! A ledger has the time of its creation in all its clocks. For the CPU's counter the rate is measured from there to
-//! now: both ends are good to a fraction of a microsecond, so every time in between is as well, however young the ledger is. Clocks
-//! may be set meanwhile, and a process may have clocks of its own: times may then be unknown, what is live is never in doubt.
+//! A ledger has its creation time in all its clocks. For the CPU's counter the rate is measured from the creation to now. Both ends are
+//! accurate to a fraction of a microsecond, and so is every time in between, even for a new ledger. If a clock was set, or the process has
+//! its own clocks, times may be unknown. The live buffers are always known.
 
 use super::bytes::{u32_at, u64_at};
 use crate::layout::{Clock, header};
@@ -17,24 +17,24 @@ pub(super) struct Creation {
     ticks: u64,
 }
 
-/// Turns times of one ledger into nanoseconds since 1970.
+/// Converts times of one ledger to nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Converter {
     ticks: u64,
     realtime: u64,
-    /// Nanoseconds a tick x 2^32; `None` where the clock is not known here.
+    /// Nanoseconds per tick x 2^32; `None` if the clock is not known here.
     scale: Option<u64>,
 }
 
 const ONE: u64 = 1 << 32;
-/// Counters tick between 100 MHz and 10 GHz: anything else was not measured but made up.
+/// Valid rates: counters run between 100 MHz and 10 GHz. Other rates are forged.
 const SCALES: std::ops::RangeInclusive<u64> = ONE / 10..=ONE * 10;
-/// Below this age a rate out of range may be an error of the two readings.
+/// Below this age a rate out of range may be a measurement error.
 const YOUNG_NS: u64 = 1_000_000;
-/// Two clocks that are farther apart than this, and a part of the time gone by, were not just disciplined a little.
+/// Two clocks that differ by more than this, and by more than this fraction of the elapsed time, were not only adjusted gradually.
 const APART_NS: u64 = 10_000_000;
 const APART_PART: u64 = 128;
-/// How long the counter is watched if the clocks contradict each other, and the accuracy of the result.
+/// How long the counter is measured if the clocks contradict each other, and the accuracy of the result.
 const WATCH_NS: u64 = 200_000;
 const NEAR_PART: u64 = 32;
 
@@ -76,9 +76,9 @@ impl Creation {
         Converter { ticks: self.ticks, realtime: self.realtime, scale: None }
     }
 
-    /// CLOCK_MONOTONIC gives the rate, unless it contradicts the wall clock: then one of the two was changed since (the wall
-    /// clock was set, or the process has a time namespace, and so a monotonic clock of its own), and `watch`, a rate measured
-    /// now, decides which is right.
+    /// Converts by the counter. CLOCK_MONOTONIC gives the rate, unless it contradicts the wall clock. Then one of the two was changed: the
+    /// wall clock was set, or the process has a time namespace with its own monotonic clock. `watch`, a rate measured now, decides which
+    /// one is right.
     fn by_counter(&self, now: ClockReading, watch: impl FnOnce() -> Option<u64>) -> Converter {
         let by_monotonic = self.scale(now.ticks, now.monotonic.checked_sub(self.monotonic));
         let by_realtime = self.scale(now.ticks, now.realtime.checked_sub(self.realtime));
@@ -91,7 +91,7 @@ impl Creation {
         let is_near = |scale: &u64| scale.abs_diff(watched) <= watched / NEAR_PART;
         match (by_monotonic.filter(is_near), by_realtime.filter(is_near)) {
             (None, Some(scale)) => Converter { scale: Some(scale), ..self.unknown() },
-            // The wall clock was set: ages are right when counted from now.
+            // The wall clock was set. Ages counted back from now are right.
             (scale, _) => {
                 let scale = scale.unwrap_or(watched);
                 let age = now.ticks.checked_sub(self.ticks).map(|ticks| nanoseconds(ticks, scale));
@@ -118,7 +118,7 @@ fn nanoseconds(ticks: u64, scale: u64) -> u64 {
 }
 
 impl Converter {
-    /// Nanoseconds since 1970; 0 stays 0 (never), and is all there is where the clock is not known.
+    /// Returns nanoseconds since 1970. 0 means never and stays 0. If the clock is not known, the result is always 0.
     #[inline]
     pub(super) fn unix_ns(&self, time: u64) -> u64 {
         let Some(scale) = self.scale.filter(|_| time != 0) else { return 0 };
@@ -128,7 +128,7 @@ impl Converter {
 }
 
 impl ClockReading {
-    /// The closest of a few readings, for we may be interrupted between them.
+    /// Returns the most consistent of a few readings, because the thread may be preempted between the clocks.
     fn now() -> Option<Self> {
         (0..4)
             .filter_map(|_| {
@@ -143,7 +143,7 @@ impl ClockReading {
     }
 }
 
-/// The rate of the counter by this process's monotonic clock, measured for a short time from `since`.
+/// Measures the rate of the counter by this process's monotonic clock, for a short time from `since`.
 fn watched(since: ClockReading) -> Option<u64> {
     loop {
         let now = ClockReading::now()?;
@@ -174,11 +174,11 @@ mod tests {
         assert_eq!(converter.unix_ns(u64::MAX), u64::MAX);
     }
 
-    /// 2.5 ticks a nanosecond.
+    /// 2.5 ticks per nanosecond.
     const RATE: u64 = ONE * 2 / 5;
     const HOUR: u64 = 3_600_000_000_000;
 
-    /// So many nanoseconds after the creation by the counter and by each clock.
+    /// A reading this many nanoseconds after the creation, by the counter and by each clock.
     fn after(ticks: u64, monotonic: u64, realtime: u64) -> ClockReading {
         let created = creation(None);
         ClockReading {
@@ -203,7 +203,7 @@ mod tests {
     fn after_the_wall_clock_was_set_ages_are_right() {
         let created = Creation { realtime: 100 * HOUR, ..creation(Some(Clock::Tsc)) };
         let event = created.ticks + HOUR / 2 * 5 / 2;
-        // Far ahead, a little back, and to before the creation.
+        // Far ahead, slightly back, and before the creation.
         for wall in [9_000 * HOUR, 100 * HOUR + HOUR / 2, 77 * HOUR] {
             let now = ClockReading { realtime: wall, ..after(HOUR, HOUR, 0) };
             let age = now.realtime - created.by_counter(now, || Some(RATE)).unix_ns(event);
@@ -219,7 +219,7 @@ mod tests {
             let time = by_counter(now, Some(RATE)).unix_ns(event);
             assert!(time.abs_diff(5_000_000 + HOUR / 2) < 1_000_000, "{now:?}: {time}");
         }
-        // Both at once: by what was watched.
+        // Both clocks were changed: the measured rate decides.
         let now = after(HOUR, 9 * HOUR, 5 * HOUR);
         let age = now.realtime - by_counter(now, Some(RATE)).unix_ns(event);
         assert!(age.abs_diff(HOUR / 2) < HOUR / 100, "{age}");
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(created.scale(70_000, Some(0)), None, "no time at all");
         assert_eq!(created.scale(70_001, Some(100)), Some(ONE * 10), "too young to measure");
         assert_eq!(creation(None).converter().unix_ns(77), 0);
-        // The counter began anew, as after a sleep of the machine.
+        // The counter restarted, as after the machine was suspended.
         let anew = ClockReading { ticks: 5, ..after(0, HOUR, HOUR) };
         assert_eq!(by_counter(anew, Some(RATE)).unix_ns(70_001), 0);
         assert_eq!(by_counter(anew, None).unix_ns(70_001), 0);

@@ -1,4 +1,4 @@
-//! What is counted without the writer's lock: programs launched, and how often each hooked function was called.
+//! Counters without the writer's lock: launched programs, and calls of each hooked function.
 
 use super::bytes::{text_at, u64_at};
 use super::clock::Converter;
@@ -8,15 +8,15 @@ use crate::layout::{Coverage, coverage, launches};
 /// A feature of the hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its number.
+    /// The number of the feature.
     pub feature: u8,
-    /// Its name.
+    /// The name of the feature.
     pub name: String,
-    /// How often its function was called. None means that the program never came by, not that there is nothing.
+    /// Number of calls of its function. 0 means that the program never called it, not that there is no memory.
     pub hits: u64,
     /// Whether it works.
     pub state: Coverage,
-    /// Why not, or what else there is to say.
+    /// The reason if it does not work, or additional information.
     pub reason: String,
 }
 
@@ -25,13 +25,13 @@ pub struct Feature {
 pub struct Launches {
     /// TT-Metal's number of the chip.
     pub metal_id: u32,
-    /// How many.
+    /// Number of launches.
     pub programs: u64,
-    /// When the last one was, in nanoseconds since 1970.
+    /// Time of the last launch, in nanoseconds since 1970.
     pub last_time: u64,
 }
 
-/// Tries before a record that changes each time is left out.
+/// Number of attempts before a record that changes each time is omitted.
 const TRIES: u32 = 4;
 
 pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadError> {
@@ -54,7 +54,7 @@ pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadE
             break;
         }
     }
-    // Texts are whole where the state is the same after they were read: it counts changes.
+    // A text is complete if the state is unchanged after the read, because the state counts changes.
     let records = bytes.chunks_exact(stride).zip(after.chunks_exact(stride));
     let whole = (0..).zip(records).filter(|(_, (record, after))| state(record) == state(after));
     Ok(whole.filter_map(|(feature, (record, _))| Feature::decode(feature, record)).collect())

@@ -1,4 +1,4 @@
-//! An entry: one buffer, from the table, from the graveyard or from the event that made it.
+//! An entry: one buffer, from the entry table, the graveyard or its allocation event.
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
@@ -11,48 +11,48 @@ use crate::layout::{SIZE_END, entry};
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands in the ledger; of a member of a peak that is gone: `u32::MAX`.
+    /// Index in the entry table; `u32::MAX` for a member of a peak that is no longer in the table.
     pub slot: u32,
-    /// The event that made it.
+    /// Number of the allocation event.
     pub event: u64,
     /// The allocator's slot.
     pub allocator: u16,
     /// The kind of memory.
     pub kind: u8,
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// Bytes, as asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// When it was made, in nanoseconds since 1970.
+    /// Time of the allocation, in nanoseconds since 1970.
     pub time: u64,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank; 0 if unknown.
     pub per_bank: u32,
     /// Bytes of a page.
     pub page: u32,
     /// 0 unknown, 1 interleaved, 2 height, 3 width, 4 block, 5 nd sharded.
     pub layout: u8,
-    /// Cores that hold it.
+    /// Number of cores that hold the buffer.
     pub cores: u16,
     /// Bits of [`layout::flag`](crate::layout::flag).
     pub flags: u16,
-    /// Its tag.
+    /// The tag.
     pub tag: u32,
-    /// How often it was reported.
+    /// Number of references.
     pub refs: u32,
-    /// The thread that made it; 0 is unknown.
+    /// The thread that allocated the buffer; 0 if unknown.
     pub thread: u32,
-    /// The tag that names the operation which made it; 0 is unknown.
+    /// The tag with the name of the operation that allocated the buffer; 0 if unknown.
     pub operation: u32,
-    /// Where the program asked for it: a number of [`Region::stacks`](super::Region::stacks), or as [`layout::stack`](crate::layout::stack)
-    /// says; 0 is unknown.
+    /// The stack of the allocation: a number in [`Region::stacks`](super::Region::stacks), or a constant of
+    /// [`layout::stack`](crate::layout::stack); 0 if unknown.
     pub stack: u32,
 }
 
 impl Entry {
-    /// Events count from 1.
+    /// No event has this number; events count from 1.
     pub(super) const NO_EVENT: u64 = 0;
 
-    /// An entry, unless it cannot be one.
+    /// Decodes an entry; `None` if it is invalid.
     #[inline]
     pub(super) fn decode(slot: u32, record: &[u8], converter: &Converter) -> Option<Self> {
         let record: &[u8; 64] = record.first_chunk()?;
@@ -80,7 +80,7 @@ impl Entry {
         is_sane.then_some(entry)
     }
 
-    /// Bytes that it takes: as many in each bank, or its size where that is not known.
+    /// Occupied bytes: those in each bank times the banks, or the size if that is not known.
     pub(super) fn allocated(&self, geometry: Option<Geometry>) -> u64 {
         match geometry {
             Some(geometry) if geometry.banks != 0 && self.per_bank != 0 => u64::from(self.per_bank) * u64::from(geometry.banks),
@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// The entry that an allocation made, as far as its event describes it.
+    /// Creates an entry from its allocation event, with the fields that the event has.
     pub(super) fn from_record(record: &Record, converter: &Converter) -> Self {
         Self {
             slot: record.slot,
@@ -111,7 +111,7 @@ impl Entry {
         }
     }
 
-    /// Leaves only tags that have a text and stacks that have a record.
+    /// Clears tags without text and stacks without a record.
     #[inline]
     pub(super) fn drop_unknown_names(&mut self, counters: &Counters) {
         self.tag = tags::known(self.tag, counters.tags_used);
@@ -119,7 +119,7 @@ impl Entry {
         self.stack = stacks::known(self.stack, counters.stacks_used);
     }
 
-    /// Takes from the entry itself what its event did not carry.
+    /// Sets the fields that the event does not have from the entry's record.
     pub(super) fn complete(&mut self, record: &[u8]) {
         self.layout = u8_at(record, entry::LAYOUT);
         self.cores = u16_at(record, entry::CORES);

@@ -5,27 +5,27 @@ use super::replay::{self, Record};
 use super::{ReadError, Region, stacks, tags};
 use crate::layout::Op;
 
-/// Events, and how many of them were gone before they were read.
+/// Recorded events, and the number of events that were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The events, oldest first.
     pub events: Vec<Event>,
-    /// How many of those asked for could not be read: overwritten, or of a row that means another allocator now.
+    /// Number of requested events that could not be read: overwritten, or of a row that now belongs to another allocator.
     pub overrun: u64,
-    /// Number of the last event there was: ask for those after it next time.
+    /// Number of the last event, to be passed as `after` in the next call.
     pub next: u64,
-    /// Texts of the tags by id; every id in these events has one, and 0 is "".
+    /// Texts of the tags by id. Every id in these events has a text; 0 is "".
     pub tags: Vec<String>,
 }
 
-/// One change.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number, from 1 on.
+    /// The event's number, from 1 on.
     pub number: u64,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time: u64,
-    /// What happened.
+    /// The type of the event.
     pub op: Op,
     /// The allocator's slot.
     pub allocator: u16,
@@ -33,21 +33,21 @@ pub struct Event {
     pub kind: u8,
     /// Address of the buffer.
     pub address: u64,
-    /// Its bytes.
+    /// Bytes of the buffer.
     pub size: u64,
-    /// Where it stands in the ledger.
+    /// Index in the entry table.
     pub slot: u32,
-    /// Its tag.
+    /// The tag.
     pub tag: u32,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank; 0 if unknown.
     pub per_bank: u32,
-    /// Bytes of a page; of circular buffers the program's number.
+    /// Bytes of a page; for circular buffers the number of the program.
     pub page: u32,
     /// References after a REF or UNREF, otherwise 0.
     pub refs: u32,
-    /// The tag that names the operation; 0 is unknown.
+    /// The tag with the name of the operation; 0 if unknown.
     pub operation: u32,
-    /// Where the program asked for the buffer, as an entry's.
+    /// The stack of the allocation, as in an entry.
     pub stack: u32,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
     let first = (after + 1).max((last + 1).saturating_sub(ring));
     let mut records: Vec<Record> = Vec::new();
     replay::records(region, first, last, |record| records.extend(record))?;
-    // Read after the records: the writer may have been anywhere up to its present position while they were read.
+    // Read after the records, because the writer may have advanced up to this position while they were read.
     let counters = Counters::read(&region.source, tables)?;
     let oldest = (counters.seq / 2 + 2).saturating_sub(ring).max(counters.rows_believable_from);
     let tags = tags::read(region, counters.tags_used)?;

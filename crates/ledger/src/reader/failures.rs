@@ -1,4 +1,4 @@
-//! What the program was refused, as the writer noted it.
+//! Failed allocations of the program, as recorded by the writer.
 
 use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
@@ -6,61 +6,61 @@ use super::header::Counters;
 use super::{ReadError, Region, stacks, tags};
 use crate::layout::{Refused, failure};
 
-/// An allocation that was refused, or circular buffers that were.
+/// A failed allocation, or a clash of circular buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Its number, from 1 on.
     pub number: u64,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time: u64,
-    /// The event that says so.
+    /// Number of the event.
     pub event: u64,
-    /// What it was.
+    /// The type of failure.
     pub what: Refused,
     /// The kind of memory.
     pub kind: u8,
-    /// The allocator's slot, and how often that had been taken.
+    /// The allocator's slot.
     pub allocator: u16,
-    /// The slot's generation then.
+    /// The generation of the slot at that time.
     pub generation: u32,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes of each bank; 0 is unknown.
+    /// Bytes in each bank; 0 if unknown.
     pub per_bank: u64,
-    /// In so many banks; 0 is unknown.
+    /// Number of banks; 0 if unknown.
     pub banks: u32,
-    /// Bytes free in a bank.
+    /// Free bytes in a bank.
     pub free_per_bank: u64,
-    /// The largest block of them.
+    /// The largest free block in a bank.
     pub largest_free_per_bank: u64,
     /// Text of the thread's tag.
     pub tag: String,
-    /// Text of the operation.
+    /// Name of the operation.
     pub operation: String,
-    /// Where the program asked, as an entry's.
+    /// The stack of the allocation, as in an entry.
     pub stack: u32,
-    /// The largest live buffers of that row, largest first.
+    /// The largest live buffers of the row, largest first.
     pub largest: Vec<Large>,
     /// The start of the error message that the program received.
     pub message: String,
-    /// Whether that is only the beginning.
+    /// Whether the message is truncated.
     pub is_message_cut: bool,
 }
 
-/// A live buffer that stood in the way.
+/// A large live buffer at the time of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Large {
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// Its bytes, as asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank; 0 if unknown.
     pub per_bank: u32,
-    /// Text of its tag.
+    /// Text of the tag.
     pub tag: String,
-    /// Text of the operation that made it.
+    /// Name of the operation that allocated the buffer.
     pub operation: String,
-    /// Where the program asked for it, as an entry's.
+    /// The stack of the allocation, as in an entry.
     pub stack: u32,
     /// Bits of [`layout::flag`](crate::layout::flag).
     pub flags: u16,

@@ -1,42 +1,42 @@
-//! The header: what stands still in it, checked, and what moves.
+//! The header: its constant part, which is validated, and its changing part.
 
 use super::ReadError;
 use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
 use super::clock::Creation;
 use crate::layout::{self, LOST_KINDS, Table, WriterKind, header};
 
-/// Who wrote a ledger, as it says itself.
+/// The writer of a ledger, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The process, as it sees itself.
+    /// The pid in the process's own namespace.
     pub pid: u32,
-    /// Its start time, field 22 of its stat.
+    /// The start time of the process, field 22 of its stat.
     pub start_ticks: u64,
-    /// Inode of its pid namespace.
+    /// Inode of the process's pid namespace.
     pub pid_namespace: u64,
-    /// 0 on a real machine, otherwise the mark of the simulated one.
+    /// 0 on a real machine, otherwise the mark of the simulated machine.
     pub machine: u64,
-    /// Which of our writers; `None` is one that this version does not know.
+    /// The kind of writer; `None` for one that this version does not know.
     pub writer: Option<WriterKind>,
-    /// Whose memory it is, where the service writes for a peer.
+    /// The pid of the process that owns the memory, if the service writes for a peer.
     pub owner_pid: u32,
-    /// That one's start time.
+    /// The start time of that process.
     pub owner_start_ticks: u64,
     /// Name of the program.
     pub program: String,
     /// Version of the writer.
     pub version: String,
-    /// When the ledger was made.
+    /// Creation time of the ledger.
     pub created_unix_ns: u64,
 }
 
-/// What is read once, when a ledger is opened.
+/// The part that is read once, when a ledger is opened.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) identity: Identity,
     pub(super) tables: Tables,
     pub(super) creation: Creation,
-    /// Length of the ledger, as it says itself; no more than there is.
+    /// The length recorded in the ledger, which is at most that of the source.
     pub(super) region_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Header {
             return Err(ReadError::NotReady);
         }
         let (major, minor) = (u16_at(&bytes, header::VERSION_MAJOR), u16_at(&bytes, header::VERSION_MINOR));
-        // Every minor version from the first, 2.0, on.
+        // All minor versions from 2.0 on are supported.
         if major != layout::VERSION_MAJOR {
             return Err(ReadError::Version { major, minor });
         }
@@ -79,8 +79,8 @@ fn identity(bytes: &[u8], creation: &Creation) -> Identity {
     }
 }
 
-/// Where the tables are. Holds: each lies inside the region, behind the header, apart from the others, and has no more records
-/// than this version's.
+/// The positions of the tables. Invariant: each table is within the region after the header, overlaps no other, and has at most as many
+/// records as in this version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tables {
     pub(super) allocators: Table,
@@ -100,7 +100,7 @@ pub(super) struct Tables {
     pub(super) codes: Table,
 }
 
-/// A newer minor version may have longer records, up to a limit on the time to read them.
+/// A newer minor version may have records that are longer by at most this factor, which limits the time to read them.
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
@@ -190,7 +190,7 @@ fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> R
     if !(1..=known.records).contains(&table.records) {
         return Err(ReadError::Geometry("number of records"));
     }
-    // 2^20 records of some KiB at most: the product cannot overflow, the sum can.
+    // The product cannot overflow, because there are at most 2^20 records of some KiB. The sum can.
     let end = table.offset.checked_add(u64::from(table.records) * u64::from(table.stride));
     if table.offset < inside.start || !table.offset.is_multiple_of(8) || end.is_none_or(|end| end > inside.end) {
         return Err(ReadError::Geometry("a table outside the region"));
@@ -198,7 +198,7 @@ fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> R
     Ok(table)
 }
 
-/// What moves in the header. Counts of used records are already cut to their tables.
+/// The changing part of the header. Counts of used records are already limited to their tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     pub(super) seq: u64,
@@ -231,7 +231,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Where they end in the header.
+    /// The end offset in the header.
     pub(super) const END: u64 = header::STACKS_REFUSED + 8;
 
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, ReadError> {
@@ -240,7 +240,7 @@ impl Counters {
         Ok(Self::decode(&bytes, header::SEQ, tables))
     }
 
-    /// From a part of the header that begins at `start`.
+    /// Decodes a part of the header that begins at `start`.
     pub(super) fn decode(bytes: &[u8], start: u64, tables: &Tables) -> Self {
         let field = |offset: u64| u64_at(bytes, offset - start);
         let used = |offset: u64, table: Table| u32::try_from(field(offset)).unwrap_or(u32::MAX).min(table.records);

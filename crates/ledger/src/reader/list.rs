@@ -1,8 +1,7 @@
-//! The list: every live entry, exact at one time although the writer continues.
+//! The list of all live entries, exact at one time although the writer continues.
 //!
-//! The entries are copied while they change, then the figures are read, then the events between the start of the copy and the
-//! figures are replayed over the copy. A copied entry can be torn only by an event of just that time, and the replay puts
-//! another in its place.
+//! The entries are copied while they change. Then the figures are read, and the events between the start of the copy and the figures are
+//! replayed over the copy. A copied entry can be torn only by an event in this interval, and the replay replaces it.
 
 use super::bytes::u8_at;
 use super::clock::Converter;
@@ -21,27 +20,27 @@ use crate::pages;
 /// The live entries, and the figures of the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The figures. Their exactness is that of the list as well.
+    /// The figures. Their exactness also applies to the list.
     pub totals: Totals,
-    /// Every live buffer that is listed, in no particular order.
+    /// All listed live buffers, in no particular order.
     pub entries: Vec<Entry>,
-    /// What was live when each row was at its peak.
+    /// The buffers that were live at the peak of each row.
     pub peak_sets: Vec<PeakSet>,
-    /// Buffers that a free-all found live: of those that the rows count, as many as there was room to keep.
+    /// Buffers that were live at a free-all. The rows count all of them; this has as many as could be stored.
     pub left: Vec<Entry>,
-    /// Entries that cannot be, and are not shown.
+    /// Number of invalid entries, which are omitted.
     pub bad_entries: u64,
-    /// Texts of the tags by id; every id in this listing has one, and 0 is "".
+    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
     pub tags: Vec<String>,
 }
 
-/// Everything, for [`Region::list`].
+/// Implements [`Region::list`].
 pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
-    // Where the writer stands still, another copy would not come out better.
+    // If the writer has stopped, another copy would be no better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
         taken = ListAttempt::take(region, converter, None)?;
@@ -57,15 +56,15 @@ pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
 /// The live entries, and the figures of the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// The figures. Their exactness is that of the list as well.
+    /// The figures. Their exactness also applies to the list.
     pub totals: Totals,
-    /// Every live buffer that is listed, in no particular order.
+    /// All listed live buffers, in no particular order.
     pub entries: Vec<Entry>,
-    /// Texts of the tags by id; every id in this listing has one, and 0 is "".
+    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
     pub tags: Vec<String>,
 }
 
-/// At most so many live entries, for [`Region::live`].
+/// Implements [`Region::live`].
 pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, Some(most))?;
@@ -77,37 +76,37 @@ pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
     Ok(Live { totals: taken.frame.into_totals(taken.exactness), entries: taken.entries, tags })
 }
 
-/// The figures alone, counted from the entries.
+/// Returns only the figures, counted from the entries.
 pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
     let mut taken = ListAttempt::take(region, converter, None)?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
         taken = ListAttempt::take(region, converter, None)?;
     }
-    // The writer's own figures may be readable since; that the list differs from them does not matter here.
+    // The writer's own figures may have become readable since. It does not matter here whether the list differs from them.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
     Ok(taken.frame.into_totals(exactness))
 }
 
-/// One copy of the entries, made exact if it could be.
+/// One copy of the entries, exact if possible.
 struct ListAttempt {
     frame: Frame,
     exactness: Exactness,
     entries: Vec<Entry>,
-    /// Entries that died with their row, and were live at its peak.
+    /// Entries that were freed with their row and that were live at its peak.
     gone: Vec<Entry>,
-    /// Entries that died with their row.
+    /// Entries that were freed with their row.
     left: Vec<Entry>,
     bad: u64,
 }
 
 impl ListAttempt {
-    /// With `most` it has no more entries than that, and none that died with its row.
+    /// Copies the entries. With `most`, it copies at most that many, and none that were freed with their row.
     fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
         let limit = match most {
             Some(most) => Some(Limit { epochs: totals::frame(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
             None => None,
         };
-        // In this order: a slot used first by an event after this one is in the copy or in the replay.
+        // This order ensures that a slot that is first used by a later event is in the copy or in the replay.
         let from = region.source.seq()? / 2;
         let before = Counters::read(&region.source, &region.header.tables)?;
         let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
@@ -137,8 +136,8 @@ impl ListAttempt {
     }
 }
 
-/// What [`Copy::split_live`] takes out: what died with its row, of that what belongs to its peak, the sums by row of what is
-/// live, and how many were bad.
+/// The result of [`Copy::split_live`]: entries freed with their row, those of them that belong to its peak, the sums of live entries by
+/// row, and the number of invalid entries.
 struct NotLive {
     gone: Vec<Entry>,
     left: Vec<Entry>,
@@ -146,13 +145,13 @@ struct NotLive {
     bad: u64,
 }
 
-/// Entries that say they are live, in the order of their slots, and slots that say nonsense.
+/// Entries that are marked as live, in the order of their slots, and slots with invalid content.
 struct Copy {
     entries: Vec<Entry>,
     nonsense: Vec<u32>,
 }
 
-/// Which entries are copied, and how many.
+/// Limits which entries are copied, and how many.
 struct Limit {
     /// By row: entries up to this event are dead.
     epochs: Vec<u64>,
@@ -211,7 +210,7 @@ impl Copy {
         }
     }
 
-    /// Leaves what is live.
+    /// Removes all entries that are not live.
     fn split_live(&mut self, frame: &mut Frame) -> NotLive {
         let last = match (frame.is_exact, frame.is_stalled) {
             (true, _) => frame.events(),
@@ -225,7 +224,7 @@ impl Copy {
         self.entries.retain_mut(|entry| {
             entry.drop_unknown_names(counters);
             if entry.event == Entry::NO_EVENT {
-                // The replay removed it.
+                // The replay removed the entry.
                 return false;
             }
             let index = row_index(entry.allocator, entry.kind);

@@ -1,4 +1,4 @@
-//! What free-alls found live: entries that still lie in their slots, and those that the writer copied when it cleared them.
+//! Entries that were live at a free-all: those still in their slots, and those that the writer copied before it cleared the slots.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,8 +10,8 @@ use super::totals::Frame;
 use super::{ReadError, Region};
 use crate::layout::entry;
 
-/// Adds what is in the table to what was found in the entries, each once. Read after the entries: what is no longer there is
-/// here.
+/// Adds the table's records to those found in the entries, each once. Reads the table after the entries, because cleared entries are moved
+/// there.
 pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>) -> Result<(), ReadError> {
     let counters = Counters::read(&region.source, &region.header.tables)?;
     if counters.left_used > 0 {
@@ -35,7 +35,7 @@ pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>
     Ok(())
 }
 
-/// A free-all that is half done may not have counted what it found.
+/// Raises the counts, because an incomplete free-all may not have counted its entries.
 fn at_least(frame: &mut Frame, left: &[Entry]) {
     let mut sums = HashMap::<usize, (u64, u64)>::new();
     for entry in left {

@@ -1,5 +1,5 @@
-//! What was live when a row was at its peak: members that are still live, those that died with their row and lie in the table
-//! yet, and those that the writer put into the graveyard when they went.
+//! The buffers that were live at the peak of a row: those still live, those freed with the whole row and still in the entry table, and
+//! those that the writer copied to the graveyard when they were freed.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::totals::Frame;
 use super::{ReadError, Region};
 use crate::layout::entry;
 
-/// What was live when a row was at its peak: [members](Self::members), and what was too much to keep.
+/// The buffers that were live at the peak of a row: [members](Self::members), and sums of those that are not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeakSet {
     /// The allocator's slot.
@@ -19,18 +19,18 @@ pub struct PeakSet {
     pub kind: u8,
     /// Bytes at the peak.
     pub peak: u64,
-    /// Count and bytes of the members that are live today.
+    /// Count and bytes of the members that are still live.
     pub live: (u64, u64),
-    /// The members that are not.
+    /// The members that were freed.
     pub gone: Vec<Entry>,
-    /// Count and bytes of those that were never listed.
+    /// Count and bytes of buffers that were never listed.
     pub unlisted: (u64, u64),
-    /// Count and bytes of those that were listed and are forgotten.
+    /// Count and bytes of buffers that were listed, but are no longer stored.
     pub lost: (u64, u64),
     span: Span,
 }
 
-/// Members of a peak were made after the row was last freed as a whole before it, and not after the peak.
+/// The events of a peak's members: after the last free-all before the peak, up to the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) epoch: u64,
@@ -38,7 +38,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Whether an entry of the row, made by that event and not freed before the peak, was live at it.
+    /// Whether an entry of the row with this allocation event was live at the peak, if it was not freed before.
     #[inline]
     pub(super) fn contains(self, event: u64) -> bool {
         self.epoch < event && event <= self.event
@@ -46,12 +46,12 @@ impl Span {
 }
 
 impl PeakSet {
-    /// The buffers, given the entries of the listing that this set came with. They are not copied, for there may be a million.
+    /// Returns the members. `entries` are those of the listing that has this set. They are not copied, because there may be a million.
     pub fn members<'a>(&'a self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
         entries.iter().filter(|entry| self.has(entry)).chain(&self.gone)
     }
 
-    /// Whether the parts make the peak, to the byte. They may not while the list is [changing](super::Exactness::Changing).
+    /// Whether the parts add up to the peak exactly. They may not while the list is [changing](super::Exactness::Changing).
     pub fn is_whole(&self) -> bool {
         self.sum() == self.peak
     }
@@ -64,7 +64,7 @@ impl PeakSet {
         [self.live.1, self.unlisted.1, self.lost.1].into_iter().fold(bytes(&self.gone), u64::saturating_add)
     }
 
-    /// Adds what the graveyard has. An entry may be in both places: when its free is half done, or went on since the copy.
+    /// Adds members from the graveyard. An entry may be in both tables if its free is incomplete or happened after the copy.
     fn add_from_graveyard(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
         let mut seen = HashSet::new();
         buried.retain(|entry| seen.insert(entry.event));
@@ -75,7 +75,7 @@ impl PeakSet {
         self.gone.append(&mut buried);
     }
 
-    /// A writer that stopped after it had noted a member as lost, and before it freed it, left it counted twice.
+    /// Corrects a member that is counted twice: the writer stopped after it counted the member as lost and before it freed it.
     fn take_back_lost(&mut self) {
         let excess = self.sum().saturating_sub(self.peak);
         if excess > 0 && excess <= self.lost.1 {
@@ -84,7 +84,7 @@ impl PeakSet {
     }
 }
 
-/// The peak sets of all rows that ever held something. `gone` are entries that died with their row.
+/// Returns the peak sets of all rows that were ever used. `gone` are entries that were freed with their row.
 pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
     let mut sets = Vec::new();
     let mut set_of_row = vec![None; frame.rows.len()];
@@ -131,13 +131,13 @@ fn bytes(entries: &[Entry]) -> u64 {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.size))
 }
 
-/// Hands over each record with the peak event that it belongs to.
+/// Passes each record of the graveyard to `each`, with the event of its peak.
 fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
     let table = region.header.tables.graveyard;
     region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {
             if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
-                // The stack lies where the references of an entry are.
+                // The stack of a graveyard record is at the position of an entry's references.
                 (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
                 entry.drop_unknown_names(&frame.counters);
                 each(entry, u64_at(record, entry::PEAK_EVENT));

@@ -1,11 +1,11 @@
-//! Sums over the entries: to check the writer's figures with, or to stand in for them.
+//! Sums over the entries, to check or replace the writer's figures.
 
 use super::entry::Entry;
 use super::peak::Span;
 use super::rows::{Row, row_index};
 use super::totals::Frame;
 
-/// What the entries of a row sum up to.
+/// The sums of the entries of a row.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum {
     count: u64,
@@ -20,7 +20,7 @@ impl Sum {
     }
 }
 
-/// Whether the entries sum up to what the writer says.
+/// Whether the sums of the entries equal the writer's figures.
 pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
     let of_row = |allocator: u16, row: &Row| {
         let sum = sums.get(row_index(allocator, row.kind)).copied().unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
                 row.peak = row.used;
                 continue;
             }
-            // Only the unfinished event can have made this peak, and may have recorded it in part: its set is the live entries.
+            // Only the incomplete event can have made this peak, and it may have recorded it in part. The peak set is the live entries.
             if row.used > row.peak {
                 row.peak_time = last_time;
             }

@@ -1,4 +1,4 @@
-//! What happened while the entries were copied, from the recorder's ring, laid over the copy by slot.
+//! Replays the events during the copy of the entries, from the recorder's ring, over the copy by slot.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::rows::place_of;
 use super::{ReadError, Region};
 use crate::layout::{Op, entry, event};
 
-/// A record of the ring as it lies there.
+/// A decoded record of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) number: u64,
@@ -28,7 +28,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record of event `number`, unless another one lies there, or half of one.
+    /// Decodes the record of event `number`; `None` if it has another event or is incomplete.
     fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
         let (what, whole) = (u64_at(bytes, event::WHAT), u64_at(bytes, event::WHOLE));
         #[allow(clippy::cast_possible_truncation, reason = "fields of fewer bits")]
@@ -49,19 +49,19 @@ impl Record {
         (whole >> event::NUMBER_SHIFT == number & 0xFFFF_FFFF).then_some(record)
     }
 
-    /// The kind of memory of its row.
+    /// The kind of memory of the row.
     pub(super) fn kind(&self) -> u8 {
         place_of(self.row).1
     }
 
-    /// The allocator of its row.
+    /// The allocator of the row.
     pub(super) fn allocator(&self) -> u16 {
         place_of(self.row).0
     }
 }
 
-/// Reads the records of the events `first ..= last`, which are no more than the ring holds. `each` gets `None` for what is not
-/// complete. A later read of `seq` shows whether a complete record was overwritten meanwhile.
+/// Reads the records of the events `first ..= last`, at most as many as the ring holds. `each` gets `None` for an incomplete record. A
+/// later read of `seq` shows whether a complete record was overwritten meanwhile.
 pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), ReadError> {
     let table = region.header.tables.events;
     let size = u64::from(table.records);
@@ -83,29 +83,29 @@ pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnM
     Ok(())
 }
 
-/// What became of a slot.
+/// The change of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// Its entry was freed.
+    /// The entry was freed.
     Gone,
-    /// It has this entry now; layout, cores, flags and thread are not known yet.
+    /// The slot has this new entry. Its layout, cores, flags and thread are not known yet.
     Live(Entry),
-    /// It has the entry it had, with so many references.
+    /// The entry is unchanged, except for the number of references.
     Refs(u32),
 }
 
-/// What happened in some events.
+/// The combined changes of some events.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) slots: HashMap<u32, Change>,
-    /// Rows that were freed as a whole, and by which event last.
+    /// Rows that were freed as a whole, with the last event that did so.
     pub(super) epochs: HashMap<u16, u64>,
 }
 
-/// Room that the writer is left between what is read and what it writes next.
+/// Minimum distance in events between the records that are read and the next one that the writer overwrites.
 const MARGIN: u64 = 64;
 
-/// The changes of the events after `from` up to `to`; `None` where they are not all there, or the writer repaired its ledger.
+/// Returns the changes of the events after `from` up to `to`; `None` if some are missing, or the writer repaired its ledger.
 pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter) -> Result<Option<Changes>, ReadError> {
     let tables = &region.header.tables;
     let room = u64::from(tables.events.records).saturating_sub(MARGIN);
@@ -120,7 +120,7 @@ pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter
     records(region, from + 1, to, |record| {
         is_whole &= record.is_some_and(|record| changes.add(&record, tables, converter));
     })?;
-    // The writer may have written, but not at the positions that were read.
+    // The writer may have continued, but did not reach the records that were read.
     let now = region.source.seq()? / 2;
     Ok((is_whole && now >= to && now - from < room).then_some(changes))
 }
@@ -151,13 +151,13 @@ impl Changes {
             Some(Op::UnlistedAlloc | Op::UnlistedFree | Op::Open | Op::Close) => {}
             Some(Op::Failed | Op::Mark | Op::Nothing | Op::AddCircular | Op::RemoveProgram) => {}
             Some(Op::PhaseBegin | Op::PhaseEnd | Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease) => {}
-            // A repair changes entries without an event for each.
+            // A repair changes entries without separate events.
             Some(Op::Repair) | None => return false,
         }
         true
     }
 
-    /// Reads what events do not carry from the entries themselves, where those are still the same.
+    /// Sets the fields that events do not have from the entries, if those are unchanged.
     pub(super) fn complete(&mut self, region: &Region) -> Result<(), ReadError> {
         let mut slots: Vec<u32> =
             self.slots.iter().filter(|(_, change)| matches!(change, Change::Live(_))).map(|(&slot, _)| slot).collect();
@@ -166,7 +166,7 @@ impl Changes {
         let stride = position(table.stride.into());
         let (mut fields, mut states) = (Vec::new(), Vec::new());
         for run in slots.chunk_by(|a, b| b - a <= GAP_MAX) {
-            // A run may be the whole table: in pieces that one read fetches.
+            // A run may be the whole table. It is split into pieces that one read fetches.
             for run in run.chunks(RUN_MAX) {
                 let (first, last) = (run[0], run[run.len() - 1]);
                 let bytes = (last - first + 1) as usize * stride;
@@ -174,8 +174,8 @@ impl Changes {
                 states.resize(bytes, 0);
                 let at = table.offset + u64::from(first) * u64::from(table.stride);
                 region.source.read(&mut fields, at)?;
-                // The event is complete, so its fields were there before the first read. If the state is the same after it,
-                // nobody changed them during it.
+                // The event is complete, so its fields were stored before the first read. If the state is the same afterwards, the fields
+                // did not change during the read.
                 region.source.read(&mut states, at)?;
                 for &slot in run {
                     let offset = (slot - first) as usize * stride;
@@ -191,7 +191,7 @@ impl Changes {
     }
 }
 
-/// Slots so near to each other are fetched by one read.
+/// Slots that are at most this far apart are fetched by one read.
 const GAP_MAX: u32 = 16;
-/// Slots of a run: 16 x 256 records of 64 bytes are 256 KiB.
+/// Slots per run: 16 x 256 records of 64 bytes are 256 KiB.
 const RUN_MAX: usize = 256;

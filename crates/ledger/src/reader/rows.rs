@@ -1,152 +1,152 @@
-//! Allocators and rows: what a ledger says about each, decoded from its bytes.
+//! Allocators and rows, decoded from their bytes.
 
 use super::bytes::{position, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::peak::Span;
 use crate::layout::{KINDS, allocator, check, row};
 
-/// What hands out memory on one or several chips.
+/// An allocator of memory on one or several chips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocator {
     /// Its number in entries and events.
     pub slot: u16,
-    /// How often the slot was taken.
+    /// How often the slot was used.
     pub generation: u32,
-    /// Whether it still is.
+    /// Whether the allocator is still open.
     pub is_open: bool,
-    /// The id that the program gave.
+    /// The id used by the program.
     pub given_id: u32,
-    /// [`layout::origin`](crate::layout::origin).
+    /// A constant of [`layout::origin`](crate::layout::origin).
     pub origin: u32,
     /// Rows and columns of a mesh.
     pub mesh: Option<(u16, u16)>,
-    /// Its chips.
+    /// The chips.
     pub chips: Vec<Chip>,
     /// When it was opened, in nanoseconds since 1970.
     pub opened: u64,
-    /// When it was closed.
+    /// When it was closed, if it was.
     pub closed: Option<u64>,
-    /// How its kinds of memory are laid out, used or not, where the writer knows.
+    /// The geometry of each kind of memory, used or not, if the writer knows it.
     pub geometry: [Option<Geometry>; allocator::KINDS_MAX],
-    /// What its writer found when it compared itself with the allocator.
+    /// The writer's comparison with the allocator's own statistics.
     pub self_check: SelfCheck,
-    /// Its kinds of memory that were ever used.
+    /// The kinds of memory that were ever used.
     pub rows: Vec<Row>,
 }
 
-/// How far an allocator's figures may be believed, as its writer found.
+/// How exact an allocator's figures are, as found by its writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelfCheck {
-    /// They differ from the allocator's own.
+    /// The figures differ from the allocator's own.
     pub is_inexact: bool,
-    /// Its state was overridden: there are blocks without buffers.
+    /// The allocator's state was overridden, so there are blocks without buffers.
     pub is_restored: bool,
-    /// It has buffers with an address of their own on each core.
+    /// The allocator has buffers with a separate address on each core.
     pub is_per_core: bool,
-    /// Where its L1 begins, if that is not its base.
+    /// Start of L1, if it is not the base.
     pub l1_lower_end: Option<u64>,
-    /// How often they were compared.
+    /// Number of comparisons.
     pub checks: u64,
-    /// How often they differed.
+    /// Number of differences.
     pub differences: u64,
 }
 
-/// What a row had at the program's last mark.
+/// The figures of a row at the program's last mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked {
-    /// Live bytes, as asked for.
+    /// Requested bytes of live buffers.
     pub used: u64,
-    /// Live bytes, as taken.
+    /// Occupied bytes of live buffers.
     pub allocated: u64,
     /// Live buffers.
     pub count: u64,
 }
 
-/// A chip as the program knows it.
+/// A chip as seen by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chip {
     /// TT-Metal's number.
     pub metal_id: Option<u32>,
-    /// The chip's own.
+    /// The unique id of the chip.
     pub unique_id: Option<u64>,
-    /// Flags of the writer.
+    /// Flags set by the writer.
     pub flags: u32,
 }
 
-/// How a kind of memory is laid out.
+/// The geometry of a kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Banks a buffer is spread over.
+    /// Number of banks that a buffer is spread over.
     pub banks: u32,
     /// Blocks are multiples of this size.
     pub alignment: u32,
     /// Bytes of one bank.
     pub bank_bytes: u64,
-    /// Where it begins.
+    /// The base address.
     pub base: u64,
 }
 
 /// The figures of one kind of memory of one allocator. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which kind of memory.
+    /// The kind of memory.
     pub kind: u8,
-    /// How it is laid out, where the writer knows.
+    /// The geometry, if the writer knows it.
     pub geometry: Option<Geometry>,
-    /// Live bytes, as asked for.
+    /// Requested bytes of live buffers.
     pub used: u64,
-    /// Live bytes, as taken: blocks x banks.
+    /// Occupied bytes of live buffers: blocks x banks.
     pub allocated: u64,
     /// Live buffers.
     pub count: u64,
-    /// Most live bytes there were.
+    /// Peak of `used`.
     pub peak: u64,
-    /// When.
+    /// Time of this peak.
     pub peak_time: u64,
-    /// By which event.
+    /// Event of this peak.
     pub peak_event: u64,
-    /// Most allocated bytes there were.
+    /// Peak of `allocated`.
     pub peak_allocated: u64,
-    /// When.
+    /// Time of this peak.
     pub peak_allocated_time: u64,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub allocs: u64,
-    /// Frees so far.
+    /// Number of frees so far.
     pub frees: u64,
-    /// Allocations that the program was refused.
+    /// Number of failed allocations.
     pub failed: u64,
-    /// Live buffers that the ledger has no room to list; they are in the figures above.
+    /// Live buffers that do not fit in the ledger's list. The figures above include them.
     pub unlisted_count: u64,
-    /// Their bytes.
+    /// Requested bytes of these buffers.
     pub unlisted_bytes: u64,
-    /// Their allocated bytes.
+    /// Occupied bytes of these buffers.
     pub unlisted_allocated: u64,
-    /// Count and bytes that the last free-all found live, of those that found anything.
+    /// Count and bytes of live buffers at the last free-all with live buffers.
     pub left_last: (u64, u64),
-    /// When that was.
+    /// Time of this free-all.
     pub left_time: u64,
-    /// Count and bytes that all of them found, so far.
+    /// Count and bytes of live buffers at all free-alls so far.
     pub left: (u64, u64),
-    /// What it had at the last mark; `None` where there was none.
+    /// The figures at the last mark; `None` if there was no mark.
     pub marked: Option<Marked>,
-    /// Entries from up to this event are dead.
+    /// Entries up to this event are dead.
     pub(super) epoch: u64,
-    /// Count and bytes at the peak that the ledger had no room to list, and that it had no room to keep.
+    /// Count and bytes at the peak that could not be listed, and that were listed but could not be stored.
     pub(super) peak_unlisted: (u64, u64),
     pub(super) peak_lost: (u64, u64),
-    /// The mark that `marked` is of.
+    /// The event of the mark in `marked`.
     pub(super) mark_event: u64,
 }
 
-/// A row as the list needs it.
+/// The fields of a row that the list needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowRecord {
     pub(super) is_used: bool,
     pub(super) epoch: u64,
-    /// Entries from up to this event were another allocator's.
+    /// Entries up to this event belong to an earlier allocator.
     pub(super) begun: u64,
     pub(super) peak_span: Span,
-    /// Count and bytes of the entries of the peak that are live; the list counts them.
+    /// Count and bytes of the peak's entries that are still live, summed by the list.
     pub(super) peak_live: (u64, u64),
 }
 
@@ -253,7 +253,7 @@ impl Row {
 }
 
 impl Row {
-    /// Lets it say what it had at the mark `event`, at which it was perhaps not in use yet, or whose row is still to come.
+    /// Sets the figures at the mark `event`. The row may not have been in use then, or the writer may not have reached it yet.
     pub(super) fn settle_mark(&mut self, event: u64, is_half_done: bool) {
         if event == 0 {
             self.marked = None;
@@ -276,13 +276,13 @@ impl RowRecord {
     }
 }
 
-/// The allocator of a row, and its kind.
+/// Returns the allocator and the kind of a row.
 pub(super) fn place_of(row: u16) -> (u16, u8) {
     const _: () = assert!(KINDS == 8);
     (row / 8, row.to_le_bytes()[0] % 8)
 }
 
-/// Number of a row.
+/// Returns the number of a row.
 pub(super) fn row_index(allocator: u16, kind: u8) -> usize {
     position(u64::from(allocator) * u64::from(KINDS) + u64::from(kind))
 }

@@ -1,4 +1,4 @@
-//! The most that several allocators had together on a chip that they share.
+//! Peaks of several allocators together on a chip that they share.
 
 use super::bytes::{u32_at, u64_at};
 use super::clock::Converter;
@@ -9,22 +9,22 @@ use crate::layout::{allocator, shared};
 pub struct SharedChip {
     /// TT-Metal's number of the chip.
     pub metal_id: u32,
-    /// Of which allocators: [`layout::origin`](crate::layout::origin).
+    /// The origin of the allocators: [`layout::origin`](crate::layout::origin).
     pub origin: u32,
-    /// By kind, of the first six.
+    /// Indexed by kind, for the kinds below `KINDS_MAX`.
     pub peaks: [SharedPeak; allocator::KINDS_MAX],
 }
 
-/// Most bytes since a second allocator opened, of all there then. Times are nanoseconds since 1970.
+/// The peak since a second allocator was opened, of all allocators on the chip. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedPeak {
-    /// As asked for.
+    /// Peak of the requested bytes.
     pub used: u64,
-    /// When.
+    /// Time of this peak.
     pub time: u64,
-    /// As taken.
+    /// Peak of the occupied bytes.
     pub allocated: u64,
-    /// When.
+    /// Time of this peak.
     pub allocated_time: u64,
 }
 

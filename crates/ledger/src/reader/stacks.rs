@@ -1,17 +1,17 @@
-//! Where the program asked for memory, as the writer noted it.
+//! The stacks of allocations, as recorded by the writer.
 
 use super::bytes::{text_at, u32_at, u64_at};
 use super::header::Counters;
 use super::{ReadError, Region};
 use crate::layout::{code, stack};
 
-/// Every stack of a ledger.
+/// All stacks of a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     stacks: Vec<Stack>,
     frames: Vec<(u32, u32)>,
     codes: Vec<Code>,
-    /// Allocations whose stack found no room.
+    /// Number of allocations whose stack did not fit.
     pub refused: u64,
 }
 
@@ -25,37 +25,37 @@ struct Stack {
 /// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Its file, as the interpreter names it.
+    /// The file name, as reported by the interpreter.
     pub file: String,
-    /// Whether that is only the end of the name.
+    /// Whether only the end of the file name is stored.
     pub is_file_cut: bool,
-    /// Its qualified name, or the beginning of that.
+    /// The qualified name, possibly truncated.
     pub function: String,
-    /// Where it begins; 0 is unknown.
+    /// The first line; 0 if unknown.
     pub first_line: u32,
-    /// Machine code: the file is a program or library, the function is its build id, lines are addresses in it.
+    /// Machine code: the file is a program or library, the function is its build id, and lines are addresses in the file.
     pub is_native: bool,
 }
 
 impl Stacks {
-    /// The frames of a stack, innermost first: function, and line or 0. None of a number that is not a stack's.
+    /// Returns the frames of a stack, innermost first: the function, and the line or 0. Empty for an invalid number.
     pub fn frames(&self, number: u32) -> impl Iterator<Item = (&Code, u32)> {
         let stack = self.stack(number).copied().unwrap_or(Stack { first: 0, count: 0, is_cut: false });
         let frames = self.frames.iter().skip(stack.first as usize).take(stack.count as usize);
         frames.filter_map(|&(code, line)| Some((self.codes.get(code as usize)?, line)))
     }
 
-    /// Whether the stack had more frames than are kept.
+    /// Whether the stack had more frames than are stored.
     pub fn is_cut(&self, number: u32) -> bool {
         self.stack(number).is_some_and(|stack| stack.is_cut)
     }
 
-    /// How many there are: numbers go from 1 to this.
+    /// Number of stacks. Valid numbers are 1 to this.
     pub fn len(&self) -> u32 {
         u32::try_from(self.stacks.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether there are none.
+    /// Whether there are no stacks.
     pub fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }
@@ -65,10 +65,10 @@ impl Stacks {
     }
 }
 
-/// Reads them all: at most some MiB, and nothing of a process without stacks.
+/// Reads all stacks: at most some MiB, and nothing for a process without stacks.
 pub(super) fn read(region: &Region) -> Result<Stacks, ReadError> {
     let tables = &region.header.tables;
-    // Counts first: what they count was written before.
+    // The counts are read first: everything that they count was written before.
     let counters = Counters::read(&region.source, tables)?;
     let mut found = Stacks { refused: counters.stacks_refused, ..Stacks::default() };
     if counters.stacks_used == 0 {
@@ -108,7 +108,7 @@ impl Code {
     }
 }
 
-/// A stack's number, or 0 where it has no record among those.
+/// Returns a stack number, or 0 if it is not among the `used` records.
 #[inline]
 pub(super) fn known(number: u32, used: u32) -> u32 {
     if number <= used || matches!(number, stack::NO_PYTHON | stack::TABLE_FULL) { number } else { 0 }

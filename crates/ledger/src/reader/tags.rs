@@ -1,10 +1,10 @@
-//! Tags: what the program calls its buffers.
+//! Tags: the program's names of its buffers.
 
 use super::bytes::{text_at, u8_at};
 use super::{ReadError, Region};
 use crate::layout::{TAG_BYTES_MAX, TAGS};
 
-/// The texts by id, as many as were published, so that any valid id has one. 0 is "".
+/// Returns the published texts by id, so that every valid id has a text. 0 is "".
 pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, ReadError> {
     let table = region.header.tables.tags;
     let mut tags = Vec::with_capacity(used.min(TAGS.records) as usize);
@@ -18,7 +18,7 @@ pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, ReadError>
     Ok(tags)
 }
 
-/// A tag's id, or 0 where it has no text among those: nobody shall index with a number of the region's.
+/// Returns a tag's id, or 0 if it has no text, so that no caller indexes with an unchecked number.
 #[inline]
 pub(super) fn known(id: u32, used: u32) -> u32 {
     if id < used { id } else { 0 }

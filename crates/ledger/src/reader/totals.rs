@@ -1,6 +1,6 @@
 //! The figures: allocators and their rows, all of the same time.
 //!
-//! They are read between two reads of `seq`. Equal and even means that no event changed them meanwhile.
+//! They are read between two reads of `seq`. If both are equal and even, no event changed the figures meanwhile.
 
 use std::cell::Cell;
 use std::thread;
@@ -19,13 +19,13 @@ use crate::layout::{KINDS, LOST_KINDS, allocator, row};
 /// The figures of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// How far they may be believed.
+    /// How exact the figures are.
     pub exactness: Exactness,
-    /// Events completed: the number of the last one.
+    /// Number of completed events.
     pub events: u64,
     /// Live buffers of all rows.
     pub live_entries: u64,
-    /// Their bytes.
+    /// Bytes of the live buffers.
     pub live_bytes: u64,
     /// Bits of [`layout::status`](crate::layout::status).
     pub status: u64,
@@ -33,56 +33,56 @@ pub struct Totals {
     pub lost: [u64; LOST_KINDS],
     /// How often the writer repaired the ledger after a thread died in the middle of an event.
     pub repairs: u64,
-    /// When the last event was, in nanoseconds since 1970; 0 is never.
+    /// Time of the last event, in nanoseconds since 1970; 0 for none.
     pub last_time: u64,
-    /// Which devices the program sees.
+    /// The devices that the program sees.
     pub environment: Environment,
-    /// Every allocator there was and whose slot was not taken again, closed ones included.
+    /// All allocators, including closed ones whose slot was not reused.
     pub allocators: Vec<Allocator>,
-    /// Chips that several allocators shared at a time.
+    /// Chips that several allocators shared at the same time.
     pub shared: Vec<SharedChip>,
-    /// What the hook covers, by its number.
+    /// Features of the hook, by number.
     pub coverage: Vec<Feature>,
-    /// Programs launched, by chip.
+    /// Launched programs, by chip.
     pub launches: Vec<Launches>,
-    /// Allocations that the program was refused, ever.
+    /// Total number of failed allocations.
     pub failures: u64,
-    /// Count and bytes that free-alls found live, of allocators whose slot was taken again since.
+    /// Count and bytes that were live at free-alls of allocators whose slot was reused since.
     pub left_forgotten: (u64, u64),
-    /// The program's last mark.
+    /// The last mark of the program.
     pub mark: Option<Mark>,
-    /// Records of circular buffers that were ever used.
+    /// Number of circular buffer records that were ever used.
     pub circulars_used: u32,
-    /// What recording cost the program: calls that were measured, and the nanoseconds of them all.
+    /// Cost of recording for the program: number of measured calls, and their total nanoseconds.
     pub cost: (u64, u64),
-    /// Stacks there are, and allocations whose stack found no room.
+    /// Number of stacks, and of allocations whose stack did not fit.
     pub stacks: (u32, u64),
 }
 
-/// A mark that the program made.
+/// A mark set by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its event.
+    /// Number of its event.
     pub event: u64,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time: u64,
 }
 
-/// Tries at once, and then with pauses, before the entries are counted.
+/// Number of immediate attempts, and of attempts with pauses, before the entries are counted instead.
 const TRIES_QUICK: u32 = 8;
 const TRIES_PAUSED: u32 = 8;
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What was read of the moving part of a ledger.
+/// The changing part of a ledger.
 pub(super) struct Frame {
     /// Whether all figures are of the same time.
     pub(super) is_exact: bool,
-    /// Whether an event stayed half done while we tried: its writer is dead, or stopped.
+    /// Whether an event stayed incomplete during all attempts: its writer is dead or stopped.
     pub(super) is_stalled: bool,
     pub(super) converter: Converter,
     pub(super) counters: Counters,
     pub(super) environment: Environment,
-    /// Every row there is, by number, in use or not.
+    /// All rows by number, in use or not.
     pub(super) rows: Vec<RowRecord>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) last_time: u64,
@@ -93,7 +93,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Events completed.
+    /// Number of completed events.
     pub(super) fn events(&self) -> u64 {
         self.counters.seq / 2
     }
@@ -122,7 +122,7 @@ impl Frame {
         }
     }
 
-    /// Each row says what it had at the last mark; after the rows themselves are settled.
+    /// Sets the figures of each row at the last mark. Called after the rows are final.
     pub(super) fn settle_marks(&mut self) {
         let mark = self.counters.mark_event;
         let is_half_done = !self.is_exact && mark == self.events() + 1;
@@ -132,7 +132,7 @@ impl Frame {
     }
 }
 
-/// Reads the figures, of the same time if possible within a few tries.
+/// Reads the figures, all of the same time if that succeeds within a few attempts.
 pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
     let mut raw = RAW.take();
     let frame = frame_by(&mut raw, region, converter);
@@ -141,7 +141,7 @@ pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, Read
 }
 
 thread_local! {
-    /// The memory for the copies, used again: hundreds of ledgers may be read one after the other, every second.
+    /// Reused memory for the copies. Hundreds of ledgers may be read in sequence every second.
     static RAW: Cell<Raw> = const { Cell::new(Raw::new()) };
 }
 
@@ -174,7 +174,7 @@ enum Settled {
     Moving,
 }
 
-/// Bytes of the header, of the allocators in use and of their rows.
+/// Bytes of the header, of the allocators in use, and of their rows.
 #[derive(Default)]
 struct Raw {
     header: Vec<u8>,
@@ -210,7 +210,7 @@ impl Raw {
             let mut read = Allocator::decode(slot, record, &converter);
             let generation = u64_at(record, allocator::STATE) >> 8;
             for (kind, bytes) in (0..).zip(eight.chunks_exact(row_bytes)) {
-                // One generation ahead: its allocator is being opened again.
+                // One generation ahead: the allocator is being opened again.
                 let in_use = [generation, generation.wrapping_add(1)].map(|generation| generation << 8 | u64::from(row::IN_USE));
                 let is_used = read.is_some() && in_use.contains(&u64_at(bytes, row::STATE));
                 rows.push(RowRecord::decode(bytes, is_used));

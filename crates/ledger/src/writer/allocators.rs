@@ -1,4 +1,4 @@
-//! Allocators: opened, closed, and their slots taken again with a new generation.
+//! Opens and closes allocators, and reuses their slots with a new generation.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -17,28 +17,28 @@ use super::{
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;
 
-/// Words of private figures for each allocator, in `Books::figures`. What an event needs comes first, in one line of the CPU's cache.
+/// Words of private figures for each allocator, in `Books::figures`. The words that an event needs come first, in one cache line.
 pub(super) const FIGURES_EACH: usize = 32;
-/// Its generation while it is open, else 0.
+/// The generation of the allocator while it is open, otherwise 0.
 const OPEN: usize = 0;
-/// Which of its rows are known to be in use, a bit each, and [`SHARES`].
+/// A bit for each row that is known to be in use, and [`SHARES`].
 const IN_USE: usize = 1;
-/// It shares chips with another: see `shared`.
+/// The allocator shares chips with another; see `shared`.
 const SHARES: u64 = 1 << ROWS_EACH;
-/// Of each row its banks.
+/// The number of banks of each row.
 const BANKS: usize = 2;
 const NAME: usize = BANKS + ROWS_EACH;
-/// The event that closed it.
+/// The event that closed the allocator.
 const SHUT_AT: usize = NAME + 1;
-/// Its last generation.
+/// The last generation of the slot.
 const GENERATION: usize = SHUT_AT + 1;
-/// Of each row its live buffers, while they are counted again.
+/// The number of live buffers of each row, during a repair.
 const COUNTED: usize = GENERATION + 1;
-/// No origin is that large.
+/// Not a valid name: no origin is this large.
 const NO_NAME: u64 = u64::MAX;
 
 impl Books {
-    /// The row of a key, if its allocator is open.
+    /// Returns the row of a key, if its allocator is open.
     #[inline]
     pub(super) fn row_for(&self, key: Key) -> Option<usize> {
         (u32::from(key.kind) < KINDS && self.is_open(key.allocator)).then(|| key.allocator.row(key.kind))
@@ -58,12 +58,12 @@ impl Books {
         self.figures.set(slot * FIGURES_EACH + which, value);
     }
 
-    /// Where a repair counts the live buffers of a row.
+    /// The cell in which a repair counts the live buffers of a row.
     pub(super) fn counted(&self, row: usize) -> &AtomicU64 {
         self.figures.word(row / ROWS_EACH * FIGURES_EACH + COUNTED + row % ROWS_EACH)
     }
 
-    /// The rows of an allocator that are known to be in use; without the lock too, as a hint.
+    /// The rows of an allocator that are known to be in use. Without the lock this is only a hint.
     #[inline]
     pub(super) fn rows_known(&self, slot: usize) -> impl Iterator<Item = usize> {
         let kinds = self.figure(slot, IN_USE);
@@ -84,13 +84,13 @@ impl Books {
         self.set_figure(slot, IN_USE, self.figure(slot, IN_USE) | SHARES);
     }
 
-    /// Where the figures of an allocator that every event needs lie, for hints.
+    /// The address of the figures of an allocator, to prefetch them.
     #[inline]
     pub(super) fn figures_of(&self, slot: usize) -> &AtomicU64 {
         self.figures.word(slot * FIGURES_EACH)
     }
 
-    /// What a buffer takes from its banks: as many bytes of each as it needs; its size where that is not known.
+    /// Bytes that a buffer occupies: those per bank times the banks, or its size if that is not known.
     #[inline]
     pub(super) fn allocated(&self, row: usize, size: u64, per_bank: u32) -> u64 {
         if per_bank == 0 {
@@ -102,11 +102,11 @@ impl Books {
         }
     }
 
-    /// The open allocator of that name; of several any.
+    /// Returns the open allocator with this origin and id; any of them if there are several.
     pub(super) fn named(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
         let name = pair(given_id, origin);
         let used = self.allocators_used();
-        // The device id is the first guess: programs open few devices, in order.
+        // The device id is the first guess, because programs open few devices, in order.
         let guess = given_id as usize % COUNT;
         let is_it = |slot: &usize| self.figure(*slot, NAME) == name && self.figure(*slot, OPEN) != 0;
         let slot = if guess < used && is_it(&guess) { guess } else { (0..used).rev().find(is_it)? };
@@ -128,13 +128,13 @@ impl Books {
         let Some(id) = AllocatorId::new(slot, generation) else { return Err(Lost::NoAllocator) };
 
         let event = self.begin(time);
-        // A thread that dies here leaves a slot that no name matches.
+        // If the thread dies here, no name matches the slot.
         self.set_figure(slot, NAME, NO_NAME);
         self.set_figure(slot, IN_USE, 0);
         self.describe(event, id, spec);
         if slot < used {
             self.empty_rows(event, slot);
-            // Older events in the ring name these rows and mean another allocator.
+            // Older events in the ring refer to these rows, but belong to another allocator.
             self.region.header(header::ROWS_BELIEVABLE_FROM).store(event.n, Relaxed);
         } else {
             self.region.header(header::ALLOCATORS_USED).store(used as u64 + 1, Release);
@@ -150,8 +150,8 @@ impl Books {
         Ok(id)
     }
 
-    /// What only the writer knows of allocators, as the region of a writer that is gone has it. One whose record was not
-    /// finished has no name and is never found.
+    /// Restores the writer's private figures of allocators from the region of an earlier writer. An allocator with an incomplete record has
+    /// no name and is never found.
     pub(super) fn take_over_allocators(&self) {
         for slot in 0..self.allocators_used() {
             let state = self.region.allocator(slot, allocator::STATE).load(Relaxed);
@@ -172,7 +172,7 @@ impl Books {
         }
     }
 
-    /// A closed allocator that was all that `spec` says: the same device again, under the slot's next generation.
+    /// Returns a closed allocator with the same properties as `spec`: the same device again, with the slot's next generation.
     fn closed_like(&self, spec: &AllocatorSpec<'_>) -> Option<AllocatorId> {
         let name = pair(spec.given_id, spec.origin);
         (0..self.allocators_used())
@@ -181,12 +181,12 @@ impl Books {
             .find(|id| self.is_described_by(*id, spec))
     }
 
-    /// Opens a closed allocator again. Peaks and counts of its rows go on: they are since tracking began.
+    /// Opens a closed allocator again. The peaks and counts of its rows continue, because they apply since tracking began.
     fn reopen(&self, time: u64, id: AllocatorId) {
         let event = self.begin(time);
         let slot = id.slot();
-        // The rows come first: a reader accepts rows one generation ahead of their allocator, so that the peaks are
-        // there if the thread dies at any point.
+        // The rows come first. A reader accepts rows one generation ahead of their allocator, so the peaks stay valid if the thread dies at
+        // any point.
         for number in slot * ROWS_EACH..(slot + 1) * ROWS_EACH {
             let row = self.region.row(number);
             if row.get(row::STATE) != 0 {
@@ -204,7 +204,7 @@ impl Books {
         self.end(event, Op::Open, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
     }
 
-    /// Frees what is left in its rows, then closes it.
+    /// Frees the remaining buffers of an allocator, then closes it.
     pub(super) fn close(&self, time: u64, id: AllocatorId) {
         if !self.is_open(id) {
             return;
@@ -220,7 +220,7 @@ impl Books {
         self.end(event, Op::Close, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
     }
 
-    /// One event for each row in use.
+    /// Frees all rows of an allocator, with one event for each row in use.
     pub(super) fn free_rows(&self, time: u64, id: AllocatorId) {
         if self.is_open(id) {
             for number in self.rows_in_use(id) {
@@ -229,13 +229,13 @@ impl Books {
         }
     }
 
-    /// The rows of an allocator that ever had something.
+    /// The rows of an allocator that were ever used.
     pub(super) fn rows_in_use(&self, id: AllocatorId) -> impl Iterator<Item = usize> {
         let rows = id.slot() * ROWS_EACH;
         (rows..rows + ROWS_EACH).filter(move |number| self.region.row(*number).get(row::STATE) == id.state(row::IN_USE))
     }
 
-    /// Puts a row into use at its first event; inside it.
+    /// Puts a row into use at its first event, within this event.
     #[inline]
     pub(super) fn use_row(&self, number: usize, id: AllocatorId) {
         let bit = 1 << (number % ROWS_EACH);
@@ -274,7 +274,7 @@ impl Books {
         each_word(spec, |field, value| self.region.allocator(id.slot(), field).load(Relaxed) == value)
     }
 
-    /// The rows of a slot's former allocator begin anew. Its entries are dead already, and stay so: the epoch only grows.
+    /// Resets the rows of a slot's former allocator. Its entries are dead already and stay dead, because the epoch only grows.
     fn empty_rows(&self, event: Event, slot: usize) {
         for number in slot * ROWS_EACH..(slot + 1) * ROWS_EACH {
             let row = self.region.row(number);
@@ -283,7 +283,7 @@ impl Books {
             }
             row.publish(row::EPOCH, event.n);
             row.set(row::STATE, 0);
-            // What its former allocator left is not this one's.
+            // Entries of the former allocator do not belong to this one.
             row.set(row::BEGUN, event.n);
             self.forget_left(row);
             let kept = [row::EPOCH, row::STATE, row::BEGUN];
@@ -294,7 +294,7 @@ impl Books {
     }
 }
 
-/// Hands over each word that describes an allocator, while `each` agrees; says whether it always did.
+/// Calls `each` with each word that describes an allocator, until it returns false. Returns whether it never did.
 fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool {
     let chips = spec.chips.iter().take(allocator::CHIPS_MAX as usize);
     let (rows, columns) = spec.mesh;

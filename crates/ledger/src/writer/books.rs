@@ -1,7 +1,7 @@
-//! Everything one ledger's writer has: the region, the lock, and what only it needs to know.
+//! The state of one ledger's writer: the region, the lock, and private data.
 //!
-//! The books lie in private mapped memory behind one page that a fork wipes (MADV_WIPEONFORK): its first word is the
-//! fork detector, found without another pointer.
+//! The books are in private mapped memory after one page that a fork wipes (MADV_WIPEONFORK). The first word of this page detects a fork
+//! without another pointer.
 
 use std::{
     os::fd::RawFd,
@@ -25,15 +25,15 @@ use super::{
     tags::Tags,
 };
 
-/// Detector word: this process made the books, and a fork would wipe the word.
+/// Detector word: this process created the books, and a fork would wipe the word.
 pub(super) const ALIVE: u64 = 1;
-/// This process made them, but the kernel does not wipe: ask for the pid each time.
+/// Detector word: this process created the books, but the kernel does not wipe it. The pid is checked each time.
 pub(super) const ASK_PID: u64 = 2;
 
-/// Words of private figures about allocators and rows.
+/// Words of private figures of allocators and rows.
 pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * FIGURES_EACH;
 
-/// In this order: what every event needs takes three lines of the CPU's cache.
+/// The order of the fields puts those that every event needs into three cache lines.
 #[repr(C)]
 pub(super) struct Books {
     pub(super) lock: Lock,
@@ -41,7 +41,7 @@ pub(super) struct Books {
     pub(super) index: Index,
     /// See `allocators`.
     pub(super) figures: Words,
-    /// Entries whose row was freed as a whole since: see `sweep`.
+    /// Entries whose row was freed as a whole since; see `sweep`.
     pub(super) dead: AtomicU64,
     pub(super) clock: Clock,
     pub(super) pid: libc::pid_t,
@@ -58,32 +58,32 @@ pub(super) struct Books {
     pub(super) grave_rest: AtomicU32,
 }
 
-/// Before the books, what a fork wipes: one word is used, and a page of any kernel we may run on, which is what it wipes at least.
+/// Bytes before the books that a fork wipes. Only one word is used; the size is a multiple of the page size of any supported kernel.
 const WIPED: usize = 64 * 1024;
-/// Of the mapping that the books are in.
+/// Size of the mapping that contains the books.
 const BYTES: usize = WIPED + size_of::<Books>().next_multiple_of(PAGE);
 
 impl Books {
-    /// Places the books into memory of their own; the detector still reads 0.
+    /// Moves the books into their own mapping. The detector word is still 0.
     pub(super) fn place(self) -> Option<NonNull<Self>> {
         let Some(start) = memory::map(BYTES, Backing::Private) else {
-            // SAFETY: nobody has used them.
+            // SAFETY: the memory is unused.
             unsafe { self.release_private() };
             return None;
         };
-        // SAFETY: inside the mapping just made, page aligned and long enough for the books.
+        // SAFETY: within the new mapping, page-aligned and long enough for the books.
         let books = unsafe {
             let books = start.add(WIPED).cast::<Self>();
             books.write(self);
             books
         };
-        // SAFETY: whole pages of that mapping, before the books.
+        // SAFETY: whole pages of this mapping, before the books.
         let wipes = unsafe { libc::madvise(start.as_ptr().cast(), WIPED, libc::MADV_WIPEONFORK) } == 0;
-        // SAFETY: just placed; nobody else has it.
+        // SAFETY: just written; no other thread has it.
         let placed = unsafe { books.as_ref() };
-        // SAFETY: nobody else knows the lock, and the books never move from here.
+        // SAFETY: no other thread knows the lock, and the books do not move from here.
         if !unsafe { placed.lock.start() } {
-            // SAFETY: nobody else knows the books.
+            // SAFETY: no other thread knows the books.
             unsafe {
                 placed.release_private();
                 memory::unmap(start, BYTES);
@@ -97,12 +97,12 @@ impl Books {
     /// The word that a fork wipes.
     #[inline]
     pub(super) fn detector(&self) -> &AtomicU64 {
-        // SAFETY: `place` put the books WIPED bytes behind the start of their mapping, whose first word this is; both
-        // stay mapped together; the kernel may zero it, in a child only; access is atomic.
+        // SAFETY: `place` put the books WIPED bytes after the start of their mapping, and this is its first word. Both stay mapped
+        // together. The kernel may zero the word, but only in a child. Access is atomic.
         unsafe { &*std::ptr::from_ref(self).cast::<u8>().sub(WIPED).cast::<AtomicU64>() }
     }
 
-    /// Whether this process made the books.
+    /// Whether this process created the books.
     #[inline]
     pub(super) fn are_ours(&self) -> bool {
         self.detector().load(Acquire) == ALIVE || self.asks_and_is_ours()
@@ -110,17 +110,17 @@ impl Books {
 
     #[cold]
     fn asks_and_is_ours(&self) -> bool {
-        // SAFETY: getpid has no conditions.
+        // SAFETY: getpid has no preconditions.
         self.detector().load(Acquire) == ASK_PID && self.pid == unsafe { libc::getpid() }
     }
 
-    /// Whether it lies in a file of the service. There only tables for which [`Hosted`](super::Hosted) asks for memory may be
-    /// written: nothing is kept of what free-alls left, and what only a hook knows is refused.
+    /// Whether the ledger is a file of the service. Then only tables with memory from [`Hosted`](super::Hosted) may be written: entries
+    /// that were live at free-alls are not stored, and the hook's data is refused.
     pub(super) fn is_hosted(&self) -> bool {
         self.descriptor < 0
     }
 
-    /// Counts what did not get into the figures, or was odd; with or without the lock.
+    /// Counts an event that is not included in the figures, or is unusual. Works with or without the lock.
     pub(super) fn lose(&self, reason: Lost) {
         self.region.count(header::LOST + reason as u64 * 8);
         if makes_inexact(reason) {
@@ -128,7 +128,7 @@ impl Books {
         }
     }
 
-    /// Adds to a word of the header that only the holder of the lock changes.
+    /// Adds to a header word that only the holder of the lock changes.
     pub(super) fn add_to_header(&self, field: u64, by: u64) {
         let word = self.region.header(field);
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
@@ -139,7 +139,7 @@ impl Books {
         word.store(word.load(Relaxed).saturating_sub(by), Relaxed);
     }
 
-    /// Sets a status bit once; the word is shared with [`Books::lose`], which needs no lock.
+    /// Sets a status bit once. [`Books::lose`] changes the same word without the lock.
     pub(super) fn mark_status(&self, bit: u64) {
         let word = self.region.header(header::STATUS);
         if word.load(Relaxed) & bit == 0 {
@@ -147,12 +147,12 @@ impl Books {
         }
     }
 
-    /// Gives back what is mapped beside the books and the region.
+    /// Unmaps the private memory besides the books and the region.
     ///
     /// # Safety
-    /// Nobody uses it any more.
+    /// The memory is no longer used.
     unsafe fn release_private(&self) {
-        // SAFETY: the caller's promise, for each of the mappings.
+        // SAFETY: the caller guarantees this, for each of the mappings.
         unsafe {
             self.index.release();
             self.overflow.release();
@@ -167,9 +167,9 @@ impl Books {
     /// Releases all memory.
     ///
     /// # Safety
-    /// Nobody uses the books any more.
+    /// The books are no longer used.
     pub(super) unsafe fn release(books: NonNull<Self>) {
-        // SAFETY: the caller's promise, for each of the mappings; the books' own goes last.
+        // SAFETY: the caller guarantees this, for each of the mappings. The books' own mapping is last.
         unsafe {
             let this = books.as_ref();
             let owns_region = this.are_ours();
@@ -183,7 +183,7 @@ impl Books {
     }
 }
 
-/// Whether it means that something happened which is not in the figures.
+/// Whether a loss means that the figures do not include an event.
 pub(super) const fn makes_inexact(reason: Lost) -> bool {
     matches!(reason, Lost::Reentry | Lost::LockTimeout | Lost::NoAllocator | Lost::NoMemory)
 }

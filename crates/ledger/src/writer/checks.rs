@@ -1,4 +1,4 @@
-//! What the hook found when it compared the ledger with the allocator's own statistics.
+//! Results of the hook's comparison of the ledger with the allocator's own statistics.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -6,30 +6,30 @@ use crate::layout::{allocator, check};
 
 use super::{AllocatorId, Session, books::Books};
 
-/// Something about an allocator that decides how far its figures may be believed.
+/// A property of an allocator that affects how exact its figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelfCheck {
-    /// Compared with the allocator's own statistics: equal.
+    /// The figures equal the allocator's own statistics.
     Same,
-    /// Compared: different.
+    /// The figures differ from the allocator's own statistics.
     Different,
-    /// So often different that it is not exact. Stays, also when the same device is opened again.
+    /// The figures differed repeatedly and are not exact. This persists, also when the same device is opened again.
     Inexact,
-    /// Its state was overridden: there are blocks without buffers.
+    /// The state was overridden, so there are blocks without buffers.
     Restored,
-    /// It has buffers with an address of their own on each core: no block map.
+    /// The allocator has buffers with a separate address on each core, so there is no block map.
     PerCore,
-    /// Its L1 now begins at this address.
+    /// L1 now starts at this address.
     Shrunk {
         /// The lower end.
         l1_lower_end: u64,
     },
-    /// It begins at its base again.
+    /// L1 starts at its base again.
     Unshrunk,
 }
 
 impl Session<'_> {
-    /// Notes it. Single words: no event.
+    /// Records a result. It writes single words, so it needs no event.
     pub fn check(&mut self, allocator: AllocatorId, outcome: SelfCheck) {
         if !self.books.is_open(allocator) {
             return;
@@ -59,7 +59,7 @@ impl Session<'_> {
 }
 
 impl Books {
-    /// The same device again: what was only true of its former allocator is not of this one; counts go on.
+    /// Resets the properties of the former allocator when a device is opened again. Counts continue.
     pub(super) fn begin_checks(&self, slot: usize) {
         let bits = self.region.allocator(slot, allocator::CHECK);
         bits.store(bits.load(Relaxed) & check::INEXACT, Relaxed);

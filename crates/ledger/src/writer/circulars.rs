@@ -1,9 +1,9 @@
 //! Circular and dataflow buffers of programs, by core range.
 //!
-//! One lives while its state says so and its creation is later than the epoch of its allocator's cb row, as an entry does. Its
-//! bytes are not in that row: programs share them, and only a reader that adds them up per core knows how much is used.
+//! Like an entry, a buffer is live if its state is LIVE and its creation is later than the epoch of its allocator's cb row. The row does
+//! not include its bytes: programs share them, and only a reader that sums them per core can compute the usage.
 //!
-//! Which records a program has is known privately: chains of slots, one for each remainder of the program's number.
+//! The records of a program are found through private chains of slots, one for each remainder of the program's number.
 
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -27,30 +27,31 @@ const WORDS: usize = (SLOTS + CHAINS) as usize;
 /// A circular or dataflow buffer of a program on a range of cores.
 #[derive(Clone, Copy, Debug)]
 pub struct Circular {
-    /// Whose cores.
+    /// The allocator of the cores.
     pub allocator: AllocatorId,
-    /// The chip by its place in the allocator's list; `None`: all of them.
+    /// Index of the chip in the allocator's list; `None` for all chips.
     pub chip: Option<u8>,
-    /// The program, by a number of the caller's.
+    /// The program, by the caller's number.
     pub program: u32,
-    /// Where in L1.
+    /// Address in L1.
     pub address: u32,
     /// Bytes on each core.
     pub size: u32,
-    /// First column and row, last column and row.
+    /// First column, first row, last column, last row.
     pub cores: [u8; 4],
-    /// A dataflow buffer.
+    /// It is a dataflow buffer.
     pub is_dataflow: bool,
-    /// It lies in an L1 buffer, which is counted already.
+    /// It is part of an L1 buffer, which is counted already.
     pub is_global: bool,
 }
 
-/// The private side: for each slot the next of its chain, or of the free ones; then the heads of the chains. All + 1, 0 ends.
+/// Private data: for each slot the next one of its chain or of the free chain, then the heads of the chains. All values are + 1; 0 ends a
+/// chain.
 #[derive(Debug)]
 pub(super) struct Circulars {
     words: AtomicPtr<AtomicU64>,
     free: AtomicU32,
-    /// Some died with their allocator since the chains were made.
+    /// Some buffers died with their allocator since the chains were built.
     has_dead: AtomicBool,
 }
 
@@ -59,7 +60,7 @@ impl Circulars {
         Self { words: AtomicPtr::new(std::ptr::null_mut()), free: AtomicU32::new(0), has_dead: AtomicBool::new(false) }
     }
 
-    /// Maps the chains with the first buffer.
+    /// Maps the chains at the first use. Returns false if there is no memory.
     fn is_there(&self) -> bool {
         if self.words.load(Acquire).is_null() {
             let Some(start) = memory::map(WORDS * 8, Backing::Private) else { return false };
@@ -73,8 +74,8 @@ impl Circulars {
         if words.is_null() {
             return None;
         }
-        // SAFETY: WORDS aligned words were mapped, the index is below that, they stay while their writer lives; any bits
-        // are valid; only the holder of the lock comes here, and a thread that dies leaves whole words.
+        // SAFETY: WORDS aligned words were mapped and stay mapped while their writer lives; the index is below WORDS. Any bits are valid.
+        // Only the holder of the lock accesses them, and a thread that dies leaves complete words.
         Some(unsafe { &*words.add(at as usize % WORDS) })
     }
 
@@ -115,17 +116,17 @@ impl Circulars {
     /// Unmaps the chains.
     ///
     /// # Safety
-    /// Nobody uses them any more.
+    /// The chains are no longer used.
     pub(super) unsafe fn release(&self) {
         if let Some(start) = std::ptr::NonNull::new(self.words.swap(std::ptr::null_mut(), Relaxed)) {
-            // SAFETY: the length mapped; the caller's promise.
+            // SAFETY: the length mapped; the caller guarantees this.
             unsafe { memory::unmap(start.cast(), WORDS * 8) };
         }
     }
 }
 
 impl Session<'_> {
-    /// A buffer of a program. It goes with [`Session::remove_program`], or with all that its allocator has.
+    /// Adds a buffer of a program. [`Session::remove_program`] or a free-all of its allocator removes it.
     pub fn add_circular(&mut self, circular: &Circular) -> Result<(), Lost> {
         let books = self.books;
         let Some(row) = books.row_for(Key { allocator: circular.allocator, kind: kind::CB, address: 0 }) else {
@@ -151,7 +152,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// All buffers of a program go; nothing happens if it has none.
+    /// Removes all buffers of a program, if it has any.
     pub fn remove_program(&mut self, program: u32) {
         let books = self.books;
         let head = SLOTS + program % CHAINS;
@@ -160,7 +161,7 @@ impl Session<'_> {
         }
         let (mut event, mut row, mut bytes) = (None, 0, 0_u64);
         let mut before = head;
-        // A chain has no more than all slots: a broken one ends too.
+        // The loop is bounded, so that it also ends if the chain is broken.
         for _ in 0..SLOTS {
             let Some(slot) = books.circulars.get(before).checked_sub(1) else { break };
             if low(books.region.circular(slot, circular::PROGRAM).load(Relaxed)) != program {
@@ -196,7 +197,7 @@ impl Books {
         state & 0xFF == u64::from(entry::LIVE) && state >> 8 > self.region.row(self.row_of_circular(slot)).get(row::EPOCH)
     }
 
-    /// A free record: given back, never used, or of an allocator that is gone.
+    /// Takes a free record: a returned one, an unused one, or one of a closed allocator.
     fn take_circular(&self) -> Option<u32> {
         if let Some(slot) = self.circulars.take() {
             return Some(slot);
@@ -204,25 +205,25 @@ impl Books {
         let used = self.region.header(header::CIRCULARS_USED);
         let next = low(used.load(Relaxed));
         if next < SLOTS {
-            // A reader copies up to here: published before the record's first use.
+            // A reader copies this many records, so it is published before the record's first use.
             used.store(u64::from(next + 1), Release);
             return Some(next);
         }
-        // A table full of the living is looked through once, not by each that finds no place.
+        // A full table is searched only if some buffers are dead, not at every attempt.
         if self.circulars.has_dead.load(Relaxed) {
             self.sort_circulars();
         }
         self.circulars.take()
     }
 
-    /// A row was freed as a whole.
+    /// Records that a row was freed as a whole.
     pub(super) fn note_dead_circulars(&self, number: usize) {
         if number % crate::layout::KINDS as usize == usize::from(kind::CB) {
             self.circulars.has_dead.store(true, Relaxed);
         }
     }
 
-    /// Frees the records that died with their allocator, and makes chains and free list anew.
+    /// Frees the records that died with their allocator, and rebuilds the chains and the free list.
     fn sort_circulars(&self) {
         self.circulars.clear();
         let used = low(self.region.header(header::CIRCULARS_USED).load(Relaxed)).min(SLOTS);
@@ -237,7 +238,7 @@ impl Books {
         self.circulars.has_dead.store(false, Relaxed);
     }
 
-    /// In a repair: states are the truth, the rest is made anew.
+    /// Rebuilds the private data in a repair, from the states of the records.
     pub(super) fn recount_circulars(&self) {
         if self.circulars.word(0).is_some() {
             self.sort_circulars();

@@ -1,17 +1,17 @@
-//! The time of an event: the CPU's counter where it runs evenly and may be read, else CLOCK_MONOTONIC.
+//! The time of an event: the CPU's counter if it is invariant and readable, otherwise CLOCK_MONOTONIC.
 
 use crate::{layout::Clock, tsc};
 
-/// Which clock a writer is to use.
+/// The clock that a writer uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChoice {
-    /// The cheapest that is right here.
+    /// The cheapest clock that is reliable here.
     Auto,
     /// CLOCK_MONOTONIC.
     Monotonic,
 }
 
-/// The clock that `choice` means on this machine.
+/// Resolves `choice` on this machine.
 pub(super) fn pick(choice: ClockChoice) -> Clock {
     match choice {
         ClockChoice::Auto if counter_is_invariant() => Clock::Tsc,
@@ -19,7 +19,7 @@ pub(super) fn pick(choice: ClockChoice) -> Clock {
     }
 }
 
-/// Now, by that clock.
+/// The current time of a clock.
 #[inline]
 pub(super) fn now(clock: Clock) -> u64 {
     match clock {
@@ -37,7 +37,7 @@ fn counter_is_invariant() -> bool {
     const INVARIANT: u32 = 1 << 8;
 
     let mut setting: libc::c_int = 0;
-    // SAFETY: the kernel writes one int to the address of ours.
+    // SAFETY: the kernel writes one int to a local variable.
     let asked = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut setting) };
     let may_read = asked != 0 || setting == libc::PR_TSC_ENABLE;
     #[allow(unused_unsafe, reason = "the instruction is unsafe to call in the oldest Rust we build with, and safe in later ones")]

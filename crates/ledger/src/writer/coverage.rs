@@ -1,4 +1,4 @@
-//! What is counted without the lock: programs launched, how often each hooked function was called, and what recording costs.
+//! Counters without the lock: launched programs, calls of each hooked function, and the cost of recording.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -12,13 +12,13 @@ use super::{
 };
 
 impl Writer {
-    /// A program was launched on a chip. Needs no lock and makes no event; nothing happens before there is a ledger.
+    /// Counts a program that was launched on a chip. Needs no lock and makes no event. Has no effect before there is a ledger.
     #[inline]
     pub fn launched(&self, metal_id: u32) {
         self.launched_on(&[metal_id]);
     }
 
-    /// A program was launched on several chips at once.
+    /// Counts a program that was launched on several chips at once.
     #[inline]
     pub fn launched_on(&self, metal_ids: &[u32]) {
         let Some(books) = self.books().filter(|books| books.are_ours()) else { return };
@@ -28,7 +28,7 @@ impl Writer {
         }
     }
 
-    /// The hooked function of that number was called. Needs no lock; says whether there is a ledger to count it in.
+    /// Counts a call of the hooked function with this number. Needs no lock. Returns whether there is a ledger.
     #[inline]
     pub fn hit(&self, feature: u8) -> bool {
         let Some(books) = self.books().filter(|books| books.are_ours()) else { return false };
@@ -38,7 +38,7 @@ impl Writer {
         true
     }
 
-    /// Adds the time that recording added to a call. The hook measures some of the calls.
+    /// Adds the time that recording added to a call. The hook measures a sample of the calls.
     #[inline]
     pub fn cost(&self, nanoseconds: u64) {
         if let Some(books) = self.books().filter(|books| books.are_ours()) {
@@ -49,7 +49,7 @@ impl Writer {
 }
 
 impl Session<'_> {
-    /// The hooked function of that number was called so often: cheaper than [`Writer::hit`]. A feature is counted in one way only.
+    /// Counts several calls of the hooked function with this number. It is cheaper than [`Writer::hit`]; use only one of them per feature.
     #[inline]
     pub fn hits(&mut self, feature: u8, count: u32) {
         if u32::from(feature) < COVERAGE.records {
@@ -58,7 +58,7 @@ impl Session<'_> {
         }
     }
 
-    /// Says what became of a feature of the hook. The same again changes nothing.
+    /// Records the state of a feature of the hook. Repeating it changes nothing.
     pub fn cover(&mut self, feature: u8, name: &str, state: Coverage, reason: &str) {
         let region = &self.books.region;
         let record = usize::from(feature);
@@ -73,7 +73,7 @@ impl Session<'_> {
         if is_same {
             return;
         }
-        // A reader that sees one number of changes before and after has whole texts.
+        // If the number of changes is the same before and after, a reader has complete texts.
         super::protocol::withdraw(word, before & !0xFF);
         write_text(region, COVERAGE, record, coverage::NAME, coverage::NAME_BYTES, name);
         write_text(region, COVERAGE, record, coverage::REASON, coverage::REASON_BYTES, reason);
@@ -89,7 +89,7 @@ impl Books {
         self.region.more(LAUNCHES, record, launches::LAST_TIME).store(time, Relaxed);
     }
 
-    /// The chip's record, created now if there is none: its number gives the first position to try.
+    /// Returns the chip's record and creates it if there is none. The chip's number is the first index to try.
     fn launches_of(&self, metal_id: u32) -> Option<usize> {
         const COUNT: usize = LAUNCHES.records as usize;
         let name = u64::from(metal_id) + 1;
@@ -116,7 +116,7 @@ impl Books {
     }
 }
 
-/// Writes a text into the field of a record, with zeros behind it.
+/// Writes a text into the field of a record, padded with zeros.
 pub(super) fn write_text(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) {
     for (at, word) in words_of(beginning(text, bytes_max - 1), bytes_max) {
         region.more(table, record, field + at).store(word, Relaxed);

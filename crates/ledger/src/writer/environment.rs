@@ -1,4 +1,4 @@
-//! Which devices a program sees, as its environment says: in the header from the start, and again when a device opens.
+//! The devices that a program sees, from its environment. Recorded in the header at the start, and again when a device opens.
 
 use std::{ffi::CStr, sync::atomic::Ordering::Relaxed};
 
@@ -14,25 +14,25 @@ use super::{
 /// TT_VISIBLE_DEVICES of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VisibleDevicesVariable<'a> {
-    /// It is not set.
+    /// The variable is not set.
     All,
-    /// What it says.
+    /// The value of the variable.
     Only(&'a [u8]),
-    /// It may not be read, or is too long: the devices cannot be determined.
+    /// The variable cannot be read or is too long, so the devices are unknown.
     Unknown,
 }
 
-/// Which chips a program works on.
+/// The chips that a program works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Environment<'a> {
-    /// The devices it sees.
+    /// The devices that the program sees.
     pub seen: VisibleDevicesVariable<'a>,
-    /// TT-Metal works on chips that are not there.
+    /// TT-Metal works on mock or simulated chips.
     pub is_mock: bool,
 }
 
 impl<'a> Environment<'a> {
-    /// The environment with these variables.
+    /// Evaluates these environment variables.
     pub fn of(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Self {
         let is_set = |name: &&CStr| variable(name).is_some_and(|value| !value.is_empty());
         Self {
@@ -45,10 +45,10 @@ impl<'a> Environment<'a> {
         Environment::of(variable)
     }
 
-    /// Writes it; inside an event, where there may be readers.
+    /// Writes the environment to the header. Within an event if there may be readers.
     pub(super) fn write(&self, region: &Region) {
         let word = region.header(header::VISIBLE_IS_SET);
-        // A thread that dies here leaves a list that maps no chip.
+        // If a thread dies here, the list matches no chip.
         protocol::withdraw(word, pair(header::VISIBLE_CUT, high(self.word())));
         region.set_header_text(header::VISIBLE, header::VISIBLE_BYTES, self.text());
         word.publish(self.word());
@@ -59,11 +59,11 @@ impl<'a> Environment<'a> {
             && region.has_header_text(header::VISIBLE, header::VISIBLE_BYTES, self.text())
     }
 
-    /// What the text is, and the flags beside it.
+    /// The state of the text, and the flags.
     fn word(&self) -> u64 {
         let visible = match self.seen {
             VisibleDevicesVariable::All => 0,
-            // A NUL stands behind it.
+            // The text must be followed by a NUL.
             VisibleDevicesVariable::Only(text) if text.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
             VisibleDevicesVariable::Only(_) | VisibleDevicesVariable::Unknown => header::VISIBLE_CUT,
         };
@@ -79,8 +79,8 @@ impl<'a> Environment<'a> {
 }
 
 impl Session<'_> {
-    /// Reads TT_VISIBLE_DEVICES and the like again: a program may set them between its first report and its first device, and
-    /// TT-Metal looks when that opens.
+    /// Reads TT_VISIBLE_DEVICES and related variables again. A program may set them between its first report and its first device, and
+    /// TT-Metal reads them when that device opens.
     pub fn reread_environment(&mut self) {
         let (books, environment) = (self.books, Environment::of_this_process());
         if books.is_hosted() || environment.is_written(&books.region) {
@@ -93,7 +93,7 @@ impl Session<'_> {
 }
 
 fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a C string in, a C string or null out. It stays the program's; we copy it at once, as getenv's users do.
+    // SAFETY: takes a C string and returns a C string or null, which the program owns. It is copied immediately, as usual for getenv.
     let value = unsafe {
         let value = libc::getenv(name.as_ptr());
         if value.is_null() {

@@ -1,4 +1,4 @@
-//! One event: odd, change, record, even. docs/ledger.md sections 3 and 5 say why in this order.
+//! One event: make `seq` odd, change the data, write the record, make `seq` even. docs/ledger.md sections 3 and 5 explain this order.
 
 use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 
@@ -10,7 +10,7 @@ use super::{
     protocol::{self, Word},
 };
 
-/// What an event's record says besides its number, time and op.
+/// The fields of an event's record besides number, time and op.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EventBody {
     pub(super) row: usize,
@@ -18,7 +18,7 @@ pub(super) struct EventBody {
     pub(super) size: u64,
     pub(super) slot: u32,
     pub(super) tag: u32,
-    /// Word 4: bytes per bank and page size, or the count of references.
+    /// Word 4: bytes per bank and page size, or the number of references.
     pub(super) detail: u64,
     /// Word 5: stack and operation.
     pub(super) origin: u64,
@@ -32,13 +32,13 @@ pub(super) struct Event {
 }
 
 impl Books {
-    /// From here until [`Books::end`] a reader does not believe the totals.
+    /// Begins an event. Until [`Books::end`] a reader does not use the totals.
     #[inline]
     pub(super) fn begin(&self, time: u64) -> Event {
         Event { n: protocol::begin(self.region.header(header::SEQ)), time }
     }
 
-    /// Writes the record and makes the number even.
+    /// Writes the record and makes the sequence number even.
     #[inline]
     pub(super) fn end(&self, event: Event, op: Op, fact: &EventBody) {
         self.record(event, op, fact);
@@ -49,8 +49,7 @@ impl Books {
     #[inline]
     fn record(&self, event: Event, op: Op, fact: &EventBody) {
         let [time, address, what, whole, detail, origin] = self.region.event(event.n);
-        // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
-        // this word.
+        // The old record becomes invalid before it changes, and the new one becomes valid at the end. The reader checks this word.
         protocol::withdraw(whole, 0);
         time.set(event.time);
         address.set(fact.address);
@@ -61,7 +60,7 @@ impl Books {
         whole.publish(place | event.n << layout::NUMBER_SHIFT);
     }
 
-    /// A new entry for a key that has none.
+    /// Creates an entry for a key that has none.
     #[inline]
     pub(super) fn create(&self, event: Event, slot: u32, new: &NewEntry<'_>) {
         let NewEntry { row: number, kind, address, hash, buffer, allocated } = *new;
@@ -104,7 +103,7 @@ impl Books {
         self.end(event, op, &fact);
     }
 
-    /// The live entry at `place` goes. Returns its size.
+    /// Frees the live entry at `place`. Returns its size.
     #[inline]
     pub(super) fn destroy(&self, time: u64, place: EntryRef) -> u64 {
         let event = self.begin(time);
@@ -141,7 +140,7 @@ impl Books {
         size
     }
 
-    /// Empties a slot whose cell is already out of the index: into the graveyard if a peak needs it, then free.
+    /// Clears a slot that is no longer in the index: copies it to the graveyard if a peak needs it, then frees it.
     #[inline]
     pub(super) fn clear_slot(&self, slot: u32, record: Record<'_>) {
         if self.is_listed(slot) {
@@ -151,7 +150,7 @@ impl Books {
         self.give_slot(slot);
     }
 
-    /// Sets the references of a live entry. An unlisted one has no slot that an event could name: no event.
+    /// Sets the references of a live entry. An unlisted entry has no slot for the record, so it makes no event.
     pub(super) fn set_references(&self, time: u64, op: Op, slot: u32, references: u32) {
         let record = self.record_in(slot);
         let names = low(record.get(entry::TAG));
@@ -174,7 +173,7 @@ impl Books {
     }
 }
 
-/// What [`Books::create`] needs to know.
+/// The arguments of [`Books::create`].
 #[derive(Clone, Copy)]
 pub(super) struct NewEntry<'a> {
     pub(super) row: usize,
@@ -190,7 +189,7 @@ pub(super) fn row_of(record: Record<'_>) -> usize {
     (record.get(entry::ROW) & 0xFFFF) as usize
 }
 
-/// Tag and operation as an entry has them.
+/// Combines tag and operation for an entry.
 const fn names(tag: u32, operation: u32) -> u32 {
     tag & 0xFFFF | operation << 16
 }
@@ -200,7 +199,7 @@ pub(super) fn tag_of(record: Record<'_>) -> u32 {
     low(record.get(entry::TAG)) & 0xFFFF
 }
 
-/// The tag that names the operation of an entry.
+/// The tag with the name of an entry's operation.
 pub(super) fn operation_of(record: Record<'_>) -> u32 {
     low(record.get(entry::TAG)) >> 16
 }
@@ -224,7 +223,7 @@ pub(super) fn flags_of(record: Record<'_>) -> u16 {
     (record.get(entry::ROW) >> 48) as u16
 }
 
-/// The event that made an entry, if it is live as far as its own state says.
+/// The creation event of an entry, if its state is LIVE.
 pub(super) fn creation_of(record: Record<'_>) -> Option<u64> {
     let state = record.get(entry::STATE);
     (state & 0xFF == u64::from(entry::LIVE)).then_some(state >> 8)

@@ -1,4 +1,4 @@
-//! What the program was refused, with what stood in its way: the last of them, in a ring.
+//! Failed allocations of the program, with the largest live buffers, in a ring.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -12,32 +12,32 @@ use super::{
     memory::{Record, low, pair},
 };
 
-/// An allocation that was refused, or circular buffers that were.
+/// A failed allocation, or a clash of circular buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'a> {
-    /// Which of the two.
+    /// The type of failure.
     pub what: Refused,
-    /// By whom.
+    /// The allocator.
     pub allocator: AllocatorId,
-    /// `layout::kind`.
+    /// A constant of `layout::kind`.
     pub kind: u8,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank; 0 if unknown.
     pub per_bank: u64,
-    /// In how many banks; 0 is unknown.
+    /// Number of banks; 0 if unknown.
     pub banks: u32,
-    /// Bytes free in a bank.
+    /// Free bytes in a bank.
     pub free_per_bank: u64,
-    /// The largest block of them.
+    /// The largest free block in a bank.
     pub largest_free_per_bank: u64,
-    /// Tag of the thread.
+    /// The tag of the thread.
     pub tag: u32,
-    /// Tag that names the operation.
+    /// The tag with the name of the operation.
     pub operation: u32,
-    /// Where the program asked.
+    /// The stack of the allocation.
     pub stack: u32,
-    /// The error message that the program receives; the first 383 bytes are kept.
+    /// The error message that the program receives. The first 383 bytes are stored.
     pub message: &'a str,
 }
 
@@ -45,7 +45,7 @@ pub struct Failure<'a> {
 type Largest = [(u32, u64); failure::LARGEST_MAX];
 
 impl Session<'_> {
-    /// An allocation that the program was refused. Looks through all live buffers for the largest of that row.
+    /// Records a failed allocation. Searches all live buffers for the largest of the row.
     pub fn failed(&mut self, failed: &Failure<'_>) {
         let books = self.books;
         let row = books.row_for(Key { allocator: failed.allocator, kind: failed.kind, address: 0 });
@@ -90,7 +90,8 @@ impl Session<'_> {
 }
 
 impl Books {
-    /// The largest live buffers of a row, and their number. Reads every entry: an exception follows, so the cost does not matter.
+    /// Returns the largest live buffers of a row, and their number. Reads every entry; the cost does not matter, because an exception
+    /// follows.
     fn largest(&self, number: usize) -> (Largest, u32) {
         let mut largest: Largest = [(0, 0); failure::LARGEST_MAX];
         let mut found = 0;
@@ -107,7 +108,7 @@ impl Books {
     }
 }
 
-/// Puts a buffer in its place among the largest, if it has one.
+/// Inserts a buffer into the list of the largest, if it is large enough.
 fn insert(largest: &mut Largest, found: &mut usize, slot: u32, record: Record<'_>) {
     let size = record.get(entry::SIZE);
     let place = largest.iter().take(*found).position(|other| size > other.1).unwrap_or(*found);

@@ -1,11 +1,11 @@
-//! A ledger in a file, written by the service for a process that only speaks its socket.
+//! A ledger in a file, written by the service for a process that reports over its socket.
 //!
-//! The bytes and the order of stores are those of a process's own ledger, so that the ledger is exact after the service was killed, and
-//! the next service [takes it over](Hosted::adopt). Two things are different. A store to a page that a full tmpfs cannot give
-//! is a signal that ends the service, so room is [asked for](Hosted::make_room) before it is used, where the answer is an error.
-//! And nothing is unlisted: what is only in private memory would be gone with the service, so the caller stops at the capacity.
+//! The bytes and the order of stores are those of a process's own ledger. So the ledger is exact after the service was killed, and the next
+//! service [takes it over](Hosted::adopt). There are two differences. First, a store to a page that a full tmpfs cannot provide raises a
+//! signal that ends the service. So memory is [allocated](Hosted::make_room) before it is used, where a failure is an error. Second, no
+//! buffer is unlisted: private memory would be lost with the service, so the caller stops at the capacity.
 //!
-//! A file that another process truncates while it is mapped ends this process. The caller must protect the file from others.
+//! If another process truncates the file while it is mapped, this process is killed. The caller must protect the file from others.
 
 use std::{
     fmt,
@@ -29,29 +29,29 @@ use super::{
     start,
 };
 
-/// The process a ledger is written for.
+/// The process that a ledger is written for.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
-    /// Its pid, as the service sees it.
+    /// The pid, as the service sees it.
     pub pid: u32,
-    /// Its start time, field 22 of its stat.
+    /// The start time, field 22 of its stat.
     pub start_ticks: u64,
-    /// Its name.
+    /// The name of the program.
     pub program: &'a [u8],
-    /// Which devices it sees.
+    /// The devices that the process sees.
     pub seen: VisibleDevicesVariable<'a>,
-    /// Whether its chips are TT-Metal's mock or simulated ones.
+    /// Whether its chips are mock or simulated by TT-Metal.
     pub is_mock: bool,
 }
 
-/// The writer of one such ledger. One thread uses it at a time.
+/// The writer of one ledger in a file. Only one thread uses it at a time.
 pub struct Hosted {
     books: NonNull<Books>,
     file: File,
     room: BackedRecords,
 }
 
-/// Records of each table that have memory behind them. Recorder and graveyard have it as a whole.
+/// Number of records of each table with allocated memory. Recorder and graveyard are allocated completely.
 #[derive(Clone, Copy, Debug, Default)]
 struct BackedRecords {
     entries: u32,
@@ -59,18 +59,18 @@ struct BackedRecords {
     tags: u32,
 }
 
-// SAFETY: the books are in separate memory that belongs to no thread; every part is atomic or never changes, and the lock is
-// not held between two calls, since a session borrows the writer.
+// SAFETY: the books are in separate memory that belongs to no thread. Every field is atomic or never changes. The lock is not held between
+// two calls, because a session borrows the writer.
 unsafe impl Send for Hosted {}
 
-/// A shorter flight recorder than a process's own: it is a quarter of a ledger with 100,000 entries otherwise.
+/// A shorter flight recorder than in a process's own ledger, where it would be a quarter of a ledger with 100,000 entries.
 const EVENTS: Table = Table { records: 16_384, ..layout::EVENTS };
-/// Records that get memory together at first; later as many as there are, up to [`STEP_MAX`].
+/// Number of records that are allocated together at first. Later it is the number of existing records, up to [`STEP_MAX`].
 const STEP_MIN: u32 = 1024;
 const STEP_MAX: u32 = 16_384;
 
 impl Hosted {
-    /// A new ledger in an empty file. `config` says for which machine, and which version writes.
+    /// Creates a ledger in an empty file. `config` has the machine and the version.
     pub fn create(file: File, config: &Config, owner: &Owner<'_>) -> io::Result<Self> {
         let capacity = layout::ENTRIES_MAX;
         let bytes = position(layout::entries(capacity).end());
@@ -89,8 +89,8 @@ impl Hosted {
         Ok(hosted)
     }
 
-    /// Takes over the ledger of a service that is gone: what it had begun is finished or undone, figures are counted again from
-    /// the entries. A file that this version would not have written is refused.
+    /// Takes over the ledger of an ended service. Its incomplete event is completed or undone, and the figures are counted again from the
+    /// entries. A file that this version would not have written is rejected.
     pub fn adopt(file: File, config: &Config) -> io::Result<Self> {
         let (capacity, clock) = check(&file, config)?;
         let region = map(&file, position(layout::entries(capacity).end()), capacity)?;
@@ -112,7 +112,7 @@ impl Hosted {
 
     fn over(file: File, region: Region, clock: Clock) -> io::Result<Self> {
         let (start, bytes) = (region.start, region.bytes);
-        // SAFETY: getpid has no conditions.
+        // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() };
         match start::books_over(region, clock, pid, (-1, 0)).and_then(Books::place) {
             Some(books) => Ok(Self { books, file, room: BackedRecords::default() }),
@@ -125,31 +125,31 @@ impl Hosted {
     }
 
     fn books(&self) -> &Books {
-        // SAFETY: placed by `over`, aligned, and alive until `self` is dropped; every part is atomic or never changes.
+        // SAFETY: created by `over`, aligned, and alive until `self` is dropped. Every field is atomic or never changes.
         unsafe { self.books.as_ref() }
     }
 
-    /// The lock, for some changes for which there is [room](Hosted::has_room).
+    /// Takes the lock for changes that have [room](Hosted::has_room).
     pub fn session(&mut self) -> Session<'_> {
         let books = self.books();
         let time = clock::now(books.clock);
-        // Nobody else has the lock: `self` is borrowed. A thread may have panicked with it.
+        // No other thread has the lock, because `self` is borrowed. A thread may have panicked while it held it.
         if books.lock.take() == Ok(LockState::AfterDeath) {
             books.repair(time);
         }
         Session { books, time, guess: None }
     }
 
-    /// Whether one more allocation can be stored, for which memory is there already. Frees need none.
+    /// Whether the memory for one more allocation exists. Frees need no memory.
     #[inline]
     pub fn has_room(&self) -> bool {
         let books = self.books();
         let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
-        // One that was given back has its memory.
+        // A returned slot has its memory.
         used < self.room.entries || self.room.entries == books.region.capacity || books.index.first_free().is_some()
     }
 
-    /// Asks the file system for memory for the next allocations, a thousand of them or more.
+    /// Allocates memory for the next allocations, for a thousand or more.
     pub fn make_room(&mut self) -> io::Result<()> {
         let used = low(self.books().region.header(header::ENTRIES_USED).load(Relaxed));
         self.make_room_for(BackedRecords { entries: used.saturating_add(1), ..BackedRecords::default() })
@@ -169,15 +169,15 @@ impl Hosted {
         Ok(())
     }
 
-    /// Header, recorder and graveyard. With these whole, a free never needs memory: one that is refused would leave the figures
-    /// wrong for good.
+    /// Allocates header, recorder and graveyard. With these complete, a free never needs memory. A free that failed would leave the figures
+    /// wrong permanently.
     fn populate_always(&self) -> io::Result<()> {
         self.populate(0, layout::HEADER_BYTES.into())?;
         self.grow(EVENTS, 0, EVENTS.records)?;
         self.grow(GRAVEYARD, 0, GRAVEYARD.records)
     }
 
-    /// Memory for at least the first `wanted` records of a table that has it for `have`; says for how many it has then.
+    /// Allocates memory for at least the first `wanted` records of a table that has it for `have`. Returns the new number.
     fn reach(&self, table: Table, have: u32, wanted: u32) -> io::Result<u32> {
         let wanted = wanted.min(table.records);
         if wanted <= have {
@@ -201,7 +201,7 @@ impl Hosted {
         let end = (offset + bytes).next_multiple_of(page).min((self.books().region.bytes as u64).next_multiple_of(page));
         let number = |value: u64| libc::off_t::try_from(value).map_err(|_| io::ErrorKind::InvalidInput);
         loop {
-            // SAFETY: our own descriptor; a range inside the file's length, so that no limit on lengths is met.
+            // SAFETY: our own descriptor, and a range within the file's length, so that no length limit applies.
             if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, number(start)?, number(end - start)?) } == 0 {
                 return Ok(());
             }
@@ -212,7 +212,7 @@ impl Hosted {
         }
     }
 
-    /// The open allocator of that name, or a new one for which memory is asked for first.
+    /// Returns the open allocator with this origin and id, or opens a new one after allocating its memory.
     pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
         if let Some(known) = self.books().named(spec.origin, spec.given_id) {
             return Ok(known);
@@ -227,10 +227,10 @@ impl Hosted {
         self.session().open_allocator(spec)
     }
 
-    /// The number of a text, for `Buffer::tag`; 0 where there is no memory for one more.
+    /// Returns the number of a text, for `Buffer::tag`; 0 if there is no memory.
     pub fn tag(&mut self, text: &str) -> u32 {
         let used = low(self.books().region.header(header::TAGS_USED).load(Relaxed));
-        // The last one, "(other)", is written when the others are used up.
+        // The last tag, "(other)", is written when all others are used.
         let wanted = if used + 2 >= TAGS.records { TAGS.records } else { used + 2 };
         if self.make_room_for(BackedRecords { tags: wanted, ..BackedRecords::default() }).is_err() {
             return 0;
@@ -238,12 +238,12 @@ impl Hosted {
         self.session().tag(text)
     }
 
-    /// The file, for readers that must find it even if its name is removed.
+    /// The file, for readers that must find it even if its name was removed.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Live entries.
+    /// Number of live entries.
     #[inline]
     pub fn live_entries(&self) -> u64 {
         self.books().region.header(header::LIVE_ENTRIES).load(Relaxed)
@@ -258,12 +258,12 @@ impl Hosted {
         (row.get(row::LIVE_BYTES), row.count())
     }
 
-    /// Whether that kind of its memory ever had a buffer.
+    /// Whether this kind of memory ever had a buffer.
     pub fn is_used(&self, id: AllocatorId, kind: u8) -> bool {
         id.slot() < self.room.allocators as usize && self.books().rows_in_use(id).any(|number| number == id.row(kind))
     }
 
-    /// The open allocators, and the ids that were given for them.
+    /// The open allocators and their given ids.
     pub fn allocators(&self) -> Vec<(AllocatorId, u32)> {
         let books = self.books();
         let of = |slot: usize| {
@@ -275,18 +275,18 @@ impl Hosted {
         (0..books.allocators_used()).filter_map(of).collect()
     }
 
-    /// The owner's pid and start time, as the header has them.
+    /// The owner's pid and start time in the header.
     pub fn owner(&self) -> (u32, u64) {
         let header = |field| self.books().region.header(field).load(Relaxed);
         (memory::high(header(header::CLOCK)), header(header::OWNER_START_TICKS))
     }
 
-    /// How often something was lost for that reason, or odd.
+    /// Number of lost or unusual events with this reason.
     pub fn lost(&self, reason: Lost) -> u64 {
         self.books().region.header(header::LOST + reason as u64 * 8).load(Relaxed)
     }
 
-    /// Bytes that it takes: what the file system gave, and the index beside it.
+    /// Bytes in use: the file's allocated memory, and the index.
     pub fn memory_bytes(&self) -> u64 {
         let room = &self.room;
         let part = |records: u32, stride: u32| u64::from(records) * u64::from(stride);
@@ -297,14 +297,14 @@ impl Hosted {
             + part(room.tags, TAGS.stride)
     }
 
-    /// Ends it and gives its memory back, a little at a time so that others of this process need not wait for long. The file
-    /// has no contents afterwards; it was unlinked before.
+    /// Ends the ledger and frees its memory, in small steps so that other threads of this process do not wait long. The file has no content
+    /// afterwards; it was unlinked before.
     pub fn remove(self) {
         const PIECE: usize = 1 << 20;
         let region = &self.books().region;
         for offset in (0..region.bytes).step_by(PIECE) {
             let bytes = PIECE.min(region.bytes - offset);
-            // SAFETY: whole pages of our own mapping, which nobody uses any more: `self` is gone after this.
+            // SAFETY: whole pages of our own mapping, which is no longer used: `self` is dropped after this.
             unsafe { libc::madvise(region.start.add(offset).as_ptr().cast(), bytes, libc::MADV_REMOVE) };
         }
     }
@@ -312,7 +312,7 @@ impl Hosted {
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        // SAFETY: `&mut self`: no session borrows it.
+        // SAFETY: `&mut self` means that no session borrows it.
         unsafe { Books::release(self.books) };
     }
 }
@@ -330,7 +330,7 @@ fn map(file: &File, bytes: usize, capacity: u32) -> io::Result<Region> {
     Ok(Region { start, bytes, capacity, events: EVENTS.records })
 }
 
-/// Whether the file is what this version of the service would have written; its capacity and clock.
+/// Checks that this version of the service would have written the file. Returns its capacity and clock.
 fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
     let mut bytes = [0; PAGE];
     file.read_exact_at(&mut bytes, 0)?;

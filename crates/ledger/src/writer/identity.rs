@@ -1,4 +1,4 @@
-//! Who this process is, asked without malloc; and whether another copy of the writer is in it already.
+//! The identity of this process, found without malloc. Also detects another copy of the writer in the process.
 
 use std::ffi::{CStr, c_void};
 
@@ -9,7 +9,7 @@ use super::{
     memory::{low, position},
 };
 
-/// A process as its ledger's header names it.
+/// A process as recorded in the header of its ledger.
 pub(super) struct Identity<'a> {
     pub(super) pid: libc::pid_t,
     pub(super) start_ticks: u64,
@@ -23,13 +23,13 @@ pub(super) struct Identity<'a> {
 impl Identity<'_> {
     pub(super) fn of_this_process() -> Self {
         let mut program = [0_u8; 256];
-        // SAFETY: the kernel writes at most that many bytes into the array of ours.
+        // SAFETY: the kernel writes at most this many bytes into a local array.
         let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len()) };
         let length = usize::try_from(length).unwrap_or(0);
         let path = program.get(..length).unwrap_or_default();
         let from = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         Self {
-            // SAFETY: getpid has no conditions.
+            // SAFETY: getpid has no preconditions.
             pid: unsafe { libc::getpid() },
             start_ticks: start_ticks(),
             pid_namespace: inode_of(c"/proc/self/ns/pid"),
@@ -40,7 +40,7 @@ impl Identity<'_> {
         }
     }
 
-    /// The same with the name of another program.
+    /// Replaces the name of the program.
     pub(super) fn called(mut self, program: &[u8]) -> Self {
         let length = program.len().min(self.program.len());
         for (to, from) in self.program.iter_mut().zip(program) {
@@ -50,7 +50,7 @@ impl Identity<'_> {
         self
     }
 
-    /// The name of its executable file.
+    /// The name of the executable file.
     pub(super) fn program(&self) -> &[u8] {
         self.program.get(self.program_from..self.program_to).unwrap_or_default()
     }
@@ -58,11 +58,11 @@ impl Identity<'_> {
 
 /// This thread's errno.
 pub(super) fn errno() -> libc::c_int {
-    // SAFETY: the C library's own cell for this thread, valid while the thread is.
+    // SAFETY: the C library's cell for this thread, valid as long as the thread.
     unsafe { *libc::__errno_location() }
 }
 
-/// Runs `work` and leaves the program's errno as it was.
+/// Runs `work` and restores the program's errno.
 pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = work();
@@ -71,23 +71,23 @@ pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// This process and thread as one number that is never small.
+/// This process and thread as one number, which is never small.
 pub(super) fn caller() -> u64 {
-    // SAFETY: neither call has conditions.
+    // SAFETY: neither call has preconditions.
     let (pid, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     u64::from(pid.unsigned_abs()) << 32 | u64::from(low(thread.unsigned_abs()))
 }
 
 fn inode_of(path: &CStr) -> u64 {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a C string, and a struct of ours that is read only if the kernel filled it.
+    // SAFETY: a C string, and a local struct that is read only if the kernel filled it.
     unsafe { if libc::stat(path.as_ptr(), stat.as_mut_ptr()) == 0 { stat.assume_init().st_ino } else { 0 } }
 }
 
-/// Reads a file of /proc piece by piece through a buffer on the stack; `each` says whether to go on.
+/// Reads a file of /proc in pieces, with a buffer on the stack. `each` returns whether to continue.
 fn read_pieces(path: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0_u8; 2048];
-    // SAFETY: a C string; the buffer is ours and its length is given; the descriptor is ours and closed here.
+    // SAFETY: a C string; a local buffer with its length; the descriptor is opened and closed here.
     unsafe {
         let descriptor = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if descriptor < 0 {
@@ -118,16 +118,16 @@ fn start_ticks() -> u64 {
     ticks
 }
 
-/// `1 (a ) b) S 0 ...`: the name may hold anything, so counting starts behind its last parenthesis, at field 3.
+/// Parses `1 (a ) b) S 0 ...`. The name may contain any byte, so counting starts after its last parenthesis, at field 3.
 fn start_ticks_in(stat: &[u8]) -> Option<u64> {
     let behind = stat.iter().rposition(|byte| *byte == b')')?;
     let field = stat.get(behind + 2..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// Whether this process has a ledger made by itself already: by another copy of this code, linked into another library.
+/// Whether this process already created a ledger, through another copy of this code in another library.
 pub(super) fn has_ledger_already() -> bool {
-    // SAFETY: getpid has no conditions.
+    // SAFETY: getpid has no preconditions.
     let (pid, ticks) = (unsafe { libc::getpid() }, start_ticks());
     let mut lines = Lines::default();
     let mut found = false;
@@ -142,22 +142,22 @@ pub(super) fn has_ledger_already() -> bool {
     found
 }
 
-/// A ledger's mapping at `start` whose header names that process; an inherited one names the parent.
+/// Whether a ledger is mapped at `start` with this process in its header. An inherited one has the parent.
 fn is_made_by(start: usize, pid: libc::pid_t, ticks: u64) -> bool {
     let mut words = [0_u64; 2];
     let local = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: 16 };
     let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(start + position(header::PID)), iov_len: 16 };
-    // SAFETY: the kernel copies 16 bytes into the array of ours, or says that the address is not readable.
+    // SAFETY: the kernel copies 16 bytes into a local array, or reports that the address is not readable.
     let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     copied == 16 && low(words[0]) == pid.unsigned_abs() && words[1] == ticks
 }
 
-/// Finds, byte by byte, lines of maps that name a ledger at its first byte, and returns where it is mapped:
+/// Parses /proc/self/maps byte by byte. Finds lines that map the start of a ledger, and returns the address:
 /// `7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058   /memfd:ttmon-ledger (deleted)`.
 struct Lines {
     start: usize,
     in_start: bool,
-    /// How many bytes of NAME were just seen.
+    /// Number of bytes of NAME that were just matched.
     matched: usize,
     is_ledger: bool,
 }
@@ -169,7 +169,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Takes one byte; at the end of a ledger's line its address.
+    /// Processes one byte. Returns the address at the end of a ledger's line.
     fn take(&mut self, byte: u8) -> Option<usize> {
         const NAME: &[u8] = b"/memfd:ttmon-ledger";
         if byte == b'\n' {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn errno_is_kept() {
-        // SAFETY: this thread's own errno.
+        // SAFETY: the errno of this thread.
         unsafe { *libc::__errno_location() = 4711 };
         keeping_errno(|| inode_of(c"/does/not/exist"));
         assert_eq!(errno(), 4711);

@@ -1,10 +1,10 @@
-//! Where a key's entry is: chains of links in private memory, small enough that most of them stay in the CPU's own cache.
+//! Finds the entry of a key: chains of links in private memory, small enough that most of them stay in the CPU's cache.
 //!
-//! A link of four bytes is `tag << 22 | slot + 1`; 0 ends a chain. Each bucket has the first link of its chain, each slot the
-//! one behind it. Buckets are added one at a time, as entries come: those before `split` have already been divided between
-//! themselves and the bucket `mask + 1` further on (linear hashing), so that no event pays for a table as a whole. The tag has the
-//! hash's bits that decide this, and excludes most other entries of a chain, so that only the wanted entry is touched.
-//! The links of free slots chain those.
+//! A link of four bytes is `tag << 22 | slot + 1`; 0 ends a chain. Each bucket has the first link of its chain, and each slot has the next
+//! one. Buckets are added one at a time, as entries are added (linear hashing): those before `split` have already been divided between
+//! themselves and the bucket `mask + 1` further on. So no event pays for a whole table. The tag has the hash's bits that decide the
+//! division. It also excludes most other entries of a chain, so that usually only the wanted entry is accessed. The links of free slots
+//! form a chain, too.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,17 +13,17 @@ use super::{
     prefetch,
 };
 
-/// Buckets at the start: as many as the bits of the hash that the tag does not have.
+/// Initial number of buckets, from the bits of the hash that are not in the tag.
 const BUCKETS_FIRST: u32 = 1 << FIRST_BITS;
 const FIRST_BITS: u32 = 12;
 const SLOT_BITS: u32 = 22;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// Slots that a link can name.
+/// Maximum number of slots; a link has no room for more.
 pub(super) const SLOTS_MAX: u32 = SLOT_MASK;
-/// Most links that a guess follows without the lock, where a chain may change under it.
+/// Maximum number of links that a guess follows. Without the lock, a chain may change meanwhile.
 const GUESSES: u32 = 4;
 
-/// A key's hash: both halves of a 128-bit product.
+/// The hash of a key: both halves of a 128-bit product.
 #[inline]
 pub(super) fn hash(row: usize, address: u64) -> u32 {
     let mixed = (address ^ (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_add(0xD6E8_FEB8_6659_FD93);
@@ -58,19 +58,19 @@ pub(super) struct Index {
     first: Links,
     next: Links,
     mask: AtomicU32,
-    /// Buckets before this are divided.
+    /// The buckets before this one are divided.
     split: AtomicU32,
     count: AtomicU32,
-    /// First free slot + 1, 0: none.
+    /// First free slot + 1; 0 for none.
     free: AtomicU32,
 }
 
 impl Index {
-    /// For so many listed slots, and three times as many that are not. `None`: no memory.
+    /// Reserves memory for `capacity` listed slots and three times as many unlisted ones. Returns `None` if there is no memory.
     pub(super) fn reserve(capacity: u32) -> Option<Self> {
         let first = Links::reserve(capacity.max(BUCKETS_FIRST) * 2)?;
         let Some(next) = Links::reserve(Self::slots(capacity)) else {
-            // SAFETY: nobody has used it.
+            // SAFETY: the memory is unused.
             unsafe { first.release() };
             return None;
         };
@@ -78,7 +78,7 @@ impl Index {
         Some(Self { first, next, mask, split: none(), count: none(), free: none() })
     }
 
-    /// Slots there are at a capacity, unlisted ones included.
+    /// Number of slots for a capacity, including unlisted ones.
     pub(super) const fn slots(capacity: u32) -> u32 {
         let slots = capacity.saturating_mul(4);
         if slots < 1 << 16 { 1 << 16 } else { slots }
@@ -91,13 +91,13 @@ impl Index {
         if bucket < self.split.load(Relaxed) { hash & (mask << 1 | 1) } else { bucket }
     }
 
-    /// Asks for the bucket of that hash; also without the lock.
+    /// Prefetches the bucket of a hash. Needs no lock.
     #[inline]
     pub(super) fn fetch_ahead(&self, hash: u32) {
         prefetch::fetch(self.first.link(self.bucket(hash)));
     }
 
-    /// The slot that most likely has the key of that hash; also without the lock, when it may be any.
+    /// Returns the slot that most likely has the key of this hash. Without the lock, it may be any slot.
     #[inline]
     pub(super) fn guess(&self, hash: u32) -> Option<u32> {
         let mut link = self.first.get(self.bucket(hash));
@@ -110,7 +110,7 @@ impl Index {
         (link != 0).then(|| slot_of(link))
     }
 
-    /// The slot of that hash that `matches`.
+    /// Returns the slot of this hash that `matches` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut link = self.first.get(self.bucket(hash));
@@ -124,7 +124,7 @@ impl Index {
         None
     }
 
-    /// Adds a key that is not in it.
+    /// Adds a key that is not in the index.
     #[inline]
     pub(super) fn put(&self, hash: u32, slot: u32) {
         let first = self.first.link(self.bucket(hash));
@@ -137,7 +137,7 @@ impl Index {
         }
     }
 
-    /// Takes a slot out that is in it.
+    /// Removes a slot that is in the index.
     #[inline]
     pub(super) fn remove(&self, hash: u32, slot: u32) {
         let mut place = self.first.link(self.bucket(hash));
@@ -186,7 +186,7 @@ impl Index {
         }
     }
 
-    /// A slot that was given back, newest first.
+    /// Takes the free slot that was returned last.
     #[inline]
     pub(super) fn take_free(&self) -> Option<u32> {
         let slot = self.first_free()?;
@@ -194,7 +194,7 @@ impl Index {
         Some(slot)
     }
 
-    /// The one that comes next.
+    /// Returns the free slot that is taken next.
     #[inline]
     pub(super) fn first_free(&self) -> Option<u32> {
         self.free.load(Relaxed).checked_sub(1)
@@ -206,7 +206,7 @@ impl Index {
         self.free.store(slot + 1, Relaxed);
     }
 
-    /// Forgets everything, free slots too; also what may be in the middle of a change.
+    /// Removes everything, including free slots. The index may be in the middle of a change.
     pub(super) fn clear(&self) {
         for bucket in 0..=self.buckets().min(self.first.count() - 1) {
             self.first.set(bucket, 0);
@@ -217,12 +217,12 @@ impl Index {
         }
     }
 
-    /// Unmaps it all.
+    /// Unmaps the index.
     ///
     /// # Safety
-    /// Nobody uses the index any more.
+    /// The index is no longer used.
     pub(super) unsafe fn release(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             self.first.release();
             self.next.release();
@@ -230,7 +230,7 @@ impl Index {
     }
 }
 
-/// Every bit that divides a bucket is in the tag, and every slot fits.
+/// Every bit that divides a bucket is in the tag, and every slot fits in a link.
 const _: () =
     assert!(crate::layout::ENTRIES_MAX <= 1 << (FIRST_BITS + 32 - SLOT_BITS) && Index::slots(crate::layout::ENTRIES_MAX) == 1 << SLOT_BITS);
 
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes with few values, so that chains are long.
+    /// A hash with few values, so that chains are long.
     fn crowded(key: u32) -> u32 {
         (key % 7).wrapping_mul(0x1234_5677).wrapping_sub(3)
     }
@@ -294,7 +294,7 @@ mod tests {
         check(&steps, |key| hash(1, u64::from(key) * 4096));
     }
 
-    /// More entries than buckets there is room for.
+    /// More entries than the buckets have room for.
     #[test]
     fn chains_grow_where_buckets_cannot() {
         let index = Index::reserve(1024).expect("memory");

@@ -1,7 +1,7 @@
-//! What a free-all found live: the candidates for leaks.
+//! Entries that were live at a free-all: possible leaks.
 //!
-//! Closing stays one event a row: the row notes how many there were, and each entry is copied to a table of its own only when
-//! its slot is cleared. Where that table is full, the row's count says how many are missing there.
+//! A free-all is still one event per row. The row records how many entries were live, and an entry is copied to a separate table only when
+//! its slot is cleared. If the table is full, the row's count shows how many are missing.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Books {
-    /// A row was freed as a whole; inside that event, after its epoch.
+    /// Records the live entries of a row that is freed as a whole. Called within this event, after the epoch was set.
     pub(super) fn note_left(&self, event: Event, row: Row<'_>, count: u64, bytes: u64) {
         if count == 0 {
             return;
@@ -26,7 +26,7 @@ impl Books {
         row.add(row::LEFT_ALL_COUNT, count);
     }
 
-    /// A listed entry that died with its row is about to go.
+    /// Stores a listed entry that died with its row and is about to be cleared.
     pub(super) fn keep_left(&self, record: Record<'_>) {
         let used = self.region.header(header::LEFT_USED);
         let next = low(used.load(Relaxed));
@@ -38,12 +38,12 @@ impl Books {
         for offset in (entry::STATE..=entry::THREAD).step_by(8) {
             place.set(offset, record.get(offset));
         }
-        // The count publishes the record: pairs with the reader, which reads the count first. A thread that dies before the entry's
-        // FREE leaves it in both places, under one creation event.
+        // The count publishes the record; the reader reads the count first. If a thread dies before it frees the entry's slot, the entry is
+        // in both tables, with the same creation event.
         used.store(u64::from(next) + 1, Release);
     }
 
-    /// The row gets another allocator: what the old one left is only a number from now on.
+    /// Reduces the records of a row to numbers, because the row gets another allocator.
     pub(super) fn forget_left(&self, row: Row<'_>) {
         self.add_to_header(header::LEFT_FORGOTTEN_BYTES, row.get(row::LEFT_ALL_BYTES));
         self.add_to_header(header::LEFT_FORGOTTEN_COUNT, row.get(row::LEFT_ALL_COUNT));

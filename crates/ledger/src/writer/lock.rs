@@ -1,5 +1,6 @@
-//! The one lock: robust, so that a thread that dies inside is noticed; error-checking, so that a signal handler that comes
-//! back into its own thread's event gets an error instead of waiting for itself. It holds a program up for a second at most, and longer only while others get the lock.
+//! The lock of a ledger. It is robust, so that the death of a thread that holds it is detected. It is error-checking, so that a signal
+//! handler that interrupts its own thread's event gets an error instead of a deadlock. It blocks a program for at most a second, and longer
+//! only while other threads get the lock.
 
 use std::{
     cell::UnsafeCell,
@@ -9,39 +10,39 @@ use std::{
 
 use crate::layout::Lost;
 
-/// What the lock says to a thread that now holds it.
+/// The state of the lock when a thread gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockState {
-    /// All is in order.
+    /// The last event is complete.
     Clean,
-    /// The owner before died inside.
+    /// The previous owner died while it held the lock.
     AfterDeath,
 }
 
-/// A mutex in private memory that does not move once [`Lock::start`] was called.
+/// A mutex in private memory that does not move after [`Lock::start`].
 pub(super) struct Lock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// A thread waited in vain, and the lock was not acquired since: only try.
+    /// A thread timed out, and no thread got the lock since. Until then the lock is only tried.
     is_impatient: AtomicBool,
-    /// The first word of the mutex is its owner's thread id: so it is in glibc, whose kernel interface it is, and
-    /// [`Lock::start`] looks. A gettid would cost ten times the event.
+    /// Whether the first word of the mutex is the thread id of its owner. It is in glibc, by its interface to the kernel, and
+    /// [`Lock::start`] checks this. `gettid` would cost ten times the event.
     tells_owner: AtomicBool,
-    /// How often it was had: one that waits in vain while others come and go is starved, not blocked.
+    /// Number of acquisitions. A thread that times out while others get the lock is starved, not blocked.
     taken: AtomicU32,
 }
 
-// SAFETY: a pthread mutex is made for many threads; the rest is atomic.
+// SAFETY: a pthread mutex may be shared between threads; the rest is atomic.
 unsafe impl Sync for Lock {}
 
-/// Tries before sleeping: an event takes less time than a futex call.
+/// Attempts before sleeping: an event takes less time than a futex call.
 const SPINS: u32 = 100;
 const WAIT_SECONDS: i64 = 1;
-/// Waits of that long while others make progress: the mutex is not fair, and a busy machine makes that worse.
+/// Maximum number of such waits while others make progress. The mutex is not fair, and a busy machine makes this worse.
 const WAITS_MAX: u32 = 20;
 
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
-    /// Since glibc 2.30; with CLOCK_MONOTONIC a clock that is set back cannot prolong the wait.
+    /// Available since glibc 2.30. With CLOCK_MONOTONIC, setting a clock back cannot prolong the wait.
     fn pthread_mutex_clocklock(mutex: *mut libc::pthread_mutex_t, clock: libc::clockid_t, until: *const libc::timespec) -> libc::c_int;
 }
 
@@ -55,14 +56,14 @@ impl Lock {
         }
     }
 
-    /// Makes it robust and error-checking. `false`: this system has no such mutex.
+    /// Creates a robust and error-checking mutex. Returns false if this system has none.
     ///
     /// # Safety
-    /// Nobody else knows the lock yet, and it will not move.
+    /// No other thread knows the lock yet, and it will not move.
     pub(super) unsafe fn start(&self) -> bool {
         let mut attributes = mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: attributes live on this stack; the mutex is ours alone (the caller's promise) and stays where it is.
+        // SAFETY: the attributes are on this stack. The mutex is exclusive (the caller guarantees this) and does not move.
         let is_made = unsafe {
             libc::pthread_mutexattr_init(attributes) == 0
                 && libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_ERRORCHECK) == 0
@@ -70,7 +71,7 @@ impl Lock {
                 && libc::pthread_mutex_init(self.mutex.get(), attributes) == 0
         };
         if is_made && self.take().is_ok() {
-            // SAFETY: gettid has no conditions.
+            // SAFETY: gettid has no preconditions.
             let thread = unsafe { libc::syscall(libc::SYS_gettid) };
             self.tells_owner.store(i64::from(self.first_word()) == thread, Relaxed);
             self.give();
@@ -78,12 +79,12 @@ impl Lock {
         is_made
     }
 
-    /// Takes it: at once, or after a wait; after a wait in vain only at once.
+    /// Takes the lock, immediately or after a wait. After a timeout it does not wait.
     #[inline]
     pub(super) fn take(&self) -> Result<LockState, Lost> {
         let mut spins = SPINS;
         let result = loop {
-            // SAFETY: the mutex was made by `start`, is aligned and never moves or ends while its writer lives.
+            // SAFETY: the mutex was created by `start`, is aligned, and neither moves nor ends while its writer lives.
             match unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } {
                 libc::EBUSY if spins > 0 => {
                     spins -= 1;
@@ -102,7 +103,7 @@ impl Lock {
                 Ok(LockState::Clean)
             }
             libc::EOWNERDEAD => {
-                // SAFETY: EOWNERDEAD means that this thread holds it now.
+                // SAFETY: EOWNERDEAD means that this thread holds the mutex now.
                 unsafe { libc::pthread_mutex_consistent(self.mutex.get()) };
                 self.is_impatient.store(false, Relaxed);
                 Ok(LockState::AfterDeath)
@@ -132,7 +133,7 @@ impl Lock {
     fn wait_once(&self) -> libc::c_int {
         let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         #[cfg(target_env = "gnu")]
-        // SAFETY: `until` is ours; the mutex as in `take`. A return code says how it went, errno is not used.
+        // SAFETY: `until` is a local struct; the mutex as in `take`. The result is returned; errno is not used.
         unsafe {
             libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
             until.tv_sec += WAIT_SECONDS;
@@ -147,22 +148,22 @@ impl Lock {
         }
     }
 
-    /// Gives it back; only its holder calls this.
+    /// Releases the lock. Only its holder calls this.
     #[inline]
     pub(super) fn give(&self) {
-        // SAFETY: as in `take`; of a thread that does not hold it an error-checking mutex refuses this.
+        // SAFETY: as in `take`. An error-checking mutex rejects a thread that does not hold it.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
-    /// The holder's thread id; 0 if the system does not provide it for free.
+    /// The holder's thread id; 0 if the system does not provide it in the mutex.
     pub(super) fn owner(&self) -> u32 {
         if self.tells_owner.load(Relaxed) { self.first_word() } else { 0 }
     }
 
     fn first_word(&self) -> u32 {
-        /// The owner bits of a robust futex word; the other bits mean that a thread waits, or that the owner died.
+        /// The owner bits of a robust futex word. The other bits mean that a thread waits, or that the owner died.
         const OWNER: u32 = 0x3FFF_FFFF;
-        // SAFETY: a mutex is longer than four bytes and aligned to them; other threads change this word, with atomics only.
+        // SAFETY: a mutex is longer than four bytes and aligned to them. Other threads change this word only with atomics.
         let word = unsafe { &*self.mutex.get().cast::<AtomicU32>() };
         word.load(Relaxed) & OWNER
     }
@@ -176,7 +177,7 @@ mod tests {
 
     fn started() -> Box<Lock> {
         let lock = Box::new(Lock::new());
-        // SAFETY: boxed, and nobody else has it.
+        // SAFETY: boxed, and no other thread has it.
         assert!(unsafe { lock.start() });
         lock
     }
@@ -219,7 +220,7 @@ mod tests {
             scope.spawn(|| {
                 assert_eq!(lock.take(), Ok(LockState::Clean));
                 #[cfg(target_env = "gnu")]
-                // SAFETY: gettid has no conditions.
+                // SAFETY: gettid has no preconditions.
                 assert_eq!(i64::from(lock.owner()), unsafe { libc::syscall(libc::SYS_gettid) });
             });
         });

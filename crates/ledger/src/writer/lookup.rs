@@ -1,4 +1,4 @@
-//! Where a live buffer is, by its key or by its address alone.
+//! Finds a live buffer by its key or only by its address.
 
 use crate::layout::{KINDS, entry};
 
@@ -8,7 +8,7 @@ use super::{
     index,
 };
 
-/// Where a buffer is, and the hash of its key.
+/// The slot of a buffer, and the hash of its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryRef {
     pub(super) slot: u32,
@@ -16,8 +16,8 @@ pub(super) struct EntryRef {
 }
 
 impl Session<'_> {
-    /// For frees that name no kind: the kind, of those that may be meant, of the live buffer at that address that was created last, and
-    /// in how many of them there is one.
+    /// For frees without a kind: returns the kind of the newest live buffer at this address among the kinds in `meant`, and the number of
+    /// kinds with a live buffer there.
     pub fn newest_of(&self, allocator: AllocatorId, address: u64, meant: &[u8]) -> Option<(u8, u32)> {
         if !self.books.is_open(allocator) {
             return None;
@@ -42,7 +42,7 @@ impl Session<'_> {
         self.books.is_live(self.books.record_in(place.slot)).then_some(place)
     }
 
-    /// The key's slot, its entry live or dead.
+    /// Returns the slot of a key. Its entry may be live or dead.
     #[inline]
     pub(super) fn slot_of(&self, row: usize, hash: u32, address: u64) -> Option<u32> {
         let books = self.books;
@@ -50,7 +50,7 @@ impl Session<'_> {
             let record = books.record_in(slot);
             record.get(entry::ADDRESS) == address && row_of(record) == row
         };
-        // What was guessed without the lock holds if the entry itself says so: no two have one key.
+        // A guess made without the lock is right if the entry has the key, because no two entries have the same key.
         match self.guess {
             Some(slot) if books.is_listed(slot) && has_key(slot) && creation_of(books.record_in(slot)).is_some() => Some(slot),
             _ => books.index.find(hash, has_key),

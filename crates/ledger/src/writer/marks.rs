@@ -1,4 +1,4 @@
-//! Figures that the program itself asks for: marks to compare with, and what it has now (see `shared`).
+//! Figures that the program requests: marks for later comparison, and current values (see `shared`).
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -10,54 +10,54 @@ use super::{
     event::{Event, EventBody},
 };
 
-/// What a program does with a trace.
+/// An operation on a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceStep {
     /// The capture begins.
     Begin,
     /// The capture ends.
     End,
-    /// The trace runs again.
+    /// The trace is replayed.
     Replay,
-    /// The trace is given up.
+    /// The trace is released.
     Release,
 }
 
-/// What a process has on a chip, of one kind of memory.
+/// The memory of one kind that a process has on a chip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowFigures {
-    /// Live bytes, as asked for.
+    /// Requested bytes of live buffers.
     pub used: u64,
-    /// Live bytes, as taken.
+    /// Occupied bytes of live buffers.
     pub allocated: u64,
     /// Live buffers.
     pub count: u64,
-    /// Most live bytes since [`Session::reset_peak_on`], else since tracking began.
+    /// Peak of `used` since [`Session::reset_peak_on`], otherwise since tracking began.
     pub peak: u64,
-    /// Most live bytes since tracking began.
+    /// Peak of `used` since tracking began.
     pub peak_ever: u64,
 }
 
 impl Session<'_> {
-    /// A mark in the recorder, and in every row in use what it has now, to be compared with later.
+    /// Sets a mark: an event in the recorder, and the current figures in every row in use.
     pub fn mark(&mut self) {
         let books = self.books;
         let event = books.begin(self.time);
         books.region.header(header::MARK_TIME).store(event.time, Relaxed);
-        // First: who finds it half done takes what the other rows have now.
+        // Stored first: if the mark is incomplete, a reader uses the current figures of the other rows.
         books.region.header(header::MARK_EVENT).store(event.n, Release);
         books.mark_rows(event);
         books.end(event, Op::Mark, &EventBody::default());
     }
 
-    /// A phase begins or ends. `name` is the number of a tag, `host_rss` the process's resident bytes (0 = unknown).
+    /// Records the begin or end of a phase. `name` is the number of a tag, `host_rss` the process's resident bytes (0 if unknown).
     pub fn phase(&mut self, is_begin: bool, name: u32, host_rss: u64) {
         let event = self.books.begin(self.time);
         let op = if is_begin { Op::PhaseBegin } else { Op::PhaseEnd };
         self.books.end(event, op, &EventBody { tag: name, size: host_rss, ..EventBody::default() });
     }
 
-    /// A step in the life of a trace. `id` is the program's number of the trace.
+    /// Records an operation on a trace. `id` is the program's number of the trace.
     pub fn trace(&mut self, allocator: AllocatorId, step: TraceStep, id: u64) {
         let row = self.books.row_for(Key { allocator, kind: kind::TRACE, address: 0 });
         let Some(row) = row else { return };
@@ -85,8 +85,7 @@ impl Books {
         }
     }
 
-    /// In a repair, after the rows were counted: if a mark was half done, the rest of the rows get theirs. Its event becomes
-    /// the repair, of the same number.
+    /// Completes an incomplete mark in a repair, after the rows were counted. The repair has the same event number as the mark.
     pub(super) fn finish_mark(&self, event: Event) {
         if self.region.header(header::MARK_EVENT).load(Relaxed) == event.n {
             self.mark_rows(event);

@@ -1,7 +1,7 @@
-//! Memory: mapped, never from malloc, seen only as atomic words.
+//! Memory that is mapped, never from malloc, and accessed only as atomic words.
 //!
-//! Every view is an `AtomicU64`, private memory included: a signal handler may interrupt an event at any instruction, and
-//! a child may inherit it half done. Relaxed access costs what a plain one does.
+//! Every view is an `AtomicU64`, also of private memory: a signal handler may interrupt an event at any instruction, and a child may
+//! inherit an incomplete event. Relaxed access costs as much as plain access.
 
 use std::{
     os::fd::RawFd,
@@ -19,35 +19,35 @@ use super::{
     protocol::{self, Word},
 };
 
-/// Bytes of a page on the machines we know; only used for rounding up.
+/// Bytes of a page on supported machines; used only for rounding up.
 pub(super) const PAGE: usize = 4096;
 
-/// The low half.
+/// The low half of a word.
 pub(super) const fn low(word: u64) -> u32 {
     (word & 0xFFFF_FFFF) as u32
 }
 
-/// The high half.
+/// The high half of a word.
 pub(super) const fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Two halves as the layout stores them, the first one low.
+/// Combines two halves as the layout stores them, the first one low.
 pub(super) const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// A u64 of the layout as a position in memory.
+/// A u64 of the layout as an offset in memory.
 #[allow(clippy::cast_possible_truncation, reason = "the region is 80 MiB long; numbers beyond it are masked or refused before use")]
 pub(super) const fn position(number: u64) -> usize {
     number as usize
 }
 
-/// What stands behind a mapping.
+/// The source of a mapping's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Backing {
     Private,
-    /// Over a mapping of ours of that length, whose place is known before the file is mapped.
+    /// Replaces our own mapping of the same length, at an address that is known before the file is mapped.
     File(RawFd, NonNull<u8>),
 }
 
@@ -61,18 +61,18 @@ fn map_now(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
         Backing::Private => (ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         Backing::File(fd, over) => (over.as_ptr().cast(), libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED, fd),
     };
-    // SAFETY: no address is given, or that of a mapping of ours, so that none of the program's is touched; the kernel checks
-    // length and descriptor.
+    // SAFETY: without an address, or with that of our own mapping, no mapping of the program is affected. The kernel checks length and
+    // descriptor.
     let start = unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, fd, 0) };
     if start == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: exactly the mapping just made, which nobody else knows yet. Under mlockall(MCL_FUTURE) a mapping that may be
-    // written is populated as a whole at once; made inaccessible, unlocked and then opened, it is not.
+    // SAFETY: exactly the new mapping, which no other code knows yet. Under mlockall(MCL_FUTURE) a writable mapping would be populated
+    // immediately. A mapping that is created inaccessible, unlocked and then made accessible is not populated.
     let is_open = unsafe {
         libc::munlock(start, bytes);
         libc::madvise(start, bytes, libc::MADV_DONTDUMP);
-        // Where huge pages are always on, the first word of a table would cost 2 MiB.
+        // If huge pages are always on, the first word of a table would cost 2 MiB.
         libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
         libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0
     };
@@ -84,16 +84,16 @@ fn map_now(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
     NonNull::new(start.cast())
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 ///
 /// # Safety
-/// `start` and `bytes` are (whole pages of) a mapping of ours that nothing uses any more.
+/// `start` and `bytes` are (whole pages of) our own mapping, which is no longer used.
 pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     keeping_errno(|| unsafe { libc::munmap(start.as_ptr().cast(), bytes) });
 }
 
-/// Private zeroed words, mapped once and kept until [`Words::release`].
+/// Private zeroed words, mapped until [`Words::release`].
 #[derive(Debug)]
 pub(super) struct Words {
     start: NonNull<u8>,
@@ -107,11 +107,10 @@ impl Words {
         Some(Self { start: map(count * 8, Backing::Private)?, mask: count - 1 })
     }
 
-    /// The word at `index`, which wraps: no number leads outside.
+    /// Returns the word at `index`, which wraps, so that it is always in bounds.
     pub(super) fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: aligned, as mmap gave a page; in bounds by the mask (`count` words were mapped); alive until `release`
-        // takes self; any bits are a u64; only this process maps it, and every access is atomic; a thread that dies in
-        // between leaves whole words.
+        // SAFETY: aligned, because mmap returned a page; in bounds by the mask (`count` words were mapped); alive until `release`. Any bits
+        // are a valid u64. Only this process maps it, and every access is atomic. A thread that dies in between leaves complete words.
         unsafe { &*self.start.as_ptr().cast::<AtomicU64>().add(index & self.mask) }
     }
 
@@ -123,17 +122,17 @@ impl Words {
         self.word(index).store(value, Relaxed);
     }
 
-    /// Unmaps it.
+    /// Unmaps the words.
     ///
     /// # Safety
     /// No reference from [`Words::word`] is in use, in any thread.
     pub(super) unsafe fn release(&self) {
-        // SAFETY: the length `reserve` mapped; the caller's promise for the rest.
+        // SAFETY: the length `reserve` mapped; the caller guarantees the rest.
         unsafe { unmap(self.start, (self.mask + 1) * 8) };
     }
 }
 
-/// Private zeroed links of four bytes, mapped once and kept until [`Links::release`].
+/// Private zeroed links of four bytes, mapped until [`Links::release`].
 #[derive(Debug)]
 pub(super) struct Links {
     start: NonNull<u8>,
@@ -151,7 +150,7 @@ impl Links {
         self.mask + 1
     }
 
-    /// The link at `index`, which wraps: no number leads outside.
+    /// Returns the link at `index`, which wraps, so that it is always in bounds.
     #[inline]
     pub(super) fn link(&self, index: u32) -> &AtomicU32 {
         // SAFETY: as in `Words::word`, for words of four bytes.
@@ -168,12 +167,12 @@ impl Links {
         self.link(index).store(value, Relaxed);
     }
 
-    /// Unmaps it.
+    /// Unmaps the links.
     ///
     /// # Safety
     /// No reference from [`Links::link`] is in use, in any thread.
     pub(super) unsafe fn release(&self) {
-        // SAFETY: the length `reserve` mapped; the caller's promise for the rest.
+        // SAFETY: the length `reserve` mapped; the caller guarantees the rest.
         unsafe { unmap(self.start, self.count() as usize * 4) };
     }
 }
@@ -192,24 +191,24 @@ impl Record<'_> {
         self.0[position(offset / 8) & 7].store(value, Relaxed);
     }
 
-    /// Stores the word that makes the others count. Pairs with the reader's pread: a prefix of our stores, never another order.
+    /// Stores the state word, which makes the other words valid. Pairs with the reader's `pread`, which sees stores in order.
     pub(super) fn publish(self, offset: u64, value: u64) {
         self.0[position(offset / 8) & 7].publish(value);
     }
 
-    /// Makes the others not count any more before they change.
+    /// Invalidates the other words before they change.
     pub(super) fn withdraw(self, offset: u64, value: u64) {
         protocol::withdraw(&self.0[position(offset / 8) & 7], value);
     }
 }
 
-/// The shared ledger as this process maps it.
+/// The shared ledger, mapped in this process.
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) start: NonNull<u8>,
     pub(super) bytes: usize,
     pub(super) capacity: u32,
-    /// Records of the flight recorder, a power of two.
+    /// Number of records of the flight recorder, a power of two.
     pub(super) events: u32,
 }
 
@@ -223,21 +222,21 @@ const LEFT_MASK: usize = layout::LEFT.records as usize - 1;
 const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
 
 impl Region {
-    /// A word of the region. Callers below mask any index to its table.
+    /// Returns a word of the region. All callers mask the index to its table.
     #[inline]
     fn at(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
-        // SAFETY: aligned, since mmap gave a page and all offsets are of whole words; in bounds, since each caller masks its
-        // index to a table that the layout puts inside `bytes`; alive, since a region is unmapped with its writer only, and
-        // replaced, not unmapped, in a forked child; any bits are a u64; nobody else maps it for writing (sealed; a
-        // forked child of an unsealed one replaces it) and all access is atomic; a thread that dies in between leaves whole words.
+        // SAFETY: aligned, because mmap returned a page and all offsets are of whole words. In bounds, because each caller masks its index
+        // to a table that the layout puts inside `bytes`. Alive, because a region is unmapped only with its writer, and replaced, not
+        // unmapped, in a forked child. Any bits are a valid u64. No other process maps it for writing (it is sealed; a forked child of an
+        // unsealed one replaces it), and all access is atomic. A thread that dies in between leaves complete words.
         unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
     #[inline]
     fn record(&self, offset: usize) -> Record<'_> {
         debug_assert!(offset.is_multiple_of(64) && offset + 64 <= self.bytes);
-        // SAFETY: as in `at`, for eight words in a row: tables of records of 64 bytes end inside `bytes`.
+        // SAFETY: as in `at`, for eight consecutive words: tables of 64-byte records end inside `bytes`.
         Record(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 8]>() })
     }
 
@@ -267,13 +266,13 @@ impl Region {
         self.record(position(layout::GRAVEYARD.offset) + (index & GRAVE_MASK) * 64)
     }
 
-    /// The word at `field` of a record of one of the tables behind the events; both wrap inside the table.
+    /// Returns the word at `field` of a record, for the tables after the events. Both wrap inside the table.
     pub(super) fn more(&self, table: layout::Table, record: usize, field: u64) -> &AtomicU64 {
         let word = position(field / 8) % (table.stride as usize / 8);
         self.at(position(table.offset) + record % table.records as usize * table.stride as usize + word * 8)
     }
 
-    /// The four words of a circular buffer's record.
+    /// A word of a circular buffer's record.
     pub(super) fn circular(&self, slot: u32, field: u64) -> &AtomicU64 {
         self.more(layout::CIRCULARS, slot as usize & CIRCULAR_MASK, field)
     }
@@ -291,13 +290,13 @@ impl Region {
         unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 6]>() }
     }
 
-    /// The entry in `slot`; the capacity is a power of two, so that no slot leads outside.
+    /// The entry in `slot`. The capacity is a power of two, so the masked slot is always in bounds.
     #[inline]
     pub(super) fn entry(&self, slot: u32) -> Record<'_> {
         self.record(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
     }
 
-    /// Writes a text of the header, cut to its field with a NUL behind it.
+    /// Writes a text of the header, truncated to its field and followed by a NUL.
     pub(super) fn set_header_text(&self, field: u64, bytes_max: usize, text: &[u8]) {
         for (at, word) in words_of(text, bytes_max) {
             self.header(field + at).store(word, Relaxed);
@@ -308,13 +307,13 @@ impl Region {
         words_of(text, bytes_max).all(|(at, word)| self.header(field + at).load(Relaxed) == word)
     }
 
-    /// Adds to a counter of the header that may also change without the lock.
+    /// Increments a header counter that may also change without the lock.
     pub(super) fn count(&self, field: u64) {
         self.header(field).fetch_add(1, Relaxed);
     }
 }
 
-/// As many bytes of a text at most, cut between two characters.
+/// At most `bytes_max` bytes of a text, up to a character boundary.
 pub(super) fn beginning(text: &str, bytes_max: usize) -> &[u8] {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
@@ -323,7 +322,7 @@ pub(super) fn beginning(text: &str, bytes_max: usize) -> &[u8] {
     text.as_bytes().get(..end).unwrap_or_default()
 }
 
-/// The words of a text that is cut to its field, with zeros behind it: at least one NUL.
+/// The words of a text, truncated to its field and padded with zeros: at least one NUL.
 pub(super) fn words_of(text: &[u8], bytes_max: usize) -> impl Iterator<Item = (u64, u64)> {
     let text = text.get(..bytes_max - 1).unwrap_or(text);
     (0..bytes_max).step_by(8).map(move |at| {
@@ -335,12 +334,12 @@ pub(super) fn words_of(text: &[u8], bytes_max: usize) -> impl Iterator<Item = (u
 
 const ROW_WORDS: usize = layout::row::WORDS;
 
-/// A row's words.
+/// The words of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a>(&'a [AtomicU64; ROW_WORDS]);
 
 impl Row<'_> {
-    /// Where it begins, for hints.
+    /// The address of the row, to prefetch it.
     pub(super) fn start(self) -> *const u8 {
         ptr::from_ref(self.0).cast()
     }
@@ -367,7 +366,7 @@ impl Row<'_> {
         self.set(field, self.get(field).saturating_sub(by));
     }
 
-    /// Its live buffers.
+    /// Number of live buffers.
     pub(super) fn count(self) -> u64 {
         self.get(layout::row::ALLOCS).saturating_sub(self.get(layout::row::FREES))
     }

@@ -1,8 +1,8 @@
-//! The most a row ever had, and who was there then.
+//! The peak of each row, and the buffers that were live at the peak.
 //!
-//! Members of a row's peak are the entries with peak epoch < creation <= peak event. While they stay in the table they are
-//! found there; one that goes is copied to the graveyard first, under the peak's event, so that a new peak buries the old
-//! records for nothing.
+//! The members of a row's peak are the entries with peak epoch < creation <= peak event. While they are in the table, they are found there.
+//! Before a member is freed, it is copied to the graveyard with the event of the peak. A new peak makes the old records obsolete at no
+//! cost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,14 +14,13 @@ use super::{
     memory::{Record, Row, low, pair},
 };
 
-/// Positions that are tried for a record before it is dropped, and members that are then dropped unseen: a full graveyard must
-/// not slow
-/// the program down.
+/// Number of positions that are tried for a record before it is dropped, and number of members that are then dropped without a search. A
+/// full graveyard must not slow down the program.
 const TRIES: u32 = 4;
 const REST: u32 = 16;
 
 impl Books {
-    /// The row has grown to these figures.
+    /// Updates the peaks after a row has grown to these figures.
     #[inline]
     pub(super) fn raise_peaks(&self, event: Event, row: Row<'_>, live: u64, allocated: u64) {
         if allocated > row.get(row::PEAK_ALLOCATED) {
@@ -29,13 +28,13 @@ impl Books {
             row.set(row::PEAK_ALLOCATED_EVENT, event.n);
             row.publish(row::PEAK_ALLOCATED, allocated);
         }
-        // The inner peak is never above the other, and lies where the event is already.
+        // The inner peak is never above the other, and is in the cache line that the event uses already.
         if live <= row.get(row::INNER_PEAK) {
             return;
         }
         if live > row.get(row::PEAK) {
-            // The figure itself is stored last. After a kill, a reader that finds the old figure finds it below the recount, and
-            // uses the live entries as the peak; a reader that finds the new figure finds everything that belongs to it.
+            // The figure itself is stored last. After a kill, a reader that finds the old figure finds it below the recount, and uses the
+            // live entries as the peak. A reader that finds the new figure finds everything that belongs to it.
             row.publish(row::PEAK_EVENT, event.n);
             row.set(row::PEAK_TIME, event.time);
             row.set(row::PEAK_EPOCH, row.get(row::EPOCH));
@@ -48,7 +47,7 @@ impl Books {
         row.publish(row::INNER_PEAK, live);
     }
 
-    /// A listed entry is about to go: keep it if it belongs to its row's peak.
+    /// Copies a listed entry to the graveyard before it is freed, if it belongs to its row's peak.
     #[inline]
     pub(super) fn keep_in_graveyard(&self, record: Record<'_>) {
         let row = self.region.row(row_of(record));
@@ -58,8 +57,8 @@ impl Books {
             return;
         }
         let Some(grave) = self.grave() else {
-            // Bytes and count stand for it. A kill between these stores and the entry's FREE would count it twice, which
-            // a reader of an odd ledger detects: the sum exceeds the peak by this entry.
+            // Only its bytes and count are recorded. If the process is killed between these stores and the entry's FREE, the entry is
+            // counted twice. A reader of an odd ledger detects this: the sum exceeds the peak by this entry.
             row.add(row::PEAK_LOST_BYTES, record.get(entry::SIZE));
             row.add(row::PEAK_LOST_COUNT, 1);
             return;
@@ -68,12 +67,12 @@ impl Books {
         for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW] {
             grave.set(offset, record.get(offset));
         }
-        // The peak event takes the place of the stack, and that the place of the references.
+        // The peak event replaces the stack, and the stack replaces the references.
         grave.set(entry::TAG, pair(low(record.get(entry::TAG)), stack_of(record)));
         grave.publish(entry::PEAK_EVENT, peak_event);
     }
 
-    /// A record of the graveyard that no peak needs, if one is near.
+    /// Returns a record of the graveyard that no peak needs, if one is found quickly.
     fn grave(&self) -> Option<Record<'_>> {
         if let Some(rest) = self.grave_rest.load(Relaxed).checked_sub(1) {
             self.grave_rest.store(rest, Relaxed);

@@ -1,5 +1,5 @@
-//! What an event will touch, asked for while the clock is read and the lock taken: the two take as long as a cache line does
-//! on its way from memory. Only hints: values that are read here without the lock may be out of date, and are used for nothing else.
+//! Prefetches the memory that an event will access, while the clock is read and the lock is taken. These two take as long as fetching a
+//! cache line from memory. All values here are hints: without the lock they may be outdated, and they are not used for anything else.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +8,7 @@ use crate::layout::{ALLOCATORS, Lost, header};
 use super::{Key, Session, Writer, books::Books, index};
 
 impl Writer {
-    /// Asks for what every session begins with, for one that comes soon.
+    /// Prefetches the data that every session uses, for a session that starts soon.
     #[inline]
     pub fn fetch_start(&self) {
         if let Some(books) = self.books() {
@@ -18,7 +18,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::session`], for a new buffer at that key: where it will be is fetched from memory while the lock is taken.
+    /// Like [`Writer::session`], for a new buffer at this key. Prefetches its position while the lock is taken.
     #[inline]
     pub fn session_to_add(&self, key: Key) -> Result<Session<'_>, Lost> {
         self.session_after(|books| {
@@ -29,7 +29,7 @@ impl Writer {
         })
     }
 
-    /// As [`Writer::session_to_add`], for a buffer that is there.
+    /// Like [`Writer::session_to_add`], for an existing buffer.
     #[inline]
     pub fn session_at(&self, key: Key) -> Result<Session<'_>, Lost> {
         self.session_after(|books| {
@@ -40,7 +40,7 @@ impl Writer {
         })
     }
 
-    /// As [`Writer::session`], where only the number given to the allocator and the address are known.
+    /// Like [`Writer::session`], if only the allocator's given number and the address are known.
     #[inline]
     pub fn session_near(&self, given_id: u32, address: u64) -> Result<Session<'_>, Lost> {
         self.session_after(|books| {
@@ -54,7 +54,7 @@ impl Writer {
 }
 
 impl Books {
-    /// The record of an event that comes soon. One of 48 bytes may begin in one line and end in the next.
+    /// Prefetches the record of the next event. Its 48 bytes may span two cache lines.
     #[inline]
     fn fetch_event(&self) {
         let next = self.region.header(header::SEQ).load(Relaxed) / 2 + 1;
@@ -69,7 +69,7 @@ impl Books {
         }
     }
 
-    /// What is known of a key's row; returns the key's hash.
+    /// Prefetches the row of a key. Returns the key's hash.
     #[inline]
     fn fetch_row(&self, key: Key) -> u32 {
         let row = key.allocator.row(key.kind);
@@ -79,12 +79,12 @@ impl Books {
     }
 }
 
-/// Asks for a cache line; nothing happens where there is no memory.
+/// Prefetches a cache line. Has no effect on an unmapped address.
 #[inline]
 pub(super) fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint of every x86-64, which neither faults nor changes anything, for any address.
-    // JUSTIFICATION: std has no safe call for it.
+    // SAFETY: a hint that every x86-64 supports. It neither faults nor changes anything, for any address.
+    // JUSTIFICATION: std has no safe call for this.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }

@@ -1,4 +1,4 @@
-//! The order of stores that readers rely on, and nothing else: small enough to be checked with loom (below).
+//! The order of stores that readers rely on. The module is small enough to be checked with loom (below).
 //!
 //! `cargo xtask ci --only loom`
 
@@ -12,9 +12,9 @@ use std::sync::atomic::{
 pub(super) trait Word {
     fn get(&self) -> u64;
     fn set(&self, value: u64);
-    /// Stores it after all earlier stores.
+    /// Stores the value after all earlier stores.
     fn publish(&self, value: u64);
-    /// No later store moves before an earlier one.
+    /// Prevents later stores from moving before earlier ones.
     fn order();
 }
 
@@ -40,23 +40,23 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Makes `seq` odd before anything changes, and returns the event's number. One that was never ended is taken up again.
+/// Makes `seq` odd before any change, and returns the number of the event. An event that was never ended is resumed.
 #[inline]
 pub(super) fn begin<W: Word>(seq: &W) -> u64 {
     let before = seq.get() & !1;
     seq.set(before | 1);
-    // Pairs with the reader's fence before its second read of seq: who sees a change sees the odd number.
+    // Pairs with the reader's fence before its second read of `seq`: a reader that sees a change also sees the odd number.
     W::order();
     before / 2 + 1
 }
 
-/// Makes `seq` even after everything changed. Pairs with the reader's first, acquiring read.
+/// Makes `seq` even after all changes. Pairs with the reader's first, acquiring read.
 #[inline]
 pub(super) fn end<W: Word>(seq: &W, n: u64) {
     seq.publish(n.wrapping_mul(2));
 }
 
-/// Takes the word that makes others count back, before they change; the one that will stand there is published after.
+/// Invalidates a record through its state word before the other words change. The caller publishes the new state afterwards.
 #[inline]
 pub(super) fn withdraw<W: Word>(word: &W, value: u64) {
     word.set(value);
@@ -65,7 +65,7 @@ pub(super) fn withdraw<W: Word>(word: &W, value: u64) {
 
 #[cfg(all(test, loom))]
 mod tests {
-    //! One entry, its row's total and a ring of two records, written by two events and read at any time in between.
+    //! One entry, the total of its row and a ring of two records, written by two events and read at any time in between.
 
     use loom::{
         sync::{

@@ -1,4 +1,4 @@
-//! After a thread died in the middle of an event: everything that can be counted is counted again from the entries.
+//! Repairs the ledger after a thread died in the middle of an event: all figures are counted again from the entries.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,17 +11,17 @@ use super::{
     memory::low,
 };
 
-/// Figures of a row that follow from the entries.
+/// Figures of a row that are computed from the entries.
 const COUNTED: [u64; 5] = [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
 
 impl Books {
-    /// Whether an event is half done.
+    /// Whether an event is incomplete.
     #[inline]
     pub(super) fn is_half_done(&self) -> bool {
         self.region.header(header::SEQ).load(Relaxed) & 1 == 1
     }
 
-    /// Finishes what a dead owner began. Called by the new owner, or by its own `Drop` on the way out of a panic.
+    /// Completes the event of a dead owner. Called by the new owner, or by `Drop` during a panic.
     #[cold]
     pub(super) fn repair(&self, time: u64) {
         if self.is_half_done() {
@@ -29,9 +29,9 @@ impl Books {
         }
     }
 
-    /// Counts everything again and makes what only the writer knows anew: index, free slots.
+    /// Counts everything again, and rebuilds the writer's private data: index and free slots.
     pub(super) fn rebuild(&self, time: u64) {
-        // The same number as an event that did not end: `begin` rounds down.
+        // Has the same number as the incomplete event, because `begin` rounds down.
         let event = self.begin(time);
         let rows = self.rows_ever_used();
         for number in 0..rows {
@@ -77,7 +77,7 @@ impl Books {
     fn recount_slot(&self, slot: u32) {
         let record = self.record_in(slot);
         if creation_of(record).is_none() {
-            // WRITING is an allocation that never got live.
+            // WRITING is an allocation that was never completed.
             record.publish(entry::STATE, u64::from(entry::FREE));
             self.give_slot(slot);
             return;
@@ -134,7 +134,7 @@ mod tests {
         (writer, id)
     }
 
-    /// Half an allocation and some wrong totals, as a thread leaves them that dies inside.
+    /// Leaves an incomplete allocation and wrong totals, like a thread that dies within an event.
     fn leave_half_done(books: &Books) {
         books.begin(1);
         let slot = books.take_slot().expect("slot");
@@ -183,7 +183,7 @@ mod tests {
         check_repaired(&writer, id);
     }
 
-    /// A circular buffer half written, one whose program was half removed, and a mark that two of three rows have.
+    /// An incomplete circular buffer, a partly removed program, and a mark that two of three rows have.
     #[test]
     fn programs_and_marks_half_done() {
         let (writer, id) = writer();
@@ -249,7 +249,7 @@ mod tests {
         // SAFETY: the test keeps the writer until this thread is joined.
         let session = unsafe { &*writer.cast::<Writer>() }.session().expect("session");
         leave_half_done(session.books);
-        // SAFETY: no conditions.
+        // SAFETY: no preconditions.
         unsafe { wait_for_cancellation() };
         drop(session);
         ptr::null_mut()
@@ -259,8 +259,8 @@ mod tests {
     fn a_thread_cancelled_inside() {
         let (writer, id) = writer();
         let mut thread: libc::pthread_t = 0;
-        // SAFETY: the thread's function takes and returns a pointer, and may be unwound, which the C type does not say; it is
-        // joined before the writer goes.
+        // SAFETY: the function takes and returns a pointer. It may be unwound, which the C type does not express. The thread is joined
+        // before the writer is dropped.
         unsafe {
             let start: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void =
                 mem::transmute(wait_inside as extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void);

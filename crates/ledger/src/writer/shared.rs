@@ -1,9 +1,7 @@
-//! Chips that several open allocators share: a mesh and its submeshes lie on the same memory, and the most they had together
-//! is no row's.
+//! Chips that several open allocators share. A mesh and its submeshes use the same memory, and their common peak is not in any row.
 //!
-//! When a second allocator of one origin opens on a chip, the chip gets a record, and from then on every new buffer of one of
-//! them adds up what all of them have there. Only what makes more can make a peak, so frees cost nothing, and neither
-//! does anything where nothing is shared.
+//! When a second allocator of one origin opens on a chip, the chip gets a record. From then on every new buffer of one of these allocators
+//! sums up the memory of all of them on the chip. Only growth can make a peak, so frees cost nothing. Without sharing nothing costs more.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -16,13 +14,13 @@ use super::{
     memory::{high, low, pair},
 };
 
-/// Private words of a record, in `Books::sharing`: which allocators share its chip, a bit each.
+/// Private words of a record, in `Books::sharing`: a bit for each allocator that shares the chip.
 const WORDS_EACH: usize = ALLOCATORS.records as usize / 64;
 pub(super) const SHARING: usize = SHARED.records as usize * WORDS_EACH;
 
 impl Session<'_> {
-    /// What the process has on a chip of one kind of memory, and the most it had, closed allocators included; `None` where no
-    /// allocator was there. What the hook sees (the higher origin) is not added to what the program reports itself.
+    /// Returns the memory of one kind that the process has on a chip, and its peak, including closed allocators; `None` if the chip had no
+    /// allocator. The hook's figures (the higher origin) are not added to those that the program reports itself.
     pub fn figures_on(&self, metal_id: u32, kind: u8) -> Option<RowFigures> {
         if u32::from(kind) >= KINDS {
             return None;
@@ -48,19 +46,19 @@ impl Session<'_> {
         Some(sum)
     }
 
-    /// Live bytes of one kind as an open allocator has taken them from its banks.
+    /// Occupied bytes of one kind of an open allocator.
     pub fn allocated(&self, allocator: AllocatorId, kind: u8) -> Option<u64> {
         let row = self.books.row_for(Key { allocator, kind, address: 0 })?;
         Some(self.books.region.row(row).get(row::ALLOCATED_BYTES))
     }
 
-    /// From now on [`RowFigures::peak`] of [`Session::figures_on`] counts anew. The peak that others see stays what it is.
+    /// Restarts [`RowFigures::peak`] of [`Session::figures_on`]. The peak for other readers does not change.
     pub fn reset_peak_on(&mut self, metal_id: u32, kind: u8) {
         let books = self.books;
         if u32::from(kind) >= KINDS {
             return;
         }
-        // Words which no reader takes for anything but themselves: no event.
+        // The words are independent of each other for readers, so this needs no event.
         for slot in (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)) {
             let row = books.region.row(slot * KINDS as usize + usize::from(kind));
             if row.get(row::INNER_PEAK) != 0 {
@@ -76,7 +74,7 @@ impl Session<'_> {
 }
 
 impl Books {
-    /// An allocator is being opened: notes with whom it shares which chips. A service's file has no memory for that.
+    /// Records which chips a new allocator shares. The file of a service has no memory for this.
     pub(super) fn begin_sharing(&self, id: AllocatorId) {
         if self.is_hosted() {
             return;
@@ -94,14 +92,14 @@ impl Books {
         }
     }
 
-    /// An allocator is closed: its rows are empty.
+    /// Records that an allocator is closed; its rows are empty.
     pub(super) fn end_sharing(&self, slot: usize) {
         for record in 0..self.shared_used() {
             self.sharing.word(record * WORDS_EACH + slot / 64).fetch_and(!(1 << (slot % 64)), Relaxed);
         }
     }
 
-    /// A row of an allocator that shares chips has grown.
+    /// Updates the common peaks after a row of a sharing allocator has grown.
     #[cold]
     pub(super) fn raise_shared(&self, event: Event, number: usize) {
         let (slot, kind) = (number / KINDS as usize, number % KINDS as usize);
@@ -112,7 +110,7 @@ impl Books {
         }
     }
 
-    /// After rows were counted again.
+    /// Updates all common peaks, after rows were counted again.
     pub(super) fn raise_all_shared(&self, event: Event) {
         for record in 0..self.shared_used() {
             for kind in 0..allocator::KINDS_MAX {
@@ -129,15 +127,14 @@ impl Books {
         let peaks = shared::peaks(kind);
         for (at, sum) in [(peaks, used), (peaks + shared::ALLOCATED, allocated)] {
             if sum > word(at).load(Relaxed) {
-                // The time is stored first: after a kill, a reader that finds the old figure finds it below the live bytes, and
-                // uses those.
+                // The time is stored first. After a kill, a reader that finds the old figure finds it below the live bytes, and uses those.
                 word(at + shared::TIME).store(event.time, Relaxed);
                 word(at).store(sum, Release);
             }
         }
     }
 
-    /// Live and allocated bytes of all that share a record's chip now.
+    /// Requested and occupied bytes of all allocators that currently share a record's chip.
     fn together(&self, record: usize, kind: usize) -> (u64, u64) {
         let (mut used, mut allocated) = (0_u64, 0_u64);
         for part in 0..WORDS_EACH {
@@ -165,7 +162,7 @@ impl Books {
         (0..self.shared_used()).find(|record| self.shared_key(*record) == pair(metal_id.wrapping_add(1), origin))
     }
 
-    /// `None` where all are used: that chip's peak is known from below only.
+    /// Creates a record. Returns `None` if all are used; then only a lower bound of the chip's peak is known.
     fn new_shared_record(&self, metal_id: u32, origin: u32) -> Option<usize> {
         let record = self.shared_used();
         if record >= SHARED.records as usize {
@@ -176,7 +173,7 @@ impl Books {
         Some(record)
     }
 
-    /// Allocators of one origin on a chip, closed ones too.
+    /// The allocators of one origin on a chip, including closed ones.
     fn slots_on(&self, metal_id: u32, origin: u32) -> impl Iterator<Item = usize> {
         (0..self.allocators_used()).filter(move |slot| self.origin_of(*slot) == origin && self.is_on(*slot, metal_id))
     }

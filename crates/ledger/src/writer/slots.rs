@@ -1,8 +1,8 @@
-//! Which slots are free: those given back (the index chains them), then those never used; and private records for what the
-//! table cannot list.
+//! Free slots: first the returned ones, which the index chains, then the unused ones. Also private records for buffers that the table
+//! cannot list.
 //!
-//! A slot below the capacity is an entry of the region. One from the capacity on is *unlisted*: a record of the same form
-//! in private memory, so that totals stay exact when the table is full.
+//! A slot below the capacity is an entry of the region. A slot from the capacity on is *unlisted*: a record of the same format in private
+//! memory, so that totals stay exact when the table is full.
 
 use std::{
     ptr,
@@ -20,7 +20,7 @@ use super::{
     memory::{self, Backing, Record, low},
 };
 
-/// Unlisted records mapped together: 16 MiB, of which only touched pages cost.
+/// Unlisted records that are mapped together: 16 MiB, of which only touched pages use memory.
 const CHUNK_RECORDS: u32 = 1 << 18;
 const CHUNKS: usize = (SLOTS_MAX / CHUNK_RECORDS) as usize;
 
@@ -28,9 +28,9 @@ const CHUNKS: usize = (SLOTS_MAX / CHUNK_RECORDS) as usize;
 #[derive(Debug)]
 pub(super) struct Overflow {
     chunks: [AtomicPtr<[AtomicU64; 8]>; CHUNKS],
-    /// Records ever used.
+    /// Number of records that were ever used.
     pub(super) used: AtomicU32,
-    /// First free one + 1; each free one names the next in its address. 0: none.
+    /// First free record + 1; 0 for none. The address field of a free record has the next one.
     free: AtomicU32,
 }
 
@@ -39,18 +39,18 @@ impl Overflow {
         Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], used: AtomicU32::new(0), free: AtomicU32::new(0) }
     }
 
-    /// The record, if it was ever used.
+    /// Returns the record, if it was ever used.
     pub(super) fn record(&self, number: u32) -> Option<Record<'_>> {
         let chunk = self.chunks.get((number / CHUNK_RECORDS) as usize)?.load(Acquire);
         if chunk.is_null() {
             return None;
         }
-        // SAFETY: a chunk is a mapping of CHUNK_RECORDS aligned records and the index is below that; it stays mapped while its
-        // writer lives; any bits are valid; access is atomic, and private to the holder of the lock.
+        // SAFETY: a chunk is a mapping of CHUNK_RECORDS aligned records, and the index is below that. It stays mapped while its writer
+        // lives. Any bits are valid. Access is atomic, and only by the holder of the lock.
         Some(Record(unsafe { &*chunk.add((number % CHUNK_RECORDS) as usize) }))
     }
 
-    /// A free record's number, below `end`; `None`: no memory.
+    /// Takes a free record with a number below `end`; `None` if there is no memory.
     fn take(&self, end: u32) -> Option<u32> {
         if let Some(number) = self.free.load(Relaxed).checked_sub(1) {
             let next = self.record(number).map_or(0, |record| low(record.get(entry::ADDRESS)));
@@ -80,14 +80,14 @@ impl Overflow {
         self.free.store(0, Relaxed);
     }
 
-    /// Unmaps it all.
+    /// Unmaps all records.
     ///
     /// # Safety
-    /// Nobody uses a record any more.
+    /// No record is used any more.
     pub(super) unsafe fn release(&self) {
         for chunk in &self.chunks {
             if let Some(start) = ptr::NonNull::new(chunk.swap(ptr::null_mut(), Relaxed)) {
-                // SAFETY: a whole chunk as `take` mapped it; the caller's promise.
+                // SAFETY: a whole chunk as `take` mapped it; the caller guarantees this.
                 unsafe { memory::unmap(start.cast(), CHUNK_RECORDS as usize * 64) };
             }
         }
@@ -100,17 +100,17 @@ impl Books {
         slot < self.region.capacity
     }
 
-    /// The record in a slot, listed or not.
+    /// Returns the record in a slot, listed or not.
     #[inline]
     pub(super) fn record_in(&self, slot: u32) -> Record<'_> {
         match slot.checked_sub(self.region.capacity) {
             None => self.region.entry(slot),
-            // A number that was never used is nobody's: the masked entry is at least memory of ours.
+            // For an invalid number this returns the entry of the masked slot, which is at least our own memory.
             Some(number) => self.overflow.record(number).unwrap_or_else(|| self.region.entry(slot)),
         }
     }
 
-    /// A slot for a new entry: given back, never used, unlisted. `None`: no memory.
+    /// Takes a slot for a new entry: a returned, an unused or an unlisted one. `None` if there is no memory.
     #[inline]
     pub(super) fn take_slot(&self) -> Option<u32> {
         if let Some(slot) = self.index.take_free() {
@@ -119,7 +119,7 @@ impl Books {
         let used = self.region.header(header::ENTRIES_USED);
         let next = low(used.load(Relaxed));
         if next < self.region.capacity {
-            // A reader copies up to here: published before the slot's first use.
+            // A reader copies this many slots, so it is published before the slot's first use.
             used.store(u64::from(next + 1), Release);
             return Some(next);
         }
@@ -130,7 +130,7 @@ impl Books {
         self.overflow.take(unlisted).map(|number| number + self.region.capacity)
     }
 
-    /// The slot's entry is gone.
+    /// Returns the slot of an entry that was freed.
     #[inline]
     pub(super) fn give_slot(&self, slot: u32) {
         match slot.checked_sub(self.region.capacity) {

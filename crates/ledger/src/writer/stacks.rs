@@ -1,8 +1,7 @@
-//! Where the program asked for memory: stacks that entries carry by number, append-only in the region, found again by a private
-//! index.
+//! Stacks of allocations. Entries refer to them by number. They are append-only in the region, and a private index finds them.
 //!
-//! A stack is known by a hash that its caller makes; looking one up needs no lock. What a new one consists of is written under the
-//! lock in pieces, functions first, so that nobody waits while its caller reads the program's memory.
+//! The caller computes a hash that identifies a stack; a lookup by hash needs no lock. A new stack is written under the lock in pieces,
+//! functions first, so that no thread waits while the caller reads the program's memory.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
@@ -18,30 +17,30 @@ use super::{
     memory::{self, Backing, beginning, low, pair, words_of},
 };
 
-/// Cells of two words: the hash, and the stack's number, which is stored last.
+/// Cells of two words: the hash, and the number of the stack, which is stored last.
 const STACK_WORDS: usize = STACKS.records as usize * 4;
-/// Cells of a word: `hash << 32 | code + 1`.
+/// Cells of one word: `hash << 32 | code + 1`.
 const CODE_WORDS: usize = CODES.records as usize * 2;
 
 /// A frame of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// A number that [`Session::code`] gave.
+    /// A number returned by [`Session::code`].
     pub code: u32,
-    /// The line; 0 is unknown.
+    /// The line; 0 if unknown.
     pub line: u32,
 }
 
-/// The indices of one ledger.
+/// The indexes of one ledger.
 #[derive(Debug)]
 pub(super) struct Stacks {
     stacks: Cells<STACK_WORDS>,
     codes: Cells<CODE_WORDS>,
-    /// Set once a stack found no room.
+    /// Set once a stack did not fit.
     is_full: AtomicU32,
 }
 
-/// Zeroed words, mapped at their first use.
+/// Zeroed words, mapped at the first use.
 #[derive(Debug)]
 struct Cells<const COUNT: usize> {
     start: AtomicPtr<AtomicU64>,
@@ -52,7 +51,7 @@ impl<const COUNT: usize> Cells<COUNT> {
         Self { start: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Maps them if they are not; only under the lock.
+    /// Maps the words at the first use. Only under the lock.
     fn reserve(&self) -> Option<()> {
         if self.start.load(Acquire).is_null() {
             self.start.store(memory::map(COUNT * 8, Backing::Private)?.as_ptr().cast(), Release);
@@ -60,18 +59,18 @@ impl<const COUNT: usize> Cells<COUNT> {
         Some(())
     }
 
-    /// The word at an index, which wraps; `None` before the first use.
+    /// Returns the word at an index, which wraps; `None` before the first use.
     #[inline]
     fn word(&self, index: usize) -> Option<&AtomicU64> {
         let start = self.start.load(Acquire);
-        // SAFETY: null, or COUNT aligned words that stay mapped while their writer lives; the index wraps inside; any bits are valid,
-        // and every access is atomic.
+        // SAFETY: null, or COUNT aligned words that stay mapped while their writer lives. The index wraps inside; any bits are valid, and
+        // every access is atomic.
         if start.is_null() { None } else { Some(unsafe { &*start.add(index % COUNT) }) }
     }
 
     unsafe fn release(&self) {
         if let Some(start) = NonNull::new(self.start.swap(ptr::null_mut(), Relaxed)) {
-            // SAFETY: the length mapped; the caller promises that nobody uses it.
+            // SAFETY: the length mapped; the caller guarantees that it is no longer used.
             unsafe { memory::unmap(start.cast(), COUNT * 8) };
         }
     }
@@ -82,19 +81,19 @@ impl Stacks {
         Self { stacks: Cells::new(), codes: Cells::new(), is_full: AtomicU32::new(0) }
     }
 
-    /// Unmaps the indices.
+    /// Unmaps the indexes.
     ///
     /// # Safety
-    /// Nobody uses them any more.
+    /// The indexes are no longer used.
     pub(super) unsafe fn release(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             self.stacks.release();
             self.codes.release();
         }
     }
 
-    /// The number of a hash, and the first free cell behind its place. Also without the lock: a cell is filled once.
+    /// Returns the number of a hash, and the first free cell after its home position. Needs no lock, because a cell is filled only once.
     #[inline]
     fn find(&self, hash: u64) -> (Option<u32>, usize) {
         let home = memory::position(hash & (STACK_WORDS as u64 / 2 - 1));
@@ -115,8 +114,8 @@ impl Stacks {
 }
 
 impl Writer {
-    /// The number of the stack with that hash, if it was added. Needs no lock. Where there is no room for another, every other
-    /// hash has [`stack::TABLE_FULL`].
+    /// Returns the number of the stack with this hash, if it was added. Needs no lock. If the table is full, it is [`stack::TABLE_FULL`]
+    /// for every other hash.
     #[inline]
     pub fn stack(&self, hash: u64) -> Option<u32> {
         let books = self.books().filter(|books| books.are_ours())?;
@@ -128,13 +127,14 @@ impl Writer {
 }
 
 impl Session<'_> {
-    /// The number of a function, for [`Frame::code`]: the same for the same texts. `None` where there is no room for another. Of a long
-    /// file name the end is kept.
+    /// Returns the number of a function, for [`Frame::code`]. The same texts always have the same number. `None` if the table is full. For
+    /// a long file name only the end is stored.
     pub fn code(&mut self, file: &str, function: &str, first_line: u32) -> Option<u32> {
         self.add_code(file, function, first_line, 0)
     }
 
-    /// The number of a program or library of machine code, as [`Session::code`]. The line of its frames is an address in it.
+    /// Returns the number of a program or library of machine code, like [`Session::code`]. The line of its frames is an address in the
+    /// file.
     pub fn native_code(&mut self, object: &str, build_id: &str) -> Option<u32> {
         self.add_code(object, build_id, 0, code::NATIVE)
     }
@@ -169,8 +169,8 @@ impl Session<'_> {
         None
     }
 
-    /// Adds the stack of that hash, innermost frame first, and returns its number; [`stack::TABLE_FULL`] where there is no room. `is_cut`:
-    /// there were more frames.
+    /// Adds a stack with this hash, innermost frame first. Returns its number, or [`stack::TABLE_FULL`]. `is_cut` means that there were
+    /// more frames.
     pub fn add_stack(&mut self, hash: u64, frames: &[Frame], is_cut: bool) -> u32 {
         let books = self.books;
         if books.is_hosted() {
@@ -179,7 +179,7 @@ impl Session<'_> {
         books.try_add(hash, frames, is_cut).unwrap_or_else(|| self.refuse_stack())
     }
 
-    /// A stack of which a function found no room: there is none for any other.
+    /// Marks the table as full, because a function of a stack did not fit.
     pub fn refuse_stack(&mut self) -> u32 {
         self.books.stacks.is_full.store(1, Relaxed);
         self.books.refuse_stack()
@@ -217,7 +217,7 @@ impl Books {
         Some(number)
     }
 
-    /// Writes the next record of a table and publishes it by the count: pairs with the reader, which reads the count first.
+    /// Writes the next record of a table and publishes it by the count; the reader reads the count first.
     fn append_record(&self, table: Table, count: u64, words: &[u64]) -> Option<u32> {
         let used = self.region.header(count);
         let number = low(used.load(Relaxed));
@@ -236,7 +236,7 @@ impl Books {
     }
 }
 
-/// The last bytes of a text, cut between two characters, and whether there were more.
+/// Returns the last bytes of a text, from a character boundary, and whether the text was longer.
 fn ending(text: &str, bytes_max: usize) -> (&str, bool) {
     let mut start = text.len().saturating_sub(bytes_max);
     while !text.is_char_boundary(start) {

@@ -1,7 +1,7 @@
-//! Makes a ledger: a memfd if the process may have one, as long as its limits allow, sealed once it is mapped.
+//! Creates a ledger: a memfd if the process may have one, as long as its limits allow, sealed once it is mapped.
 //!
-//! It runs inside another program, perhaps inside one of its constructors or signal handlers: no malloc, no
-//! output, and each limit is asked for first, because exceeding RLIMIT_FSIZE kills.
+//! The code runs inside another program, perhaps in a constructor or signal handler. It uses no malloc and prints nothing. It checks each
+//! limit first, because exceeding RLIMIT_FSIZE kills the process.
 
 use std::{
     mem::MaybeUninit,
@@ -33,15 +33,16 @@ use super::{
     tags::Tags,
 };
 
-/// Descriptors of the program are low; one up here is seldom in the way of a `select` or of a loop that closes a few.
+/// Minimum number of the ledger's descriptor. A program's descriptors are low; a high one rarely disturbs `select` or a loop that closes
+/// descriptors.
 const DESCRIPTOR_MIN: libc::c_int = 500;
-/// Of a limited address space the ledger takes at most this part.
+/// The ledger uses at most 1/8 of a limited address space.
 const ADDRESS_SPACE_SHARE: u64 = 8;
 
-/// The word of the header with both versions and its length.
+/// The header word with both versions and the header's length.
 pub(super) const VERSION: u64 = layout::VERSION_MAJOR as u64 | (layout::VERSION_MINOR as u64) << 16 | (layout::HEADER_BYTES as u64) << 32;
 
-/// A new ledger, or `None` if the process has no room for one now.
+/// Creates a ledger; `None` if the process has no room for one now.
 pub(super) fn start(config: &Config, capacity_max: u32, under_way: &PendingStart) -> Option<NonNull<Books>> {
     let made = region(capacity_max, under_way)?;
     let books = fill(config, made);
@@ -51,19 +52,19 @@ pub(super) fn start(config: &Config, capacity_max: u32, under_way: &PendingStart
     books
 }
 
-/// Gives back what was made in vain.
+/// Releases a region that could not be completed.
 fn discard(made: Made, under_way: &PendingStart) {
     under_way.forget();
-    // SAFETY: nobody else has it.
+    // SAFETY: no other thread has it.
     unsafe { memory::unmap(made.start, made.bytes) };
     close_own(made.descriptor, made.inode);
 }
 
-/// A ledger that is being made, for a child that a fork makes meanwhile: the child has the descriptor and the mapping, but
-/// not the thread that would finish it.
+/// A ledger that is being created. A child that is forked meanwhile has the descriptor and the mapping, but not the thread that would
+/// complete it.
 ///
-/// A fork copies descriptors before memory, so that the low number stays recorded when it is closed; the inode shows whether a
-/// number means the ledger.
+/// A fork copies descriptors before memory, so the low number stays recorded after it is closed. The inode shows whether a number refers to
+/// the ledger.
 #[derive(Debug)]
 pub(super) struct PendingStart {
     low: AtomicI32,
@@ -95,19 +96,19 @@ impl PendingStart {
         self.start.store(start.as_ptr(), Release);
     }
 
-    /// What was made has an owner now, or is about to go. From here on a low number may be the program's own, of the same
-    /// ledger even.
+    /// Called when the region has an owner or is about to be released. From now on, a low number may belong to the program, even for the
+    /// same ledger.
     pub(super) fn forget(&self) {
         self.start.store(ptr::null_mut(), Release);
         self.inode.store(0, Release);
     }
 
-    /// In a forked child: lets go what the parent's start had made so far. Says whether there was anything.
+    /// In a forked child, releases what the parent's start had created so far. Returns whether there was anything.
     pub(super) fn release_parent(&self) -> bool {
         let inode = self.inode.swap(0, Acquire);
         let start = NonNull::new(self.start.swap(ptr::null_mut(), Acquire));
         if let Some(start) = start {
-            // SAFETY: a mapping of ours that no other thread of this process knows.
+            // SAFETY: our own mapping, which no other thread of this process knows.
             unsafe { make_private(start, self.bytes.load(Relaxed)) };
         }
         close_own(self.low.swap(-1, Relaxed), inode);
@@ -129,7 +130,7 @@ struct Made {
 fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let clock = clock::pick(config.clock);
     let identity = Identity::of_this_process();
-    // Without /proc it cannot say when it started, and no reader would take the ledger for its own.
+    // Without /proc the start time is unknown, and no reader would accept the ledger.
     if identity.start_ticks == 0 {
         return None;
     }
@@ -144,14 +145,14 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     books.place()
 }
 
-/// Books of a region that is mapped, with an empty index.
+/// Creates the books of a mapped region, with an empty index.
 pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
     let index = Index::reserve(region.capacity)?;
     let words = Words::reserve(FIGURES).map(|figures| (figures, Words::reserve(SHARING)));
     let (figures, sharing) = match words {
         Some((figures, Some(sharing))) => (figures, sharing),
         some => {
-            // SAFETY: nobody has used them.
+            // SAFETY: the memory is unused.
             unsafe {
                 index.release();
                 some.iter().for_each(|(figures, _)| figures.release());
@@ -205,7 +206,7 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     identity.environment.write(region);
     region.set_header_text(header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
     region.set_header_text(header::PROGRAM, header::PROGRAM_BYTES, identity.program());
-    // Everything before it is there when the magic is: pairs with the reader's first pread.
+    // The magic is stored last: everything before it is visible then. Pairs with the reader's first `pread`.
     region.header(header::MAGIC).store(layout::MAGIC, Release);
 }
 
@@ -213,7 +214,7 @@ fn bytes_for(capacity: u32) -> usize {
     position(layout::entries(capacity).end())
 }
 
-/// The capacity whose region is at most `bytes` long, down to the smallest.
+/// Returns the largest capacity, at most `capacity_max`, with a region of at most `bytes`; `None` if even the smallest is longer.
 fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
     let mut capacity = capacity_max;
     while bytes_for(capacity) as u64 > bytes {
@@ -225,24 +226,24 @@ fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
     Some(capacity)
 }
 
-/// Only what others can find is a ledger: where there may be no memfd, or none long enough, there is none.
+/// Creates the region. Only a memfd can be found by other processes, so without one that is long enough there is no ledger.
 fn region(capacity_max: u32, under_way: &PendingStart) -> Option<Made> {
-    // A closure, since the type of a limit's name differs between C libraries. No limit is RLIM_INFINITY.
+    // A closure, because the type of a limit's name differs between C libraries. RLIM_INFINITY means no limit.
     let limit = |resource| {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the kernel writes to the struct of ours.
+        // SAFETY: the kernel writes to a local struct.
         unsafe { libc::getrlimit(resource, &raw mut limit) };
         limit.rlim_cur
     };
     let space = limit(libc::RLIMIT_AS);
     let share = if space == libc::RLIM_INFINITY { space } else { space / ADDRESS_SPACE_SHARE };
-    // A very small space may still hold the smallest region: mmap decides.
+    // A very small address space may still have room for the smallest region; mmap decides.
     let capacity = capacity_within(capacity_max, share).unwrap_or(layout::ENTRIES_MIN);
     let capacity = capacity_within(capacity, limit(libc::RLIMIT_FSIZE))?;
     file(descriptor(under_way)?, capacity, under_way)
 }
 
-/// Maps as much as there is room for, halving.
+/// Maps a region, halving the capacity until it fits.
 fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>) -> Option<(NonNull<u8>, u32)> {
     let mut capacity = capacity;
     loop {
@@ -257,15 +258,15 @@ fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>)
 }
 
 fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Made> {
-    // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: a user who may
-    // look into this process must still not write.
+    // SAFETY: our own descriptor. The length was compared with RLIMIT_FSIZE, so there is no signal. Mode 0400: a user who may inspect this
+    // process must still not write.
     let mapped = map_halving(capacity, |bytes| unsafe {
         let length = libc::off_t::try_from(bytes).ok()?;
         let is_ready = libc::fchmod(descriptor, 0o400) == 0 && libc::ftruncate(descriptor, length) == 0;
         if !is_ready {
             return None;
         }
-        // The place first, and noted: a fork finds no mapping that is not.
+        // The address range is mapped and recorded first, so that a fork finds every mapping.
         let place = memory::map(bytes, Backing::Private)?;
         under_way.note_mapping(place, bytes);
         memory::map(bytes, Backing::File(descriptor, place))
@@ -276,9 +277,9 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Ma
         unsafe { libc::close(descriptor) };
         return None;
     };
-    // Of its length, which who is handed the ledger asks for; and against writers, which kernels before 5.1 do not know.
+    // Seals for the length, which the receiver of a handed-over ledger requires. The seal against writers is unknown to kernels before 5.1.
     const LENGTH: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: our own descriptor, already mapped: FUTURE_WRITE leaves that mapping writable.
+    // SAFETY: our own descriptor, already mapped. FUTURE_WRITE leaves this mapping writable.
     let is_sealed = unsafe {
         let is_sealed = libc::fcntl(descriptor, libc::F_ADD_SEALS, LENGTH | libc::F_SEAL_FUTURE_WRITE) == 0;
         if !is_sealed {
@@ -290,7 +291,7 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Ma
     populated(Made { start, bytes: bytes_for(capacity), capacity, descriptor, inode, is_sealed }, under_way)
 }
 
-/// Asks for the first page now, where the answer is an error and not a signal.
+/// Allocates the first page now, where a failure is an error and not a signal.
 fn populated(made: Made, under_way: &PendingStart) -> Option<Made> {
     // SAFETY: the first page of our own mapping.
     let result = unsafe { libc::madvise(made.start.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) };
@@ -301,11 +302,11 @@ fn populated(made: Made, under_way: &PendingStart) -> Option<Made> {
     None
 }
 
-/// A memfd, up high if the limit allows.
+/// Creates a memfd, with a high number if the limit allows.
 fn descriptor(under_way: &PendingStart) -> Option<RawFd> {
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let name = c"ttmon-ledger".as_ptr();
-    // SAFETY: a C string that lives for ever. Kernels before 6.3 do not know NOEXEC_SEAL.
+    // SAFETY: a static C string. Kernels before 6.3 do not support NOEXEC_SEAL.
     let low = unsafe {
         match libc::memfd_create(name, FLAGS | libc::MFD_NOEXEC_SEAL) {
             -1 if errno() == libc::EINVAL => libc::memfd_create(name, FLAGS),
@@ -316,7 +317,7 @@ fn descriptor(under_way: &PendingStart) -> Option<RawFd> {
         return None;
     }
     under_way.note_descriptor(low);
-    // SAFETY: a descriptor of ours; the low one is closed only when there is the high one.
+    // SAFETY: our own descriptor. The low one is closed only when the high one exists.
     unsafe {
         let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, DESCRIPTOR_MIN);
         if high < 0 {
@@ -330,34 +331,34 @@ fn descriptor(under_way: &PendingStart) -> Option<RawFd> {
 
 fn inode_of(descriptor: RawFd) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel fills the struct, or says that it did not.
+    // SAFETY: the kernel fills the struct, or reports an error.
     unsafe { (libc::fstat(descriptor, stat.as_mut_ptr()) == 0).then(|| stat.assume_init().st_ino) }
 }
 
-/// Closes our descriptor, if its number still means our ledger: the program may have closed all it found.
+/// Closes our descriptor, if its number still refers to our ledger. The program may have closed all descriptors.
 pub(super) fn close_own(descriptor: RawFd, inode: u64) {
     if descriptor >= 0 && inode != 0 && inode_of(descriptor) == Some(inode) {
-        // SAFETY: it is ours, as the inode says.
+        // SAFETY: the inode shows that it is ours.
         unsafe { libc::close(descriptor) };
     }
 }
 
-/// A forked child lets its parent's ledger go: private memory takes its place, so that an event which the fork interrupted
-/// ends harmlessly, and the parent's pages are not kept alive.
+/// Releases the parent's ledger in a forked child. Private memory replaces the mapping. An event that the fork interrupted then ends
+/// without effect, and the parent's pages are not kept in memory.
 pub(super) fn release_parent(parent: &Books) {
-    // SAFETY: exactly the range that the parent's ledger has in this child, which nobody but the parent's books knows.
+    // SAFETY: exactly the range of the parent's ledger in this child, which only the parent's books refer to.
     unsafe { make_private(parent.region.start, parent.region.bytes) };
     close_own(parent.descriptor, parent.inode);
 }
 
-/// Puts zeroed private memory in the place of a mapping.
+/// Replaces a mapping with zeroed private memory.
 ///
 /// # Safety
-/// The range is a mapping of ours.
+/// The range is our own mapping.
 unsafe fn make_private(start: NonNull<u8>, bytes: usize) {
     let start = start.as_ptr();
     const FLAGS: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the caller's promise; same length and access afterwards, so references into it stay good. Inaccessible first:
+    // SAFETY: the caller guarantees this. Length and access are the same afterwards, so references stay valid. It is inaccessible at first;
     // see `memory::map`.
     unsafe {
         if libc::mmap(start.cast(), bytes, libc::PROT_NONE, FLAGS, -1, 0) != libc::MAP_FAILED {

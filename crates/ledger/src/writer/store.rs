@@ -1,4 +1,4 @@
-//! Stores a buffer: a new one, one that repeats a live one, or one whose free did not happen.
+//! Stores a buffer: a new one, one at the key of a live one, or one whose free failed.
 
 use crate::layout::{Lost, Op, SIZE_END, entry, row};
 
@@ -9,33 +9,33 @@ use super::{
     lookup::EntryRef,
 };
 
-/// What to do about a live buffer at the key of a new one.
+/// What to do with a live buffer at the key of a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
-    /// It gets one more reference.
+    /// Add a reference.
     Reference,
-    /// It is freed and counted as replaced.
+    /// Free it, and count it as replaced.
     Replace,
 }
 
-/// What storing a buffer did.
+/// The result of storing a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// There is a new entry.
+    /// A new entry was created.
     New,
-    /// The live one has so many references now.
+    /// The live entry has this many references now.
     Referenced(u32),
-    /// There is a new entry in place of the live one.
+    /// A new entry replaced the live one.
     Replaced,
 }
 
 impl Session<'_> {
-    /// A new buffer. One that is live at that key is freed first and counted as replaced.
+    /// Stores a new buffer. A live buffer at the same key is freed first and counted as replaced.
     pub fn insert(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
         self.store(key, buffer, |_| Repeated::Replace).map(|_| ())
     }
 
-    /// A new buffer. `repeated` decides, by its size, what happens to one that is live at that key.
+    /// Stores a new buffer. `repeated` decides what happens to a live buffer at the same key, by its size.
     #[inline]
     pub fn store(&mut self, key: Key, buffer: &Buffer, repeated: impl FnOnce(u64) -> Repeated) -> Result<Stored, Lost> {
         if buffer.size >= SIZE_END {
@@ -67,8 +67,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts back what a free had removed that then did not happen: no allocation more, a free less. A buffer that has the key
-    /// since stays.
+    /// Restores a buffer whose free failed: one free less, and not one allocation more. If another buffer has the key since, it stays.
     pub fn restore(&mut self, key: Key, buffer: &Buffer) {
         let books = self.books;
         let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
@@ -76,7 +75,7 @@ impl Session<'_> {
         let row = books.region.row(number);
         let counts = [row::ALLOCS, row::FREES].map(|field| (field, row.get(field)));
         counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
-        // The same event number: what `insert` begins is what was begun.
+        // `insert` continues the same event, with the same number.
         if self.insert(key, buffer).is_err() && books.is_half_done() {
             counts.iter().for_each(|(field, count)| row.set(*field, *count));
             books.end(event, Op::Nothing, &EventBody::default());
@@ -89,21 +88,21 @@ impl Session<'_> {
         references
     }
 
-    /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an
-    /// entry up again cannot take one for the other.
+    /// Stores another buffer at a live key, because the free was missed. It gets a later slot, so that a reader that looks up an entry
+    /// again does not confuse the two.
     #[cold]
     fn replace(&mut self, place: EntryRef, new: &NewEntry<'_>) -> Result<Stored, Lost> {
         let books = self.books;
         books.lose(Lost::Replaced);
         let event = books.begin(self.time);
         let Some(slot) = books.take_slot() else { return self.end_unchanged(event) };
-        // The same event number: what `destroy` begins is what was begun.
+        // `destroy` continues the same event, with the same number.
         books.destroy(self.time, place);
         books.create(books.begin(self.time), slot, new);
         Ok(Stored::Replaced)
     }
 
-    /// Nothing changed in an event that was begun; its number still has a record.
+    /// Ends an event without a change. Its number still has a record.
     pub(super) fn end_unchanged<T>(&mut self, event: Event) -> Result<T, Lost> {
         self.books.end(event, Op::Nothing, &EventBody::default());
         self.refuse(Lost::NoMemory)

@@ -1,7 +1,7 @@
-//! Freeing a whole row in one event, and sweeping the dead entries that this leaves.
+//! Frees a whole row in one event, and sweeps its dead entries afterwards.
 //!
-//! An entry is dead when its creation is not later than its row's epoch. The dead keep their slots and cells until an
-//! allocation sweeps them: each checks [`SWEEP_PER_ALLOCATION`] slots. An index hit on a dead one is a miss.
+//! An entry is dead if its creation is not later than its row's epoch. Dead entries keep their slots and index cells until an allocation
+//! sweeps them. Each allocation checks [`SWEEP_PER_ALLOCATION`] slots. An index hit on a dead entry counts as a miss.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ use super::{
 
 /// Slots that each allocation checks while there are dead entries.
 const SWEEP_PER_ALLOCATION: u32 = 2;
-/// Slots that are checked when the table is full, before a buffer is not listed. In a service's ledger: all slots.
+/// Slots that are checked when the table is full, before a buffer becomes unlisted. A service's ledger checks all slots.
 const SWEEP_WHEN_FULL: u32 = 1024;
 
 impl Books {
@@ -25,14 +25,14 @@ impl Books {
         creation_of(record).is_some_and(|creation| creation > self.region.row(row_of(record)).get(row::EPOCH))
     }
 
-    /// All of a row's entries are dead from this event on.
+    /// Frees all entries of a row with one event.
     pub(super) fn free_row(&self, time: u64, number: usize) {
         let event = self.begin(time);
         let row = self.region.row(number);
         let (count, bytes) = (row.count(), row.get(row::LIVE_BYTES));
         let fact = EventBody { row: number, size: bytes, ..EventBody::default() };
         self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
-        // The store that kills them all; the figures follow, and are recounted if they do not.
+        // This store makes all entries dead. The figures follow; if they are missing, they are counted again.
         row.publish(row::EPOCH, event.n);
         self.note_dead_circulars(number);
         self.note_left(event, row, count, bytes);
@@ -45,7 +45,7 @@ impl Books {
         self.end(event, Op::FreeAll, &fact);
     }
 
-    /// One allocation's share of clearing; inside an event.
+    /// Does one allocation's share of the sweep, within an event.
     #[inline]
     pub(super) fn sweep_some(&self) {
         if self.dead.load(Relaxed) != 0 {
@@ -55,7 +55,7 @@ impl Books {
         }
     }
 
-    /// The table is full: looks further, and says whether a slot became free.
+    /// Sweeps further because the table is full. Returns whether a slot became free.
     pub(super) fn sweep_for_a_slot(&self) -> bool {
         let slots = if self.is_hosted() { self.region.capacity } else { SWEEP_WHEN_FULL };
         self.dead.load(Relaxed) != 0 && (0..slots).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
@@ -68,7 +68,7 @@ impl Books {
         let cursor = self.sweep_cursor.load(Relaxed);
         let at = if cursor < all { cursor } else { 0 };
         self.sweep_cursor.store(at + 1, Relaxed);
-        // Unlisted slots count from the capacity on, however many of the listed were used.
+        // Unlisted slots start at the capacity, independent of the number of used listed slots.
         let slot = if at < listed { at } else { at - listed + self.region.capacity };
         let record = self.record_in(slot);
         if creation_of(record).is_none() || self.is_live(record) {
@@ -78,7 +78,7 @@ impl Books {
         Some(slot)
     }
 
-    /// Clears a dead entry's slot; inside an event.
+    /// Clears the slot of a dead entry, within an event.
     pub(super) fn clear_dead(&self, slot: u32) {
         let record = self.record_in(slot);
         let hash = index::hash(row_of(record), record.get(entry::ADDRESS));

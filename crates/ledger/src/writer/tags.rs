@@ -1,4 +1,4 @@
-//! Texts that entries carry by number: append-only in the region, found again by a private index.
+//! Texts that entries refer to by number. They are append-only in the region, and a private index finds them.
 
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
@@ -16,7 +16,7 @@ const CELLS: usize = TAGS.records as usize * 2;
 const CELLS_BYTES: usize = CELLS * 8;
 const OTHER: &str = "(other)";
 
-/// `hash << 32 | tag`, 0 empty; mapped with the first tag.
+/// Cells with `hash << 32 | tag`, 0 if empty; mapped with the first tag.
 #[derive(Debug)]
 pub(super) struct Tags {
     cells: AtomicPtr<AtomicU64>,
@@ -33,24 +33,24 @@ impl Tags {
             let start = memory::map(CELLS_BYTES, Backing::Private)?;
             self.cells.store(start.as_ptr().cast(), Release);
         }
-        // SAFETY: CELLS aligned words were mapped, the index is below that, they stay while their writer lives; any bits
-        // are valid; only the holder of the lock comes here, and a thread that dies leaves whole words.
+        // SAFETY: CELLS aligned words were mapped and stay mapped while their writer lives; the index is below CELLS. Any bits are valid.
+        // Only the holder of the lock accesses them, and a thread that dies leaves complete words.
         Some(unsafe { &*self.cells.load(Acquire).add(at % CELLS) })
     }
 
     /// Unmaps the index.
     ///
     /// # Safety
-    /// Nobody uses it any more.
+    /// The index is no longer used.
     pub(super) unsafe fn release(&self) {
         if let Some(start) = std::ptr::NonNull::new(self.cells.swap(std::ptr::null_mut(), Relaxed)) {
-            // SAFETY: the length mapped; the caller's promise.
+            // SAFETY: the length mapped; the caller guarantees this.
             unsafe { memory::unmap(start.cast(), CELLS_BYTES) };
         }
     }
 }
 
-/// A tag's text as the region has it: its length, the bytes, zeros.
+/// The text of a tag in the region's format: length, bytes, zeros.
 fn packed(text: &str) -> [u64; 8] {
     let text = beginning(text, TAG_BYTES_MAX);
     let mut bytes = [0_u8; 64];
@@ -80,7 +80,7 @@ fn write(record: Record<'_>, words: &[u64; 8]) {
 }
 
 impl Books {
-    /// The number of a text; 0 for none, [`TAG_OTHER`] where there is no room left.
+    /// Returns the number of a text; 0 for an empty one, [`TAG_OTHER`] if the table is full.
     pub(super) fn intern(&self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
@@ -105,7 +105,7 @@ impl Books {
         TAG_OTHER
     }
 
-    /// Finds the texts again that a writer which is gone has left in the region.
+    /// Rebuilds the index from the texts that an earlier writer left in the region.
     pub(super) fn take_over_tags(&self) {
         let used = low(self.region.header(header::TAGS_USED).load(Relaxed));
         for tag in 1..used.min(TAG_OTHER) {
@@ -130,7 +130,7 @@ impl Books {
         } else {
             write(record, words);
         }
-        // The count publishes the text: pairs with the reader, which reads the count first.
+        // The count publishes the text; the reader reads the count first.
         used.store(u64::from(tag) + 1, Release);
         tag
     }

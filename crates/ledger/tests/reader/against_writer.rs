@@ -1,4 +1,4 @@
-//! The reader and the writer of this crate against each other, and both against a plain map.
+//! Compares the reader and the writer of this crate with each other, and with a simple map.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -82,7 +82,7 @@ fn what_is_written_is_read() {
     }
 }
 
-/// As a user reads a process whose descriptors are all closed.
+/// Reads a process whose descriptors are all closed, like a user would.
 #[test]
 fn through_the_memory_of_a_process() {
     let writer = writer(ClockChoice::Auto);
@@ -99,7 +99,7 @@ fn through_the_memory_of_a_process() {
     assert_eq!((listing.entries.len(), listing.totals.live_bytes), (1, 77));
 }
 
-/// What died with its allocator's row is neither listed nor counted, though it is still in the table.
+/// Entries that died with their allocator's row are neither listed nor counted, though they are still in the table.
 #[test]
 fn live_entries_are_listed_up_to_a_limit() {
     let writer = writer(ClockChoice::Auto);
@@ -124,7 +124,7 @@ fn recycled_allocators() {
     let writer = writer(ClockChoice::Auto);
     let open = |n: u64| {
         let mut session = writer.session().unwrap();
-        // Each time another device: the same one would get its slot back.
+        // A different device each time, because the same one would get its slot back.
         let allocator = session.open_allocator(&AllocatorSpec { given_id: u32::try_from(n).unwrap(), ..spec(&[]) }).unwrap();
         let buffer = Buffer { size: 10 + n, ..Buffer::default() };
         session.insert(key(allocator, (n % 2) as u8, 0x1000), &buffer).unwrap();
@@ -225,7 +225,7 @@ fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
     }
 }
 
-/// Threads write as a program would, a few hundred thousand events a second, while everything is read over and over.
+/// Threads write like a program, a few hundred thousand events per second, while everything is read continuously.
 #[test]
 fn lists_of_running_threads_are_exact() {
     let writer = writer(ClockChoice::Auto);

@@ -1,4 +1,4 @@
-//! Clocks that jump, stand still, began anew or are another's: what is live, and what it sums to, does not depend on them.
+//! Clocks that jump, stop, restart or belong to another process. The live buffers and their sums do not depend on clocks.
 
 use ttmon_ledger::reader::{Entry, Listing};
 
@@ -15,7 +15,7 @@ fn listed(region: &Encoder) -> Listing {
     open(&region.bytes).unwrap().list().unwrap()
 }
 
-/// All but the time.
+/// Everything except the times.
 fn timeless(listing: &Listing) -> (Vec<Entry>, u64, u64, Vec<(u64, u64)>) {
     let entries = listing.entries.iter().map(|entry| Entry { time: 0, ..*entry }).collect();
     let rows = listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
@@ -42,7 +42,7 @@ fn what_is_live_does_not_depend_on_clocks() {
     }
 }
 
-/// The wall clock was another one when the ledger was made: times move with it, by as much.
+/// If the wall clock was different when the ledger was created, all times move by the same amount.
 #[test]
 fn times_move_with_the_wall_clock_of_the_creation() {
     let mut region = filled(Shape::small(), 20, 64);
@@ -53,7 +53,7 @@ fn times_move_with_the_wall_clock_of_the_creation() {
     }
 }
 
-/// A clock that ran backwards between two events: each has the time it got, in the order in which they happened.
+/// A clock that ran backwards between two events: each event keeps its time, and the order is that of the events.
 #[test]
 fn events_keep_their_order_when_time_runs_backwards() {
     let mut region = filled(Shape::small(), 20, 64);

@@ -1,5 +1,5 @@
-//! Writes ledgers byte by byte from the tables of docs/ledger.md, without a constant of the crate's: what it writes and what the
-//! reader reads meet only in that page.
+//! Writes ledgers byte by byte from the tables of docs/ledger.md, without constants of the crate. So the encoder and the reader have only
+//! that page in common.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it must")]
 #![allow(dead_code, reason = "each test, the bench and the fuzz target use a part")]
@@ -12,7 +12,7 @@ pub(crate) struct TableGeometry {
     pub(crate) stride: u32,
 }
 
-/// How many records each table has.
+/// The number of records of each table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) allocators: u32,
@@ -29,19 +29,19 @@ pub(crate) struct Shape {
     pub(crate) stacks: u32,
     pub(crate) frames: u32,
     pub(crate) codes: u32,
-    /// Bytes more that each record has than version 2.0's.
+    /// Additional bytes of each record, compared with version 2.0.
     pub(crate) longer: u32,
 }
 
 impl Shape {
-    /// As the page says, with room for so many entries.
+    /// The shape defined in docs/ledger.md, with this many entries.
     pub(crate) fn full(entries: u32) -> Self {
         let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, shared: 64, ..Self::small() };
         let more = Self { stacks: 65_536, frames: 1 << 19, codes: 8192, ..more };
         Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
-    /// Small enough to be made a thousand times.
+    /// Small enough to be created a thousand times.
     pub(crate) fn small() -> Self {
         Self {
             allocators: 4,
@@ -202,7 +202,7 @@ impl Encoder {
         self.put64(0x210, used);
     }
 
-    /// An entry, live.
+    /// Writes a live entry.
     pub(crate) fn entry(&mut self, slot: u32, entry: &Entry) {
         let at = Self::at(self.entries, slot);
         for (word, value) in entry.words().into_iter().enumerate() {
@@ -210,7 +210,7 @@ impl Encoder {
         }
     }
 
-    /// Row figures that fit these entries: live and peak alike.
+    /// Sets row figures that match these entries; live and peak are equal.
     pub(crate) fn figures(&mut self, row: u32, count: u64, bytes: u64, last_event: u64) {
         let at = Self::at(self.rows, row);
         self.put64(at + 0x08, bytes);
@@ -227,7 +227,7 @@ impl Encoder {
     }
 }
 
-/// An entry as it lies in the table.
+/// An entry in the format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) event: u64,
@@ -288,7 +288,7 @@ impl Entry {
     }
 }
 
-/// A ledger with `count` entries of `size` bytes in row 0, whole and at its peak, with the last events in the ring.
+/// A ledger with `count` entries of `size` bytes in row 0, complete and at its peak, with the last events in the ring.
 pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
     let mut region = Encoder::new(shape);
     region.open_allocator(0, 0);
@@ -308,7 +308,7 @@ pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
     region
 }
 
-/// The event that made this entry, as it lies in the ring.
+/// The event that created this entry, in the format of the ring.
 pub(crate) fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 6] {
     [
         entry.time,

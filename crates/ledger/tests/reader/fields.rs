@@ -1,4 +1,4 @@
-//! Every field of the page, where the page says it is.
+//! Every field of docs/ledger.md, at the offset given there.
 
 use ttmon_ledger::layout::{Op, WriterKind};
 use ttmon_ledger::reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geometry, Marked, SelfCheck};
@@ -6,7 +6,7 @@ use ttmon_ledger::reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geo
 use super::encoder::{Encoder, Entry, Shape, event_words, filled};
 use super::open;
 
-/// Unix time of a ledger time: the encoder's ledgers are made at 1,000 on their clock.
+/// Unix time of a ledger time. The encoder's ledgers are created at 1,000 of their clock.
 fn unix(time: u64) -> u64 {
     1_700_000_000_000_000_000 + time - 1_000
 }
@@ -153,7 +153,7 @@ fn row() {
         assert_eq!((row.unlisted_count, row.unlisted_bytes, row.unlisted_allocated), (10_019, 10_020, 10_021));
         assert_eq!((row.left_last, row.left_time, row.left), ((10_024, 10_023), unix(10_025), (10_027, 10_026)));
         assert_eq!(row.marked, Some(Marked { used: 10_028, allocated: 10_029, count: 10_030 }));
-        // A mark that this row was not in use at.
+        // A mark at which this row was not in use.
         region.put64(0x318, 10_032);
         let totals = open(&region.bytes).unwrap().totals().unwrap();
         assert_eq!(totals.allocators[0].rows[0].marked, Some(Marked::default()));
@@ -201,7 +201,7 @@ fn stacks() {
             region.put32(at, code);
             region.put32(at + 4, line);
         }
-        // The second has a function that is not there, and more frames than there are.
+        // The second has an unknown function, and more frames than the table.
         region.put64(Encoder::at(region.stacks, 0), 2 << 32);
         region.put64(Encoder::at(region.stacks, 1), 2 | 60 << 32 | 1 << 48);
         for (at, count) in [(0x380, 2), (0x388, 4), (0x390, 2), (0x398, 7)] {
@@ -234,7 +234,7 @@ fn free_and_dead_entries_are_not_live() {
     region.put64(row, 4);
     region.put64(row + 0x08, 200);
     region.put64(row + 0x18, 2);
-    // The peak was before the free-all; two of its members are in the graveyard, one of them twice.
+    // The peak was before the free-all. Two of its members are in the graveyard, one of them twice.
     region.put64(row + 0x38, 4);
     region.put64(row + 0x48, 400 + 70 + 8);
     region.put64(row + 0x60, 70);
@@ -295,11 +295,11 @@ fn events() {
 
 #[test]
 fn events_that_are_gone() {
-    // The ring has 256 places; there were 300 events.
+    // The ring has 256 records; there were 300 events.
     let region = filled(Shape { entries: 300, ..Shape::small() }, 300, 64);
     let reader = open(&region.bytes).unwrap();
     let all = reader.events(0).unwrap();
-    // The writer may be at event 301 already, which lies where 45 did.
+    // The writer may already be at event 301, which overwrites 45.
     assert_eq!((all.events[0].number, all.events.len(), all.overrun, all.next), (46, 255, 45, 300));
     let some = reader.events(290).unwrap();
     assert_eq!((some.events[0].number, some.events.len(), some.overrun), (291, 10, 0));

@@ -1,4 +1,4 @@
-//! What only a hook writes: circular buffers, launches, coverage, failures, what free-alls left. From bytes written by hand.
+//! Data that only a hook writes: circular buffers, launches, coverage, failures, entries live at free-alls. From bytes written by hand.
 
 use std::io;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use ttmon_ledger::reader::{Circular, Feature, Large, Launches, ReadAt, Region};
 use super::encoder::{Encoder, Entry, Shape, filled};
 use super::open;
 
-/// The encoder's clock begins at 1,000, which is this time of day.
+/// Unix time of a ledger time. The encoder's clock starts at 1,000.
 fn unix(time: u64) -> u64 {
     1_700_000_000_000_000_000 + time - 1_000
 }
@@ -41,7 +41,7 @@ fn circulars() {
         region.put64(Encoder::at(region.rows, 12), 5);
         circular(&mut region, 0, 9, [0, 1, 7, 6], 1, 1);
         circular(&mut region, 1, 8, [2, 2, 2, 2], 1, 2);
-        // Died with its allocator, of an unknown allocator, cores from right to left, too many cores, half written.
+        // Died with its allocator, unknown allocator, cores from right to left, too many cores, incomplete.
         circular(&mut region, 2, 5, [0, 0, 1, 1], 1, 0);
         circular(&mut region, 3, 9, [0, 0, 1, 1], 2, 0);
         circular(&mut region, 4, 11, [1, 0, 0, 0], 1, 0);
@@ -96,7 +96,7 @@ fn launches_and_coverage() {
     }
 }
 
-/// Coverage that changes while it is copied for the second time, behind the state of its record.
+/// Coverage that changes during the second copy, after the state of its record.
 struct ChangingSource {
     bytes: Mutex<Vec<u8>>,
     afterwards: Vec<u8>,
@@ -168,7 +168,7 @@ fn failures() {
         region.text(at + 0x180, b"Out of Memory");
         region.put64(at, 6);
         region.put64(0x2F0, 6);
-        // One that is no failure, and one that is being written.
+        // A record that is no failure, and one that is being written.
         region.put64(Encoder::at(region.failures, 2), 7);
         region.put(Encoder::at(region.failures, 3) + 0x18, &[1, 0]);
         let failures = open(&region.bytes).unwrap().failures().unwrap();
@@ -185,7 +185,7 @@ fn failures() {
     }
 }
 
-/// Entries 1 to 4 of six died with their row: 3 and 4 lie in their slots, 1 to 3 in the table.
+/// Entries 1 to 4 of six died with their row: 3 and 4 are in their slots, 1 to 3 in the table.
 #[test]
 fn left_ones_are_reported_once() {
     let mut region = filled(Shape::small(), 6, 100);
@@ -211,7 +211,7 @@ fn left_ones_are_reported_once() {
         (events, listing.totals.allocators[0].rows[0].left)
     };
     assert_eq!(read(&region), (vec![1, 2, 3, 4], (5, 450)), "6 is live yet, and one there was no room for");
-    // What came before the slot's allocator is not its own.
+    // Entries from before the slot's allocator do not belong to it.
     region.put64(row + 0xB0, 2);
     assert_eq!(read(&region).0, [3, 4]);
     // Killed before the row had counted them.

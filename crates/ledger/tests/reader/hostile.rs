@@ -1,4 +1,4 @@
-//! Bytes of an enemy: they may say anything, and cost neither a crash, nor time, nor memory.
+//! Bytes of an attacker: any content, without a crash, a long time or much memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use ttmon_ledger::reader::{ReadAt, ReadError, Region};
 use super::encoder::{Encoder, Shape, filled};
 use super::{file, open};
 
-/// Reads all there is. Nothing that comes back is larger than the tables of this version.
+/// Reads everything. No result is larger than the tables of this version.
 fn read_all(region: &Region) {
     let totals = region.totals().unwrap();
     assert!(totals.allocators.len() <= 256);
@@ -65,7 +65,7 @@ fn not_ledgers() {
     let mut region = Encoder::new(Shape::small());
     region.text(0, b"TTMONLDH");
     assert_eq!(refused(&region.bytes), ReadError::NotReady);
-    // A regular file of length 0 whose bytes are all there: this process's memory where nothing is mapped.
+    // A regular file of length 0 that can be read: this process's memory at an unmapped address.
     let nowhere = Region::open_at(File::open("/proc/self/mem").unwrap(), 0, 1 << 20);
     assert!(matches!(nowhere, Err(ReadError::Io(_))), "{nowhere:?}");
     assert_eq!(Region::open_at(file(&[0; 5000]), u64::MAX - 10, 5000).unwrap_err(), ReadError::TooShort);
@@ -99,7 +99,7 @@ fn cut_short() {
             assert_eq!(refused(&region.bytes[..usize::try_from(length).unwrap()]), ReadError::TooShort);
         }
     }
-    // Cut after it was opened.
+    // Truncated after it was opened.
     let file = file(&region.bytes);
     let read = Region::open(file.try_clone().unwrap()).unwrap();
     for place in places.into_iter().rev() {
@@ -170,7 +170,7 @@ impl ReadAt for Counted {
     }
 }
 
-/// Reads all there is, and says with how many reads of how many bytes.
+/// Reads everything. Returns the number of reads and bytes.
 fn cost_of_all(file: File) -> (u64, u64) {
     let (reads, bytes) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
     let length = file.metadata().unwrap().len();
@@ -179,7 +179,7 @@ fn cost_of_all(file: File) -> (u64, u64) {
     (reads.load(Relaxed), bytes.load(Relaxed))
 }
 
-/// A terabyte that is not there, and a full table of zeros: bounded by the tables, not by the file.
+/// A sparse terabyte, and a full table of zeros: the cost is limited by the tables, not by the file.
 #[test]
 fn sparse_and_vast() {
     let region = Encoder::new(Shape::full(1 << 20));

@@ -1,4 +1,4 @@
-//! A reader that sees the writer's stores one by one, between any two pieces of what it reads.
+//! A reader that sees the writer's stores one by one, between any two pieces that it reads.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -18,16 +18,16 @@ struct Shared(Arc<Mutex<State>>);
 struct State {
     memory: Vec<u8>,
     stores: VecDeque<(u64, u64)>,
-    /// How many pieces are read before how many stores, over and over.
+    /// The number of pieces that are read before a number of stores, repeated.
     pace: Vec<(u32, u32)>,
     beat: usize,
     pieces: u32,
 }
 
-/// In a pace: so many events to their end, instead of stores.
+/// Flag in a pace: the number counts complete events instead of stores.
 const EVENTS: u32 = 1 << 31;
 
-/// Bytes that are read at once: a word, so that records are torn wherever they can be.
+/// Bytes per read: one word, so that records are torn wherever possible.
 const PIECE: usize = 8;
 
 impl State {
@@ -66,7 +66,7 @@ impl ReadAt for Shared {
     }
 }
 
-/// A script, played to a reader at that pace.
+/// A script that is played to a reader at a pace.
 struct Playback {
     model: Model,
     shared: Shared,
@@ -127,7 +127,7 @@ impl Playback {
             assert_eq!((read.event, read.address, read.size, read.refs), (entry.event, entry.address, entry.size, entry.refs));
             assert_eq!((read.per_bank, read.page, read.time % 1_000_000), (entry.per_bank, entry.page, entry.time - 1_000));
             assert_eq!(u16::from(read.kind) + 8 * read.allocator, entry.row);
-            // Values that its event did not have are right, or unknown because the entry was freed before it could be looked up.
+            // Values that the event did not have are right, or unknown because the entry was freed before it was looked up.
             let detail = (read.layout, read.cores, read.flags, read.thread, read.operation);
             let known = (entry.layout, entry.cores, entry.flags, entry.thread, entry.operation);
             assert!(detail == known || detail == (0, 0, 0, 0, 0), "{detail:?} is not {known:?}");
@@ -154,7 +154,7 @@ impl Playback {
         }
     }
 
-    /// Reads over and over until the script is over; returns how many lists there were, and how many of them exact.
+    /// Reads repeatedly until the end of the script. Returns the number of lists, and of exact ones.
     fn run(&self) -> (u32, u32) {
         let (mut next, mut seen, mut overrun) = (0, 0, 0);
         let (mut lists, mut exact) = (0, 0);
@@ -204,15 +204,14 @@ proptest! {
         if let Some(at) = repair.filter(|&at| at < script.len()) {
             script[at] = Step::Repair;
         }
-        // However it begins, there comes a time when something happens.
+        // Ensures that every pace makes progress.
         let mut pace = pace;
         pace.push((2_000, 40));
         Playback::new(Shape::small(), &script, &pace).run();
     }
 }
 
-/// A steady writer that does some events while a thousand words are read, at every alignment to what is read: the replay is
-/// what makes its lists exact.
+/// A steady writer makes some events while a thousand words are read, at every alignment to the reads. The replay makes its lists exact.
 #[test]
 fn lists_of_a_busy_writer_are_exact() {
     let script: Vec<Step> =
@@ -225,7 +224,7 @@ fn lists_of_a_busy_writer_are_exact() {
     assert!(lists >= 100 && exact * 2 >= lists, "{exact} of {lists} lists were exact");
 }
 
-/// Slots that are used again at once: what is looked up a second time may be another entry by then.
+/// Slots that are reused immediately: a second lookup may find another entry.
 #[test]
 fn an_entry_is_not_taken_for_its_successor() {
     let alloc = |n: usize| Step::Alloc { row: n, size: n as u64 + 1 };
@@ -235,7 +234,7 @@ fn an_entry_is_not_taken_for_its_successor() {
     }
 }
 
-/// Without the ring a list is not exact, and says so.
+/// If the ring overflows, a list is not exact and reports that.
 #[test]
 fn more_events_than_the_ring_holds_are_reported() {
     let script: Vec<Step> = (0..12_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();

@@ -1,4 +1,4 @@
-//! A writer killed at any time, while a reader holds its ledger.
+//! A writer that is killed at any time, while a reader has its ledger open.
 
 use std::env;
 use std::fs::File;
@@ -11,12 +11,12 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Region, Totals};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer};
 
-/// Set for the process that is to be killed.
+/// Set for the process that is killed.
 const VICTIM: &str = "TTMON_READER_TEST_VICTIM";
-/// How often, unless TTMON_KILLS says otherwise; 30 takes a second.
+/// Number of kills without TTMON_KILLS; 30 take a second.
 const ROUNDS: u64 = 60;
 
-/// Not a test: what the victim does. Without the variable it does nothing.
+/// Not a test: the code of the victim. Without the variable it does nothing.
 #[test]
 fn victim() {
     if env::var_os(VICTIM).is_none() {
@@ -36,7 +36,7 @@ fn victim() {
     });
 }
 
-/// Grows and shrinks around the table's size, so that peaks, sweeps, full graveyards and unlisted buffers all happen.
+/// Grows and shrinks around the table's size, to cover peaks, sweeps, full graveyards and unlisted buffers.
 fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread + u64::from(std::process::id()));
     loop {
@@ -54,7 +54,7 @@ fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
     }
 }
 
-/// A writer at work, and its ledger.
+/// Starts a writer, and opens its ledger.
 pub(super) fn start() -> (Child, Region) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["killed::victim", "--exact", "--nocapture"])
@@ -69,7 +69,7 @@ pub(super) fn start() -> (Child, Region) {
     (child, Region::open(file).unwrap())
 }
 
-/// Of a writer that does nothing now: no entry is torn, totals are the sums of entries, each peak set sums to its peak.
+/// Checks a writer that is idle: no entry is torn, totals are the sums of entries, and each peak set sums to its peak.
 pub(super) fn check(region: &Region, round: u64) -> (Listing, Totals) {
     let (listing, totals) = (region.list().unwrap(), region.totals().unwrap());
     assert_ne!(listing.totals.exactness, Exactness::Changing);

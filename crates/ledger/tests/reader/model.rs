@@ -1,5 +1,5 @@
-//! A writer as docs/ledger.md section 3 describes it, small and slow: it knows what is true after each event, and leaves its
-//! stores in a queue, so that a test can let a reader look between any two of them.
+//! A small and slow writer as described in docs/ledger.md section 3. It knows the true state after each event, and queues its stores, so
+//! that a test can run a reader between any two of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use super::encoder::{Encoder, Entry, Shape, event_words};
 /// Rows that the scripts use: two allocators, two kinds.
 pub(crate) const ROWS: [u16; 2] = [0, 9];
 
-/// What a script does. Buffers are chosen by a number, whichever that hits.
+/// A step of a script. A number selects the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Alloc { row: usize, size: u64 },
@@ -20,7 +20,7 @@ pub(crate) enum Step {
     Mark,
 }
 
-/// What is true after an event.
+/// The true state after an event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) live: BTreeMap<u32, Entry>,
@@ -32,7 +32,7 @@ pub(crate) struct RowTruth {
     pub(crate) used: u64,
     pub(crate) count: u64,
     pub(crate) peak: u64,
-    /// Listed members of the peak by creation.
+    /// Listed members of the peak, by creation event.
     pub(crate) members: BTreeSet<u64>,
     pub(crate) unlisted: (u64, u64),
     epoch: u64,
@@ -42,11 +42,11 @@ pub(crate) struct RowTruth {
     lost: (u64, u64),
 }
 
-/// The writer.
+/// The model of a writer.
 pub(crate) struct Model {
     image: Encoder,
     pub(crate) stores: VecDeque<(u64, u64)>,
-    /// By event number; the first is before any.
+    /// By event number; the first is before any event.
     pub(crate) truths: Vec<Truth>,
     /// Op, slot and entry of each event, by number - 1.
     pub(crate) log: Vec<(u64, u32, Entry)>,
@@ -216,7 +216,7 @@ impl Model {
         self.end(5, 0, &Entry { row: ROWS[row], ..Entry::example(0, 0, 0) });
     }
 
-    /// Empties a slot, into the graveyard if it belongs to a peak.
+    /// Clears a slot. Copies its entry to the graveyard if it belongs to a peak.
     fn clear(&mut self, slot: u32, entry: &Entry) {
         let row = ROWS.iter().position(|&row| row == entry.row).unwrap();
         let figures = &self.now.rows[row];

@@ -1,4 +1,4 @@
-//! A writer, or a reader, that is stopped at any time and continues later.
+//! A writer or a reader that is stopped at any time and continues later.
 
 use std::env;
 use std::fs::File;
@@ -14,30 +14,30 @@ use ttmon_ledger::reader::{Exactness, Region};
 
 use super::killed::{check, start};
 
-/// Set for the process that reads: where the ledger is.
+/// Set for the process that reads: the path of the ledger.
 const ONLOOKER: &str = "TTMON_READER_TEST_ONLOOKER";
-/// How often the onlooker is stopped.
+/// Number of stops of the onlooker.
 const READER_STOPS: u64 = 20;
-/// Stops inside an event that are waited for, and stops after which there must have been as many.
+/// Required number of stops within an event, and maximum number of stops to get them.
 const INSIDE: u32 = 20;
 const STOPS_MAX: u64 = 3_000;
 
 fn send(child: &Child, signal: libc::c_int) {
-    // SAFETY: a child of ours that was not waited for.
+    // SAFETY: our own child, which was not waited for.
     unsafe { libc::kill(libc::pid_t::try_from(child.id()).unwrap(), signal) };
 }
 
-/// Stops the child with all its threads, or returns how it ended.
+/// Stops the child with all its threads, or returns its exit status.
 fn stop(child: &Child) -> Result<(), ExitStatus> {
     send(child, libc::SIGSTOP);
     let mut status = 0;
-    // SAFETY: the kernel writes an int of ours; the child is ours.
+    // SAFETY: the kernel writes a local int; the child is ours.
     let waited = unsafe { libc::waitpid(libc::pid_t::try_from(child.id()).unwrap(), &raw mut status, libc::WUNTRACED) };
     assert!(waited > 0, "a child of ours");
     if libc::WIFSTOPPED(status) { Ok(()) } else { Err(ExitStatus::from_raw(status)) }
 }
 
-/// While a writer is stopped inside its critical section, a reader is answered: from the entries, exactly.
+/// While a writer is stopped within an event, a reader gets exact figures from the entries.
 #[test]
 fn a_writer_stopped_inside_an_event_is_read() {
     let (mut child, region) = start();
@@ -52,7 +52,7 @@ fn a_writer_stopped_inside_an_event_is_read() {
         send(&child, libc::SIGCONT);
     }
     assert!(inside >= INSIDE, "only {inside} of {stops} stops were inside an event");
-    // It goes on as if nothing had been: no event is lost, nothing was repaired.
+    // The writer continues normally: no event is lost, and nothing was repaired.
     let before = region.totals().unwrap().events;
     while region.totals().unwrap().events <= before + 1_000 {
         thread::yield_now();
@@ -63,7 +63,7 @@ fn a_writer_stopped_inside_an_event_is_read() {
     assert_eq!(totals.status & ttmon_ledger::layout::status::INEXACT, 0);
 }
 
-/// Not a test: reads repeatedly until its input ends, and checks the result. Without the variable it does nothing.
+/// Not a test: reads repeatedly until its input ends, and checks the results. Without the variable it does nothing.
 #[test]
 fn onlooker() {
     let Ok(path) = env::var(ONLOOKER) else { return };
@@ -89,7 +89,7 @@ fn onlooker() {
     }
 }
 
-/// A reader that sleeps in the middle of a read, while the writer fills its ring many times, comes back to the truth.
+/// A reader that is stopped in the middle of a read, while the writer fills its ring many times, still returns correct results.
 #[test]
 fn a_reader_stopped_and_resumed_is_not_deceived() {
     let (mut writer, region) = start();
@@ -106,7 +106,7 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
         .unwrap();
     for stops in 1..=READER_STOPS {
         assert_eq!(stop(&reader), Ok(()), "what it read was wrong");
-        // Every other time until the ring has gone round.
+        // Every other time, until the ring was overwritten completely.
         let until = region.totals().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
         while region.totals().unwrap().events < until {
             thread::sleep(Duration::from_millis(1));

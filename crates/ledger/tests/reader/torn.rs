@@ -46,10 +46,10 @@ fn a_free_before_its_figures() {
         region.put64(grave + 8 * word as u64, value);
     }
     region.put64(grave + 0x38, 4);
-    // Buried and not yet free: once in the peak, and still live.
+    // In the graveyard, but not yet free: once in the peak, and still live.
     let listing = open(&region.bytes).unwrap().list().unwrap();
     assert_eq!((listing.totals.live_bytes, listing.peak_sets[0].is_whole()), (400, true));
-    // Free: no more live, and the peak is what it was.
+    // Free: no longer live, and the peak is unchanged.
     region.put64(Encoder::at(region.entries, 1), 0);
     let listing = open(&region.bytes).unwrap().list().unwrap();
     assert_eq!((listing.totals.live_bytes, listing.totals.allocators[0].rows[0].peak), (300, 400));
@@ -59,7 +59,7 @@ fn a_free_before_its_figures() {
 #[test]
 fn a_member_in_the_table_and_in_the_graveyard_counts_once() {
     let mut region = stopped(4);
-    // The first is gone, the second is on its way.
+    // The first is freed, the second is being freed.
     for (place, event) in [(0, 1), (1, 2)] {
         let grave = Encoder::at(region.graveyard, place);
         for (word, value) in Entry::example(event, 0, 100).words().into_iter().enumerate() {
@@ -77,7 +77,7 @@ fn a_member_in_the_table_and_in_the_graveyard_counts_once() {
 fn a_member_noted_as_lost_and_not_yet_free() {
     let mut region = stopped(4);
     let row = Encoder::at(region.rows, 0);
-    // A fifth one went before, so that the peak is more than what is live.
+    // A fifth one was freed before, so that the peak exceeds the live bytes.
     region.put64(row + 0x48, 500);
     region.put64(row + 0x38, 4);
     region.put64(row + 0x70, 200);

@@ -1,4 +1,4 @@
-//! Runs each case in a forked child of a process without threads: what it does to itself, it does alone.
+//! Runs each case in a forked child of a process without threads, so that its effects stay in the child.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
 
@@ -11,7 +11,7 @@ pub struct Case {
     pub run: fn(),
 }
 
-/// Runs the cases that the command line asks for, from one thread.
+/// Runs the cases that the command line selects, in one thread.
 pub fn run(cases: &[Case]) -> ! {
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let trial = |case: &Case| {
@@ -24,13 +24,13 @@ pub fn run(cases: &[Case]) -> ! {
     libtest_mimic::run(&arguments, cases.iter().map(trial).collect()).exit()
 }
 
-/// The wait status of a forked child that runs `work`, for two minutes at most.
+/// Runs `work` in a forked child for at most two minutes. Returns its wait status.
 pub fn in_child(work: impl FnOnce()) -> i32 {
-    // SAFETY: this process has one thread, or the child calls nothing that another could hold locked.
+    // SAFETY: this process has one thread, or the child calls nothing that another thread could have locked.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork");
     if child == 0 {
-        // SAFETY: no conditions.
+        // SAFETY: no preconditions.
         unsafe { libc::alarm(120) };
         let result = panic::catch_unwind(panic::AssertUnwindSafe(work));
         // SAFETY: ends this child without running the parent's exit handlers.
@@ -42,7 +42,7 @@ pub fn in_child(work: impl FnOnce()) -> i32 {
 /// Waits for a child and returns its status.
 pub fn wait(child: libc::pid_t) -> i32 {
     let mut status = 0;
-    // SAFETY: the kernel writes an int of ours.
+    // SAFETY: the kernel writes a local int.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {}
     status
 }

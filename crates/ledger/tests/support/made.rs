@@ -16,7 +16,7 @@ pub fn writer(capacity: u32) -> Writer {
     Writer::beside_others(CONFIG, capacity)
 }
 
-/// Kind 0 has twelve banks, kind 1 sixty-four, the others are unknown.
+/// Kind 0 has twelve banks, kind 1 sixty-four; the others are unknown.
 pub fn spec(given_id: u32) -> AllocatorSpec<'static> {
     let mut kinds = [KindGeometry::default(); 6];
     kinds[0] = KindGeometry { banks: 12, alignment: 64, bank_bytes: 1 << 30, base: 0 };
@@ -28,7 +28,7 @@ pub fn open(session: &mut Session<'_>, given_id: u32) -> AllocatorId {
     session.open_allocator(&spec(given_id)).expect("an allocator is free")
 }
 
-/// An allocation of that kind that was refused.
+/// A failed allocation of this kind.
 pub fn refused(allocator: AllocatorId, kind: u8, size: u64) -> Failure<'static> {
     Failure {
         what: Refused::OutOfMemory,
@@ -51,7 +51,7 @@ pub fn circular(allocator: AllocatorId) -> Circular {
     Circular { allocator, chip: None, program: 0, address: 0x1_9D60, size: 4096, cores: [0, 0, 1, 1], is_dataflow: false, is_global: false }
 }
 
-/// Another reference to the buffer of that key.
+/// Adds a reference to the buffer with this key.
 pub fn reference(session: &mut Session<'_>, key: Key) -> Option<u32> {
     let buffer = Buffer { size: session.find(key)?.size, ..Buffer::default() };
     match report::allocate(session, key, &buffer) {
@@ -64,7 +64,7 @@ pub fn key(allocator: AllocatorId, kind: u8, address: u64) -> Key {
     Key { allocator, kind, address }
 }
 
-/// SplitMix64: a test that fails prints its seed.
+/// SplitMix64. A test that fails prints its seed.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,6 +1,6 @@
-//! A ledger read straight from its bytes, by docs/ledger.md and nothing else, with every promise checked.
+//! A decoder of a ledger's bytes, written only from docs/ledger.md, that checks every guarantee.
 //!
-//! It does not use the crate's reader, on purpose: two readings of one page find what one alone misreads.
+//! It intentionally does not use the crate's reader: two independent decoders find errors that one alone would hide.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
 
@@ -54,36 +54,36 @@ pub struct Row {
     pub unlisted_count: u64,
     pub unlisted_bytes: u64,
     pub peak_lost_count: u64,
-    /// Count and bytes that free-alls found, by the row's own word.
+    /// Count and bytes of entries live at free-alls, from the row.
     pub left: (u64, u64),
-    /// Event of the mark, bytes and count at it.
+    /// Event of the mark, and bytes and count at the mark.
     pub mark: (u64, u64, u64),
 }
 
 /// A live circular buffer: program, address, size, cores, chip and flags.
 pub type Circular = (u32, u32, u32, [u8; 4], u8, u8);
 
-/// What a whole ledger says.
+/// The content of a whole ledger.
 #[derive(Debug, Default)]
 pub struct Truth {
     pub seq: u64,
     pub rows: BTreeMap<usize, Row>,
-    /// By (row, address).
+    /// Keyed by (row, address).
     pub live: HashMap<(usize, u64), Entry>,
     pub status: u64,
     pub lost: [u64; 8],
     pub repairs: u64,
     /// By allocator, in the order of their slots.
     pub circulars: BTreeMap<usize, Vec<Circular>>,
-    /// Creations of what free-alls found, by row.
+    /// Creation events of entries live at free-alls, by row.
     pub left: HashMap<usize, HashSet<u64>>,
     pub failures: u64,
 }
 
 impl Raw {
-    /// Reads it through a descriptor: one that this process has, or a number in `/proc`.
+    /// Reads the ledger through a descriptor of this process.
     pub fn of(descriptor: RawFd) -> Self {
-        // SAFETY: borrowed for the time of the copy and not closed.
+        // SAFETY: borrowed for the duration of the copy and not closed.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
         Self::of_file(&file)
     }
@@ -122,7 +122,7 @@ impl Raw {
         String::from_utf8(self.0[at + 1..at + 1 + usize::from(self.0[at])].to_vec()).expect("UTF-8")
     }
 
-    /// The op, row, address and size of event `n`, if its record is whole.
+    /// The op, row, address and size of event `n`, if its record is complete.
     pub fn event(&self, n: u64) -> Option<(u8, usize, u64, u64)> {
         let at = EVENTS + usize::try_from(n % 65536).expect("small") * 48;
         let word = self.word(at + 16);
@@ -139,7 +139,7 @@ impl Raw {
         if banks == 0 || per_bank == 0 { size } else { u64::from(per_bank) * u64::from(banks) }
     }
 
-    /// Everything, checked: sums of entries, totals, peaks, the recorder. With an odd number totals are counted, not read.
+    /// Decodes and checks everything: sums of entries, totals, peaks, the recorder. With an odd `seq`, totals are counted, not read.
     pub fn truth(&self) -> Truth {
         assert_eq!(&self.0[..8], b"TTMONLDG");
         let seq = self.word(0x200);
@@ -172,7 +172,7 @@ impl Raw {
         truth
     }
 
-    /// The most that open allocators had together on a chip, by kind: what its record says, or a row, or what is there now.
+    /// The common peak of open allocators on a chip, by kind: from its record, a row, or the current value.
     pub fn peak_on(&self, truth: &Truth, chip: u32, kind: usize) -> (u64, u64) {
         let rows = || truth.rows.iter().filter(|(number, _)| *number % 8 == kind && self.is_on(*number / 8, chip)).map(|(_, row)| row);
         let used = usize::try_from(self.word(0x348)).expect("few");
@@ -187,7 +187,7 @@ impl Raw {
         (0..self.half(at + 0x1C) as usize).any(|number| self.half(at + 0x100 + number * 16) == chip)
     }
 
-    /// Two that are open on chip 0 have a record, which is between what they have now and all they ever had.
+    /// Two allocators that are open on chip 0 have a record. Its peak is between their current memory and the sum of their peaks.
     fn check_shared(&self, truth: &Truth) {
         let open: Vec<usize> = (0..usize::try_from(self.word(0x210)).expect("few"))
             .filter(|slot| self.0[ALLOCATORS + slot * 1280] == 2 && self.is_on(*slot, 0))
@@ -201,13 +201,13 @@ impl Raw {
             let rows = || open.iter().filter_map(|slot| truth.rows.get(&(slot * 8 + kind)));
             let peak = self.word(SHARED + 0x40 + kind * 32);
             let all = truth.rows.iter().filter(|(number, _)| *number % 8 == kind).map(|(_, row)| row.peak).sum();
-            // A row alone may have had more before there was another.
+            // A single row may have had more before there was another.
             assert!(peak >= rows().map(|row| row.live_bytes).sum() || rows().count() < 2, "together {peak} of kind {kind}");
             assert!(peak <= all, "together {peak} of {all} of kind {kind}");
         }
     }
 
-    /// A record is live by its state and its allocator's epoch; a live one says no nonsense.
+    /// A record is live by its state and its allocator's epoch. A live record must be valid.
     fn circulars(&self, truth: &mut Truth) {
         let used = usize::try_from(self.word(0x290)).expect("few");
         for at in (0..used).map(|slot| CIRCULARS + slot * 32) {
@@ -223,7 +223,7 @@ impl Raw {
         }
     }
 
-    /// What free-alls found: dead entries that lie in their slots, and the table.
+    /// Entries live at free-alls: dead entries in their slots, and the table.
     fn left(&self, truth: &mut Truth) {
         let used = usize::try_from(self.word(0x298)).expect("few");
         let entries = (0..self.entries()).map(|slot| ENTRIES + slot * 64);
@@ -236,7 +236,7 @@ impl Raw {
         }
     }
 
-    /// Each row counts what it left, whether there was room to keep it or not.
+    /// Each row counts its live entries at free-alls, whether they fit in the table or not.
     fn check_left(&self, truth: &Truth) {
         let is_even = truth.seq.is_multiple_of(2);
         for (number, row) in &truth.rows {
@@ -248,7 +248,7 @@ impl Raw {
         }
     }
 
-    /// A record of the ring is whole if it has a number, and then the number of its place.
+    /// A record of the ring is complete if it has a number, which must match its position.
     fn failures(&self, truth: &mut Truth) {
         truth.failures = self.word(0x2F0);
         let is_even = truth.seq.is_multiple_of(2);
@@ -262,14 +262,14 @@ impl Raw {
         }
     }
 
-    /// Programs launched and time of the last, by chip.
+    /// Number of launched programs and time of the last one, by chip.
     pub fn launches(&self) -> BTreeMap<u64, (u64, u64)> {
         let used = usize::try_from(self.word(0x300)).expect("few");
         let records = (0..used).map(|record| LAUNCHES + record * 32).filter(|at| self.word(*at) != 0);
         records.map(|at| (self.word(at) - 1, (self.word(at + 8), self.word(at + 16)))).collect()
     }
 
-    /// State with its changes, hits, name and reason of a feature.
+    /// State with its changes, calls, name and reason of a feature.
     pub fn coverage(&self, feature: usize) -> (u64, u64, String, String) {
         let at = COVERAGE + feature * 128;
         let text = |from: usize, length: usize| {
@@ -279,7 +279,7 @@ impl Raw {
         (self.word(at + 8), self.word(at), text(0x10, 40), text(0x38, 72))
     }
 
-    /// Live entries: bytes, allocated bytes and count of each row.
+    /// Bytes, allocated bytes and count of the live entries of each row.
     fn listed(&self, truth: &mut Truth) -> HashMap<usize, (u64, u64, u64)> {
         let mut listed = HashMap::<usize, (u64, u64, u64)>::new();
         for slot in 0..self.entries() {
@@ -312,7 +312,7 @@ impl Raw {
 
     fn check_row(&self, number: usize, listed: (u64, u64, u64), is_even: bool, seq: u64) -> Row {
         let field = |offset| self.row(number, offset);
-        // A free-all that is half done has killed the unlisted too.
+        // An incomplete free-all has freed the unlisted entries, too.
         let is_cleared = !is_even && field(0x00) == seq.div_ceil(2);
         let unlisted = if is_cleared { (0, 0, 0) } else { (field(0xA0), field(0xA8), field(0x98)) };
         let counted = (listed.0 + unlisted.0, listed.1 + unlisted.1, listed.2 + unlisted.2);
@@ -336,7 +336,7 @@ impl Raw {
             assert!(row.peak >= row.live_bytes && row.peak_allocated >= row.allocated, "peak of row {number}");
         }
         if !is_even && row.live_bytes > row.peak {
-            // The new peak was not written yet, and is now: the live set is its set.
+            // The new peak was not written yet. It is the live set.
             row.peak = row.live_bytes;
         } else {
             self.check_peak_set(number, is_even);
@@ -362,12 +362,12 @@ impl Raw {
         }
         let lost = self.row(number, 0x70);
         let sum = members.values().sum::<u64>() + self.row(number, 0x60) + lost;
-        // Killed between a full graveyard's figures and the entry's end, that one is counted twice.
+        // After a kill between the figures of a full graveyard and the entry's end, this entry is counted twice.
         let is_doubled = !is_even && lost > 0 && members.values().any(|size| sum == peak + size);
         assert!(sum == peak || is_doubled, "peak set of row {number}: {sum}, peak {peak}, even {is_even}");
     }
 
-    /// Whether each key is in no more than one row of the list, by slot.
+    /// The slots of all live entries, to check that each key is listed only once.
     pub fn slots(truth: &Truth) -> HashSet<usize> {
         truth.live.values().map(|entry| entry.slot).collect()
     }

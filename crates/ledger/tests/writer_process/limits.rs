@@ -1,4 +1,4 @@
-//! What a process may have little of: file size, address space, descriptors, memfds, unlocked memory.
+//! Limited resources of a process: file size, address space, descriptors, memfds, unlocked memory.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -23,7 +23,7 @@ pub(crate) fn file_size_limit() {
 pub(crate) fn file_size_limit_below_the_smallest() {
     limit(Resource::Fsize, 1 << 20);
     is_off();
-    // Tried again at every 2^k-th session, should the program raise its limit.
+    // The start is attempted again at every 2^k-th session, in case the program raises its limit.
     limit(Resource::Fsize, u64::MAX);
     while WRITER.session().is_err() {}
     started();
@@ -53,14 +53,14 @@ pub(crate) fn address_space_limit() {
 
 pub(crate) fn no_descriptor_left() {
     let used = fs::read_dir("/proc/self/fd").expect("fd").count() as u64;
-    // All numbers below the limit are taken, or the limit is below what is open.
+    // All numbers below the limit are in use, or the limit is below the open descriptors.
     let held: Vec<_> = (0..64).filter_map(|_| fs::File::open("/dev/null").ok()).collect();
     limit(Resource::Nofile, used.min(held[0].as_raw_fd().unsigned_abs().into()));
     for _ in 0..100 {
         assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
     }
     limit(Resource::Nofile, 1024);
-    // Tried at every 2^k-th: at the 128th again.
+    // Attempted at every 2^k-th session, so next at the 128th.
     let mut refused = 100;
     while WRITER.session().is_err() {
         refused += 1;
@@ -70,7 +70,7 @@ pub(crate) fn no_descriptor_left() {
     assert_eq!((truth.lost[Lost::NoMemory as usize], truth.status & status::INEXACT), (refused, status::INEXACT));
 }
 
-/// From now on the kernel answers memfd_create with EPERM, as a sandbox does.
+/// From now on the kernel rejects memfd_create with EPERM, like a sandbox.
 fn refuse_memfd() {
     let load = |k| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k };
     let number = u32::try_from(libc::SYS_memfd_create).expect("small");
@@ -81,7 +81,7 @@ fn refuse_memfd() {
         libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7FFF_0000 },
     ];
     let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the program; it only narrows what this child may do.
+    // SAFETY: the kernel copies the program, which only restricts this child.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
@@ -101,7 +101,7 @@ fn resident_kb() -> u64 {
 }
 
 pub(crate) fn mlockall_locks_nothing_untouched() {
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
         println!("  not allowed to lock memory here: only the events are tried");
     }

@@ -1,4 +1,4 @@
-//! What a ledger takes of a process's memory, of which kind, and that it is given back.
+//! The memory that a ledger uses in a process, its kind, and its release.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -6,27 +6,27 @@ use std::io::{Read, Seek};
 
 use super::*;
 
-/// Pages of address space, through a file that may have been opened before /proc went.
+/// Pages of address space, from a file that may have been opened before /proc became unavailable.
 fn pages(statm: &mut fs::File) -> u64 {
     let mut text = String::new();
     statm.rewind().and_then(|()| statm.read_to_string(&mut text)).expect("statm");
     text.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages")
 }
 
-/// Far less than anything that a ledger maps as a whole.
+/// Far less than any mapping of a ledger.
 const FEW_PAGES: u64 = 256;
 
-/// Makes `path` the root of this process, as its present user; false if that is forbidden.
+/// Makes `path` the root of this process, as its current user. Returns false if that is forbidden.
 fn change_root(path: &str) -> bool {
     let path = CString::new(path).expect("no NUL");
-    // SAFETY: C strings; what changes is this case's process alone.
+    // SAFETY: C strings; only the process of this case changes.
     unsafe {
         (libc::chroot(path.as_ptr()) == 0 || libc::unshare(libc::CLONE_NEWUSER) == 0 && libc::chroot(path.as_ptr()) == 0)
             && libc::chdir(c"/".as_ptr()) == 0
     }
 }
 
-/// A ledger that cannot say when its process began would be nobody's.
+/// Without the start time of its process, a ledger could not be attributed.
 pub(crate) fn without_proc_there_is_none() {
     let directory = tempfile::tempdir().expect("a directory");
     let (mut maps, mut statm) = (fs::File::open("/proc/self/maps").expect("maps"), fs::File::open("/proc/self/statm").expect("statm"));
@@ -37,7 +37,7 @@ pub(crate) fn without_proc_there_is_none() {
     }
     assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
     let before = pages(&mut statm);
-    // Tried ten times more.
+    // The start is attempted ten more times.
     for _ in 0..1024 {
         assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
     }
@@ -46,16 +46,16 @@ pub(crate) fn without_proc_there_is_none() {
     let mut text = String::new();
     maps.read_to_string(&mut text).expect("maps");
     assert!(!text.contains("ttmon-ledger"));
-    // SAFETY: asks a descriptor for its flags; the ledger's would be the first from 500 on.
+    // SAFETY: reads the flags of a descriptor; the ledger's would be the first from 500 on.
     assert_eq!(unsafe { libc::fcntl(500, libc::F_GETFD) }, -1);
-    // SAFETY: a descriptor of ours, and a C string.
+    // SAFETY: our own descriptor, and a C string.
     assert_eq!(unsafe { libc::fchdir(root.as_raw_fd()) + libc::chroot(c".".as_ptr()) }, 0);
     while WRITER.session().is_err() {}
     started();
     assert_eq!(truth().status & status::INEXACT, status::INEXACT, "it says that something is missing");
 }
 
-/// A mapping as smaps has it: its first line, its kilobytes and its flags.
+/// A mapping in smaps: its first line, its kilobytes and its flags.
 struct Mapping<'a> {
     line: &'a str,
     kilobytes: u64,
@@ -80,9 +80,9 @@ fn mappings(smaps: &str) -> Vec<Mapping<'_>> {
     found
 }
 
-/// No huge pages, nothing in core dumps; and what a fork wipes is a page of any kernel.
+/// No huge pages, no content in core dumps, and the range that a fork wipes is a page of any kernel.
 pub(crate) fn pages_are_small_and_not_dumped() {
-    // Memory for all that is read here comes first: it is not the ledger's.
+    // The memory for all reads is allocated first, because it does not belong to the ledger.
     let [mut before, mut after] = [(); 2].map(|()| String::with_capacity(4 << 20));
     let read = |text: &mut String| fs::File::open("/proc/self/smaps").and_then(|mut file| file.read_to_string(text)).expect("smaps");
     read(&mut before);
@@ -101,7 +101,7 @@ pub(crate) fn pages_are_small_and_not_dumped() {
     assert_eq!(wiped, [64]);
 }
 
-/// Writers that come and go, as in tests and simulation, with all that they map besides.
+/// Writers that are created and dropped, as in tests and simulation, with all their other mappings.
 pub(crate) fn address_space_is_given_back() {
     let mut statm = fs::File::open("/proc/self/statm").expect("statm");
     let mut before = 0;
