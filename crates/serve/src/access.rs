@@ -1,8 +1,8 @@
-//! Who may see what.
+//! Access control.
 //!
-//! On the Unix socket the kernel says who asks: root sees everything, a user their own processes in full and others' as
-//! pid, name, owner and totals. On HTTP a client with the token sees everything; other clients see what a user without
-//! processes would. Requests that a web page of another site made are refused, for any name that site gave this host.
+//! On the Unix socket the kernel identifies the user. Root sees everything. Other users see their own processes in full, and only pid,
+//! name, owner and totals of other processes. On HTTP a client with the token sees everything; other clients see what a user without
+//! processes would see. Requests from a web page of another site are refused, for any name that the site gave this host.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// Of a user on the Unix socket: root and the service's own user see everything.
+    /// Returns the view of a user on the Unix socket. Root and the service's own user see everything.
     pub(crate) fn of_user(uid: u32) -> Self {
         if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
     }
@@ -43,7 +43,7 @@ impl View {
         }
     }
 
-    /// The snapshot without what this one may not see.
+    /// Returns the snapshot without the values that this client may not see.
     pub(crate) fn of(self, snapshot: &Snapshot) -> Cow<'_, Snapshot> {
         if self == Self::Whole {
             return Cow::Borrowed(snapshot);
@@ -53,7 +53,7 @@ impl View {
         Cow::Owned(seen)
     }
 
-    /// Removes what this client may not see.
+    /// Removes the values that this client may not see.
     pub(crate) fn hide(self, snapshot: &mut Snapshot) {
         if self == Self::Whole {
             return;
@@ -61,7 +61,7 @@ impl View {
         let seen: HashSet<ProcessKey> = snapshot.processes.iter().filter(|process| self.has(process)).map(|process| process.key).collect();
         for process in snapshot.processes.iter_mut().filter(|process| !seen.contains(&process.key)) {
             process.command = Err(Missing::NoPermission);
-            // It is from the environment.
+            // The job name comes from the environment of the process.
             process.job_name = process.job_name.as_ref().map_err(|reason| *reason).and(Err(Missing::NoPermission));
             process.cpu = Err(Missing::NoPermission);
             process.rss = Err(Missing::NoPermission);
@@ -72,7 +72,7 @@ impl View {
     }
 }
 
-/// A secret that opens everything. It is compared in constant time and never printed.
+/// A secret that gives access to all data. It is compared in constant time and never printed.
 pub struct Token(Vec<u8>);
 
 impl fmt::Debug for Token {
@@ -84,11 +84,11 @@ impl fmt::Debug for Token {
 /// Why a token cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is too short.
+    /// The token is too short.
     Short,
-    /// It is too long, or not one word.
+    /// The token is too long, or not one word.
     NotOneWord,
-    /// A file, and what is wrong with it.
+    /// The file with the token has this error.
     File(PathBuf, String),
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for TokenError {
 impl std::error::Error for TokenError {}
 
 impl Token {
-    /// Takes the text of a token, as a file or the environment has it.
+    /// Parses a token from the text of a file or of the environment.
     pub fn new(text: &[u8]) -> Result<Self, TokenError> {
         let text = text.trim_ascii();
         if text.len() < TOKEN_BYTES_MIN {
@@ -119,68 +119,69 @@ impl Token {
         Ok(Self(text.to_vec()))
     }
 
-    /// The secret itself, for requests to another service.
+    /// Returns the secret itself, for requests to another service.
     pub fn reveal(&self) -> &str {
-        // Every character was checked when it was read.
+        // All characters were checked by `new`.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// Reads it from a file, which others must not be able to read.
+    /// Reads a token from a file. Other users must not be able to read the file.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let in_file = |error: &dyn fmt::Display| TokenError::File(path.to_owned(), error.to_string());
         let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| in_file(&error))?;
         Self::new(&text).map_err(|error| in_file(&error))
     }
 
-    /// Whether a request carries it.
+    /// Returns whether a request has the right token, or `None` if it has no token.
     fn is_in(&self, headers: &HeaderMap) -> Option<bool> {
         let value = headers.get(AUTHORIZATION)?.as_bytes();
-        // One that is too short for any token is a wrong one: its sender means to have one.
+        // A header that is too short for a token is a wrong token, not a missing one.
         let (scheme, given) = value.split_at_checked(7).unwrap_or_default();
         Some(scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given.trim_ascii()))
     }
 
-    /// In a time that depends on the length alone.
+    /// Compares a token in a time that depends only on the length.
     fn is(&self, given: &[u8]) -> bool {
         let differences = self.0.iter().zip(given).fold(0u8, |all, (ours, theirs)| std::hint::black_box(all | (ours ^ theirs)));
         self.0.len() == given.len() && differences == 0
     }
 }
 
-/// Where a request came from.
+/// The socket on which a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestOrigin {
-    /// The Unix socket, and who is at its other end.
+    /// The Unix socket, with the uid of the client.
     Unix(u32),
-    /// A TCP port that this host alone can reach.
+    /// A TCP port that only this host can reach.
     Loopback,
-    /// One that others can reach.
+    /// A TCP port that other hosts can reach.
     Remote,
-    /// A TCP port for scrapers, which has metrics of devices and workloads and nothing else.
+    /// A TCP port for scrapers, which serves only metrics of devices and workloads.
     Metrics,
 }
 
 /// Why a client is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessError {
-    /// This host was called by several names at once.
+    /// The request has several Host headers.
     SeveralHosts,
-    /// The name this host was called by is not one of its own.
+    /// The Host header is not a name of this host.
     ForeignHost,
-    /// A page of another site asks.
+    /// The request comes from a page of another site.
     ForeignOrigin,
-    /// A token was given, and is wrong.
+    /// The token is wrong.
     WrongToken,
-    /// Without a token there is nothing to see here.
+    /// Data at this endpoint needs a token.
     NoToken,
 }
 
-/// Whether a path shows no data: that the service lives, and the files of the page.
+/// Whether a path shows no data: the health check and the files of the page.
 pub(crate) fn is_open_to_all(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz") || page::find(path).is_some()
 }
 
-/// What the asker may see, or why nothing. An address that was asked for whole says by which name this host was called.
+/// Returns what a client may see, or why the request is refused. If the request has a full address, its host counts instead of the Host
+/// header.
 pub(crate) fn judge(
     door: RequestOrigin,
     authority: Option<&str>,
@@ -197,12 +198,12 @@ pub(crate) fn judge(
     if door == RequestOrigin::Metrics {
         return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(AccessError::ForeignOrigin) };
     }
-    // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
+    // Requests from other hosts are not checked by name: they need the token, which a page of another site cannot have.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
     if door == RequestOrigin::Loopback && !host_is_ours(host) {
         return Err(AccessError::ForeignHost);
     }
-    // A link on another site may lead to the page, which is the same for everybody.
+    // A link on another site may lead to the page, which has no data.
     if !origin_is_ours(host, headers) && page::find(path).is_none() {
         return Err(AccessError::ForeignOrigin);
     }
@@ -215,7 +216,7 @@ pub(crate) fn judge(
     }
 }
 
-/// A name that leads to loopback and cannot be given to this host by a stranger's name server.
+/// Whether a name always resolves to loopback, so that the name server of an attacker cannot use it for this host.
 fn host_is_ours(host: &str) -> bool {
     is_loopback_name(without_port(host))
 }
@@ -232,7 +233,7 @@ fn is_loopback_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A page's own requests name the site it came from: it must be the one that is asked.
+/// Requests of a page name the page's site. It must be the host of the request.
 fn origin_is_ours(host: &str, headers: &HeaderMap) -> bool {
     let fetched_by = headers.get(HeaderName::from_static("sec-fetch-site")).map(|value| value.as_bytes());
     if !matches!(fetched_by, None | Some(b"same-origin" | b"none")) {
@@ -256,7 +257,7 @@ mod tests {
         Token::new(b"0123456789abcdef0123\n").expect("a good token")
     }
 
-    /// Its peers are scrapers: a token is neither needed nor wrong, and a page of another site gets nothing.
+    /// At this port, a token is neither required nor checked, and a page of another site gets nothing.
     #[test]
     fn metrics_door_asks_for_no_token() {
         let judged = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(check(&[]), Err(AccessError::ForeignHost));
     }
 
-    /// Of two names a proxy in front may have checked the other one; a full address in the request counts more than a header.
+    /// With two names, a proxy may have checked only the other one. A full address in the request takes precedence over the header.
     #[test]
     fn one_name_counts() {
         let mut two = headers(&[("host", "localhost")]);

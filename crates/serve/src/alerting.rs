@@ -1,10 +1,10 @@
-//! Alerts: judges each snapshot by the rules, in a thread of its own, and hands what happened to the receivers.
+//! Evaluates the alert rules on each snapshot in a separate thread, and passes changes to the receivers.
 //!
 //! ```text
 //!  sampler ──► queue (8) ──► alerts ──► mailbox of each receiver ──► its thread ──► command, webhook, Alertmanager
 //! ```
 //!
-//! Nothing here is waited for: a full queue leaves a sample out, a full mailbox its oldest entries, and both are counted.
+//! Nothing waits here: a full queue drops the new sample, a full mailbox drops its oldest entries, and both are counted.
 
 mod deliver;
 mod mailbox;
@@ -32,7 +32,7 @@ pub use deliver::{DeliveryError, deliver};
 use mailbox::Mailbox;
 pub use state::{SILENCES, read_silences};
 
-/// What the service knows of alerts, for those who ask.
+/// The state of alerts, for the API and the metrics.
 #[derive(Debug)]
 pub(crate) struct Alerting {
     rules: Vec<Arc<Rule>>,
@@ -59,7 +59,7 @@ impl Alerting {
         }
     }
 
-    /// Hands a snapshot over. It never waits: one that finds the queue full is left out.
+    /// Queues a snapshot. Never waits: if the queue is full, the snapshot is dropped.
     pub(crate) fn offer(&self, published: &Arc<Published>) {
         let mut queue = lock(&self.queue);
         match queue.as_ref().map(|queue| queue.try_send(Arc::clone(published))) {
@@ -69,13 +69,13 @@ impl Alerting {
         }
     }
 
-    /// Ends the threads after what they do now.
+    /// Ends the threads after their current work.
     pub(crate) fn stop(&self) {
         *lock(&self.queue) = None;
         self.mailboxes.iter().for_each(|mailbox| mailbox.close());
     }
 
-    /// What the scrape says.
+    /// Returns the figures for the metrics.
     pub(crate) fn figures(&self) -> AlertFigures {
         let listing = Arc::clone(&lock(&self.shown).listing);
         let firing = |rule: &Arc<Rule>| listing.firing().filter(|alert| alert.rule.name == rule.name).count();
@@ -86,7 +86,7 @@ impl Alerting {
         }
     }
 
-    /// The document of `/api/v1/alerts`.
+    /// Returns the document of `/api/v1/alerts`.
     pub(crate) fn document(&self, sender: Sender<'_>) -> Value {
         let PublishedAlerts { listing, silences } = lock(&self.shown).clone();
         let mut document = listing_document(sender, now(), self.rules.iter().map(AsRef::as_ref), &listing, &silences);
@@ -99,7 +99,7 @@ impl Alerting {
 /// Threads of receivers.
 type Threads = Vec<JoinHandle<io::Result<()>>>;
 
-/// Starts the queue, and the thread of each receiver. The thread that judges is [`run`].
+/// Creates the queue and starts the thread of each receiver. The thread that evaluates the rules is [`run`].
 pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published>>, Threads)> {
     let (queue, samples) = std::sync::mpsc::sync_channel(ALERT_SAMPLES_MAX);
     *lock(&service.alerting.queue) = Some(queue);
@@ -114,7 +114,7 @@ pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published
     Ok((samples, threads?))
 }
 
-/// Notes and prints that a receiver began to fail, or takes messages again.
+/// Records and prints that a receiver began to fail, or works again.
 fn report(service: &Service, receiver: &str, error: Option<String>) {
     match &error {
         Some(why) => (service.complain)(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
@@ -123,7 +123,7 @@ fn report(service: &Service, receiver: &str, error: Option<String>) {
     service.note(boot_time(), now(), EventKind::Receiver { receiver: receiver.to_owned(), error });
 }
 
-/// Judges snapshots until there are no more.
+/// Evaluates snapshots until the queue is closed.
 pub(crate) fn run(service: &Service, samples: &Samples<Arc<Published>>) -> io::Result<()> {
     let alerting = &service.alerting;
     let rules = alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
@@ -139,7 +139,7 @@ struct Judge {
     outbox: Outbox,
     state: Option<PathBuf>,
     silences: Arc<[Silence]>,
-    /// When silences were read last.
+    /// When silences were last read.
     silences_at: Option<Duration>,
     saved: Vec<ttmon_alerts::Saved>,
 }
@@ -172,7 +172,7 @@ impl Judge {
         *lock(&service.alerting.shown) = PublishedAlerts { listing, silences: Arc::clone(&self.silences) };
     }
 
-    /// A restart goes on from here. Where it cannot be written, alerts are announced again after it.
+    /// Saves the firing alerts for a restart. If this fails, alerts are sent again after a restart.
     fn save(&mut self, listing: &Listing) {
         let saved = listing.saved();
         if saved != self.saved {

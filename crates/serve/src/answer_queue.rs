@@ -1,5 +1,5 @@
-//! Answers that cost much: live buffers, recorders, the past. Each user has them made one after another, so that nobody is held up
-//! by one who asks a lot, and what is made is held only up to a bound until it is taken.
+//! Limits expensive answers: live buffers, recorders, history. The answers of one user are computed one after the other, so that a user
+//! with many requests does not delay other users. The memory of answers is limited until they are sent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use crate::access::View;
 use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, STORE_TURNS_AT_ONCE, TURNS_AT_ONCE, TURNS_PER_USER_MAX};
 use crate::problem::Problem;
 
-/// Whose turn it is.
+/// The queue of expensive answers.
 #[derive(Debug)]
 pub(crate) struct AnswerQueue {
     making: Arc<Semaphore>,
-    /// What answers may take until they are sent, in KiB.
+    /// Memory for answers until they are sent, in KiB.
     room: Arc<Semaphore>,
-    /// The same, in all and of one user.
+    /// The limits of that memory: in total, and for one user.
     kib_max: [usize; 2],
     users: Mutex<HashMap<View, Arc<User>>>,
 }
@@ -29,7 +29,7 @@ struct User {
     room: Arc<Semaphore>,
 }
 
-/// A text, and its memory, which is reserved while a client has a part.
+/// A text with its reserved memory. The memory is released when the text is sent.
 struct QueuedText {
     text: String,
     _room: [OwnedSemaphorePermit; 2],
@@ -48,7 +48,7 @@ impl Default for AnswerQueue {
 }
 
 impl AnswerQueue {
-    /// For answers of a store elsewhere, which may be slow: they hold up each other and nothing else.
+    /// Creates a queue for answers of a store on another host. A slow store delays only these answers.
     pub(crate) fn of_store() -> Self {
         Self::bounded(STORE_TURNS_AT_ONCE, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
     }
@@ -58,14 +58,15 @@ impl AnswerQueue {
         Self { making: semaphore(at_once), room: semaphore(kib_max[0]), kib_max, users: Mutex::default() }
     }
 
-    /// Makes an answer on a thread beside, when it is this one's turn.
+    /// Computes an answer on another thread when it is its turn.
     pub(crate) async fn make(&self, view: View, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Result<Bytes, Problem> {
         let user = self.user(view);
         let place = Arc::clone(&user.places).try_acquire_owned().map_err(|_| Problem::Busy)?;
         let own = Arc::clone(&user.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
         let turn = Arc::clone(&self.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
         let working = tokio::task::spawn_blocking(move || {
-            // Until it is made, even if no client waits any longer: repeated requests that are dropped must not help.
+            // Keep the permits until the answer is complete, even if the client has disconnected. Otherwise a client could bypass the
+            // limits by disconnecting.
             let _turn = (place, own, turn);
             work()
         });
@@ -80,7 +81,7 @@ impl AnswerQueue {
 
     fn user(&self, view: View) -> Arc<User> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        // Clients without a request under way are forgotten.
+        // Users without a request in progress are removed.
         let is_busy = |user: &User| user.places.available_permits() < TURNS_PER_USER_MAX || user.room.available_permits() < self.kib_max[1];
         users.retain(|_, user| Arc::strong_count(user) > 1 || is_busy(user));
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
@@ -149,7 +150,7 @@ mod tests {
         });
     }
 
-    /// Work that was begun counts until it is done, though nobody waits for it.
+    /// Work in progress counts until it is complete, even if its client has disconnected.
     #[test]
     fn leaving_gives_no_place_back() {
         run(async {

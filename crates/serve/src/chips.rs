@@ -1,4 +1,4 @@
-//! What is remembered of each chip: who it is, while it does not say so, when it last answered, and how much it was used.
+//! Stores facts about each chip between samples: its identity, when it last answered, and how much it was used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,11 +21,11 @@ struct LastAnswer {
 /// How much a device was used since the service started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
-    /// Time in which a process had it open.
+    /// Time in which at least one process had the device open.
     pub(crate) held: Duration,
-    /// Processes that opened it, those that had it open at the start not counted.
+    /// Number of processes that opened the device, without those that had it open at the start.
     pub(crate) acquisitions: u64,
-    /// Who had it open at the last sample, and when that was.
+    /// The time of the last sample and the holders at that time.
     last: Option<(Duration, Holders)>,
 }
 
@@ -57,7 +57,7 @@ impl Usage {
 }
 
 impl Chips {
-    /// Adds a sample at a time.
+    /// Adds a sample.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             let new = || LastAnswer { identity: ChipIdentity::of(device), answered: at, usage: Usage::default() };
@@ -69,12 +69,12 @@ impl Chips {
         }
     }
 
-    /// How much a device was used.
+    /// Returns the usage of a device.
     pub(crate) fn usage(&self, device: DeviceId) -> Option<&Usage> {
         self.0.get(&device).map(|known| &known.usage)
     }
 
-    /// The device, with its identity as it was known last where it does not say it itself: in a reset, or while its files hang.
+    /// Returns the device. If it does not report its identity (in a reset, or while its files hang), the last known identity is added.
     pub(crate) fn identified(&self, device: &Device) -> Device {
         let mut device = device.clone();
         if let Some(known) = self.0.get(&device.id).filter(|known| known.identity.is(&device)) {
@@ -83,7 +83,7 @@ impl Chips {
         device
     }
 
-    /// A listed chip that has not answered for longer than this, and for how long.
+    /// Returns a listed chip that has not answered for longer than this, and for how long.
     pub(crate) fn silent(&self, at: Duration, snapshot: &Snapshot, longer_than: Duration) -> Option<(DeviceId, Duration)> {
         let silences = snapshot.devices.iter().filter(|device| device.is_silent()).filter_map(|device| {
             let known = self.0.get(&device.id)?;
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(silent(&chips, 106, &ill), Some((ill.devices[1].id, seconds(6))));
         chips.take_in(seconds(107), &well);
         assert_eq!(silent(&chips, 107, &well), None);
-        // What only was not published is no silence.
+        // A value that the driver does not publish is not silence.
         let mut mute = well.clone();
         (mute.devices[0].temperature, mute.devices[0].power) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
         (mute.devices[0].aiclk_mhz, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));

@@ -1,7 +1,7 @@
-//! Connections and event streams that are open, and who holds them. A newcomer is always let in: when all places are taken, the user
-//! or address with the most loses its oldest one, an idle connection before one that is being answered.
+//! Open connections and event streams, and their holders. A new connection is always accepted. If all slots are in use, the user or address
+//! with the most connections loses its oldest one; idle connections are closed before those with an answer in progress.
 //!
-//! So idle connections shut nobody out, however many there are, and root and a scraper need no place of their own.
+//! So idle connections never block other clients, however many there are, and root and scrapers need no reserved slots.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
@@ -16,16 +16,16 @@ use tokio::sync::Notify;
 
 use crate::body::Body;
 
-/// Who holds a connection.
+/// The holder of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
     /// A user on the Unix socket.
     User(u32),
-    /// Any program of this host over TCP: it may use every loopback address.
+    /// Any program of this host over TCP, because a program can use every loopback address.
     Loopback,
-    /// Another host.
+    /// Another host, by its IPv4 address.
     V4([u8; 4]),
-    /// Another network: a host has all addresses of its /64.
+    /// Another network, by the first 64 bits of its IPv6 address, because a host may have all addresses of its /64.
     V6([u8; 8]),
 }
 
@@ -39,7 +39,7 @@ impl From<IpAddr> for Holder {
     }
 }
 
-/// The connections of one listener, or the event streams of all.
+/// The connections of one listener, or the event streams of all listeners.
 #[derive(Debug)]
 pub(crate) struct Connections {
     most: usize,
@@ -49,24 +49,24 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     last: u64,
-    /// Those that stay, the oldest first.
+    /// Connections that were not asked to end, the oldest first.
     staying: HashMap<Holder, BTreeMap<u64, Arc<Entry>>>,
-    /// How many those are.
+    /// Number of these connections.
     count: usize,
-    /// Those that were asked to end.
+    /// Connections that were asked to end.
     leaving: HashSet<u64>,
 }
 
 #[derive(Debug)]
 struct Entry {
     holder: Holder,
-    /// Answers that are under way.
+    /// Number of answers in progress.
     answers: AtomicUsize,
-    /// The connection was asked to end.
+    /// Notified when the connection must end.
     leave: Notify,
 }
 
-/// A connection's place, until it is dropped.
+/// The slot of a connection. It is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     crowd: Arc<Connections>,
@@ -74,7 +74,7 @@ pub(crate) struct ConnectionSlot {
     entry: Arc<Entry>,
 }
 
-/// Connections that were asked to end and have not yet: those of a kernel that waits for their senders may take long.
+/// Most connections that were asked to end and are still open. The kernel may wait long for their clients.
 const LEAVING_MAX: usize = 512;
 
 impl Connections {
@@ -82,7 +82,7 @@ impl Connections {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    /// A place, and whether another connection had to end for it.
+    /// Returns a slot, and whether another connection had to end for it.
     pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (ConnectionSlot, bool) {
         while self.lock().leaving.len() >= LEAVING_MAX {
             tokio::task::yield_now().await;
@@ -107,7 +107,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Asks the oldest connection of the largest holder to end; of several, of the one that came first.
+    /// Asks the oldest connection of the holder with the most connections to end. Among several holders, the one that connected first is
+    /// chosen.
     fn dismiss_one(&mut self) {
         let size = |seats: &BTreeMap<u64, Arc<Entry>>| (seats.len(), Reverse(seats.keys().next().copied()));
         let Some((holder, seats)) = self.staying.iter().max_by_key(|(_, seats)| size(seats)) else { return };
@@ -119,7 +120,7 @@ impl Open {
         self.leaving.insert(number);
     }
 
-    /// Takes one out of those that stay.
+    /// Removes a connection from those that stay.
     fn remove(&mut self, holder: Holder, number: u64) {
         if let hash_map::Entry::Occupied(mut seats) = self.staying.entry(holder)
             && seats.get_mut().remove(&number).is_some()
@@ -133,7 +134,7 @@ impl Open {
 }
 
 impl ConnectionSlot {
-    /// Runs a connection until it ends, or has to make place; `None` then.
+    /// Runs a connection until it ends. Returns `None` if it must end to release its slot.
     pub(crate) async fn hold<T>(&self, connection: impl Future<Output = T>) -> Option<T> {
         let (mut connection, mut leave) = (pin!(connection), pin!(self.entry.leave.notified()));
         std::future::poll_fn(|context| match leave.as_mut().poll(context) {
@@ -143,7 +144,7 @@ impl ConnectionSlot {
         .await
     }
 
-    /// For the time of an answer.
+    /// Marks the connection as busy while an answer is in progress.
     pub(crate) fn answering(&self) -> Answering {
         self.entry.answers.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(&self.entry))
@@ -158,7 +159,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// An answer that is under way.
+/// An answer in progress.
 #[derive(Debug)]
 pub(crate) struct Answering(Arc<Entry>);
 
@@ -167,7 +168,7 @@ impl Answering {
         self.0.holder
     }
 
-    /// A body that is under way until it is sent.
+    /// Wraps a body, so that the answer is in progress until the body is sent.
     pub(crate) fn with(self, body: Body) -> Answer {
         Answer { body, _answering: self }
     }
@@ -179,7 +180,7 @@ impl Drop for Answering {
     }
 }
 
-/// A body that knows when it was sent.
+/// A body that marks the end of its answer when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Answer {
     body: Body,

@@ -1,8 +1,8 @@
-//! What changed from one snapshot to the next, as JSON: a page that is open all day is sent this instead of the whole document.
+//! Differences between two snapshots, as JSON. A page that is open all day gets these instead of whole documents.
 //!
-//! A delta is an object with the members that have a new value. An object in it is applied to the object that was there, or to the list
-//! that was there, by index; any other value replaces. `"~"` lists the members that are gone. Objects and lists of objects of the
-//! same length are gone into, everything else is replaced whole. (No member is a list in one snapshot and an object in the next.)
+//! A delta is an object with the members that have a new value. An object in the delta is applied to the old object, or by index to the old
+//! list; any other value replaces the old one. `"~"` lists the removed members. Objects, and lists of objects with equal length, are
+//! compared recursively; everything else is replaced as a whole. (No member is a list in one snapshot and an object in the next.)
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 use crate::access::View;
 use crate::limits::READY_MAX;
 
-/// The newest document of each view, and how it came from the one before.
+/// The newest document of each view, and its difference to the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Deltas {
     newest: Mutex<HashMap<View, Newest>>,
-    /// Held by the stream that makes what others wait for.
+    /// Locked by the stream that computes a delta for all streams.
     turn: tokio::sync::Mutex<()>,
-    /// How many deltas were computed.
+    /// Number of computed deltas.
     made: AtomicU64,
 }
 
@@ -28,18 +28,18 @@ pub(crate) struct Deltas {
 struct Newest {
     number: u64,
     document: Arc<Value>,
-    /// From which snapshot, and what changed, as a server-sent event.
+    /// The number of the earlier snapshot, and the delta as a server-sent event.
     delta: Option<(u64, Bytes)>,
 }
 
 impl Deltas {
-    /// Waits until no other stream makes a document: a new snapshot wakes all streams at once, and what the first of them makes is
-    /// ready for the others.
+    /// Waits until no other stream computes a document. A new snapshot wakes all streams at once; the first one computes the document and
+    /// the others reuse it.
     pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// The same, if it was computed before.
+    /// Returns the delta between two snapshots if it is already computed.
     pub(crate) fn ready(&self, view: View, from: u64, number: u64) -> Option<Bytes> {
         self.lock().get(&view)?.between(from, number)
     }
@@ -49,14 +49,14 @@ impl Deltas {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// The event with what changed from snapshot `from` to snapshot `number`, whose document `text` makes. None where that is not known: the caller sends
-    /// the whole document. All streams of a view share what the first of them computed.
+    /// Returns the event with the delta from snapshot `from` to snapshot `number`; `text` creates the document of `number`. Returns `None`
+    /// if the delta cannot be computed; the caller then sends the whole document. All streams of a view share the result.
     pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
         let before = self.lock().get(&view).cloned();
         let newest = match before {
             Some(newest) if newest.number >= number => newest,
             before => {
-                // Computed without the lock: the thread that answers everybody must not wait for a large document.
+                // Compute without the lock: the thread that answers all clients must not wait for a large document.
                 self.made.fetch_add(1, Ordering::Relaxed);
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
                 let delta = before.map(|before| {
@@ -88,7 +88,7 @@ impl Newest {
     }
 }
 
-/// The delta, or none where nothing changed.
+/// Returns the delta, or `None` if nothing changed.
 fn changes(from: &Value, to: &Value) -> Option<Value> {
     match (from, to) {
         (from, to) if from == to => None,
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// What the page does, in the same words as `web/src/delta.ts`.
+    /// Applies a delta in the same way as `web/src/delta.ts`.
     fn apply(old: Value, delta: Value) -> Value {
         match (old, delta) {
             (Value::Object(mut old), Value::Object(delta)) => {

@@ -1,7 +1,7 @@
-//! A Unix connection whose peer may send descriptors along, on kernels that cannot refuse them (before Linux 6.16).
+//! A Unix connection that receives no descriptors, on kernels that cannot refuse them (before Linux 6.16).
 //!
-//! Dropping the last of a foreign descriptor may take as long as its sender likes, and it is the receiver who waits: none is received,
-//! and a connection is closed by a thread of its own.
+//! Closing the last reference to a received descriptor may take as long as its sender wants, and blocks the receiver. So no descriptor is
+//! received, and a connection is closed by a separate thread.
 
 use std::io::{self, IoSliceMut};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
 pub(crate) struct DescriptorGuard<P: Send + 'static> {
-    /// There until the end, with what is given back when it is closed.
+    /// The stream, and a value that is dropped after the stream is closed. `None` only after the end.
     inner: Option<(UnixStream, P)>,
 }
 
@@ -27,7 +27,7 @@ impl<P: Send + 'static> DescriptorGuard<P> {
     }
 }
 
-/// Peeks at the input: a peeked descriptor is not the last reference.
+/// Peeks at the input. A peeked descriptor is never the last reference.
 fn peek(stream: &UnixStream) -> io::Result<()> {
     let mut none = RecvAncillaryBuffer::default();
     let seen = recvmsg(stream, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
@@ -74,7 +74,7 @@ impl<P: Send + 'static> Drop for DescriptorGuard<P> {
     fn drop(&mut self) {
         let Some((stream, place)) = self.inner.take() else { return };
         let Ok(stream) = stream.into_std() else { return };
-        // Without a thread it is closed here.
+        // If no thread can be started, the stream is closed here.
         let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(move || {
             drop(stream);
             drop(place);
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(error.map_err(|error| error.kind()), Err(io::ErrorKind::InvalidData));
     }
 
-    /// Where nothing is there it waits, and goes on.
+    /// Without data, the reader waits and then continues.
     #[test]
     fn it_waits_for_more() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Processes that ended and whose ledgers are still there, for those who want to know what happened.
+//! Ended processes with ledgers that are still kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use crate::access::View;
 use crate::newest::Published;
 
-/// A process that ended.
+/// An ended process.
 #[derive(Clone, Debug)]
 pub struct EndedProcess {
-    /// Its ledger, as it was left.
+    /// Its last ledger.
     pub departed: Arc<Departed>,
-    /// Whose it was.
+    /// Uid of the process.
     pub uid: u32,
-    /// Its program's name.
+    /// Name of the program.
     pub program: String,
 }
 
-/// Takes the ledgers of a sample.
+/// Receives the ledgers of a sample.
 type TakeLedgers = Box<dyn Fn(&[Arc<OpenLedger>]) + Send + Sync>;
 
-/// Who listens on the allocation socket, as far as others ask.
+/// Functions of the allocation server that the service calls.
 pub struct IntakeCallbacks {
-    /// What it keeps of processes of a pid that ended.
+    /// Returns the ended processes with this pid.
     pub past: Box<dyn Fn(u32) -> Vec<EndedProcess> + Send + Sync>,
-    /// Ledgers of all processes that ended and are still kept.
+    /// Returns the ledgers of all ended processes that are still kept.
     pub ended: Box<dyn Fn() -> Vec<OpenLedger> + Send + Sync>,
-    /// Takes the ledgers of each sample. It must not wait.
+    /// Receives the ledgers of each sample. It must not block.
     pub found: TakeLedgers,
-    /// What it counted since it started, by name.
+    /// Returns its counters since the start, by name.
     pub counters: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for IntakeCallbacks {
 }
 
 impl EndedProcess {
-    /// Whether a client may see it.
+    /// Whether a client may see the process.
     pub(crate) fn is_seen_by(&self, view: View) -> bool {
         match view {
             View::Whole => true,
@@ -78,7 +78,7 @@ impl EndedProcess {
         }
     }
 
-    /// The present machine, with this ended process.
+    /// Returns the current machine with this ended process.
     pub(crate) fn snapshot(&self, newest: &Published, detail: Detail) -> Snapshot {
         let found = &self.departed.found;
         let mut budget = Budget::of_answer();
@@ -86,14 +86,14 @@ impl EndedProcess {
         let sample = Sample { processes: vec![self.process()], ledgers: vec![last], regions: Vec::new(), ..newest.sample.clone() };
         let mut snapshot = Snapshot::derive(&sample, None);
         snapshot.problems.extend(budget.problems(|_| None));
-        // What it had is not on the devices any more.
+        // The memory of the ended process is not in use any more.
         snapshot.devices.clone_from(&newest.snapshot.devices);
         snapshot.processes.iter_mut().for_each(bury);
         snapshot
     }
 }
 
-/// What is known of a process that lives is not known of this one.
+/// Removes the values that only a live process has.
 fn bury(process: &mut Process) {
     process.status = Status::Dead;
     (process.parent, process.rss) = (Err(Missing::Gone), Err(Missing::Gone));

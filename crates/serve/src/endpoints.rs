@@ -1,4 +1,5 @@
-//! The service's sockets: a Unix socket, and TCP on this host alone unless another address was given and can be trusted.
+//! The sockets of the service: a Unix socket, and a TCP port. The TCP port is only on loopback, unless another address is given and
+//! permitted.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,13 +18,13 @@ use ttmon_sys::refuse_descriptors;
 /// Why the service cannot listen.
 #[derive(Debug)]
 pub enum EndpointError {
-    /// Another service has it: where, and the pid of the service if that is known.
+    /// Another service uses this path. Its pid, if known.
     Taken(PathBuf, Option<u32>),
-    /// Something else is in its place, which is not ours to remove.
+    /// Another file exists at this path, and must not be removed.
     Foreign(PathBuf),
-    /// The kernel said no.
+    /// A system error at this path.
     Path(PathBuf, io::Error),
-    /// The kernel said no.
+    /// A system error at this address.
     Address(SocketAddr, io::Error),
 }
 
@@ -48,20 +49,20 @@ impl fmt::Display for EndpointError {
 
 impl std::error::Error for EndpointError {}
 
-/// Connections that may wait to be accepted. The kernel drops what is beyond, and a peer tries again a second later.
+/// Connections that may wait to be accepted. The kernel drops further ones, and their clients retry a second later.
 const BACKLOG: i32 = 4096;
 
 /// A Unix socket.
 #[derive(Debug)]
 pub(crate) struct UnixEndpoint {
     pub(crate) listener: UnixListener,
-    /// Whether clients cannot send descriptors: the reader closes a descriptor, which may take as long as its sender wants.
+    /// Whether clients cannot send descriptors. Closing a received descriptor may take as long as its sender wants.
     pub(crate) refuses_descriptors: bool,
-    /// Its name, where that is ours.
+    /// The path of the socket, if this process created it and must remove it.
     name: Option<Name>,
 }
 
-/// The name of a socket, with a lock beside it, which shows whether its service is alive.
+/// The path of a socket. A lock file beside it shows whether its service is alive.
 #[derive(Debug)]
 struct Name {
     path: PathBuf,
@@ -70,13 +71,13 @@ struct Name {
 }
 
 impl UnixEndpoint {
-    /// A socket that another process, such as systemd, opened: its name is not ours.
+    /// Uses a socket that another process, such as systemd, opened. Its path is not removed.
     pub(crate) fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: None })
     }
 
-    /// Takes the place. A socket that a dead service left is replaced; anything else is left alone.
+    /// Creates the socket. The socket of a dead service is replaced; any other file is left unchanged.
     pub(crate) fn open(path: &Path) -> Result<Self, EndpointError> {
         let wrap = |error| EndpointError::Path(path.to_owned(), error);
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -84,7 +85,7 @@ impl UnixEndpoint {
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        // A pipe that another user put there would block.
+        // Opening a FIFO of another user would block.
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
         let lock = File::options()
             .write(true)
@@ -112,7 +113,7 @@ impl UnixEndpoint {
         }
         let listener = UnixListener::bind(path).map_err(wrap)?;
         rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
-        // Everybody may ask: the kernel says who does, and that decides what they see.
+        // All users may connect. The kernel identifies them, and access control decides what they see.
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
         listener.set_nonblocking(true).map_err(wrap)?;
         let metadata = fs::symlink_metadata(path).map_err(wrap)?;
@@ -121,7 +122,7 @@ impl UnixEndpoint {
     }
 }
 
-/// Makes a directory that every user may pass through, with any umask: its content is for all users.
+/// Creates a directory that all users may pass through, with any umask, because the socket is for all users.
 fn make(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -130,7 +131,7 @@ fn make(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
 }
 
-/// Whether a process has a socket open; a full queue means yes.
+/// Whether a process listens on a socket. A full queue means yes.
 fn is_listened_at(path: &Path) -> bool {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
     let (Ok(address), Ok(socket)) = (SocketAddrUnix::new(path), socket) else { return false };
@@ -138,7 +139,8 @@ fn is_listened_at(path: &Path) -> bool {
 }
 
 impl Drop for UnixEndpoint {
-    /// Only what is still ours is removed. The lock's file stays: removing it would let two hold it.
+    /// Removes the socket only if it is still the one that was created. The lock file stays, because removing it would let two processes
+    /// hold the lock.
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
         if fs::symlink_metadata(&name.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == name.identity) {
@@ -155,14 +157,14 @@ pub(crate) struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    /// A socket that another process, such as systemd, opened.
+    /// Uses a socket that another process, such as systemd, opened.
     pub(crate) fn inherited(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Listens.
+    /// Creates a listening socket.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, EndpointError> {
         let wrap = |error| EndpointError::Address(address, error);
         let listener = TcpListener::bind(address).map_err(wrap)?;
@@ -172,13 +174,13 @@ impl TcpEndpoint {
         Ok(Self { listener, address })
     }
 
-    /// Where: with port 0 the kernel chose one.
+    /// Returns the address. If port 0 was requested, it has the port that the kernel chose.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Whether a TCP address may be listened on: this host alone is fine; beyond it there must be a will, a token and TLS.
+/// Checks whether a TCP address is permitted. Loopback always is; other addresses need `allow_remote`, a token and TLS.
 pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), RemoteListening> {
     if address.ip().is_loopback() {
         return Ok(());
@@ -199,7 +201,7 @@ pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_
     Err(RemoteListening { address, wanted })
 }
 
-/// An address that other hosts can reach, without what that takes.
+/// An address that other hosts can reach, without the requirements for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteListening {
     address: SocketAddr,
@@ -256,7 +258,7 @@ mod tests {
         let descriptors = [peer.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
         let _accepted = door.listener.accept().expect("the connection");
-        // Older kernels let them through: see guarded.rs.
+        // Older kernels do not refuse descriptors: see descriptor_guard.rs.
         let sent = sendmsg(&peer, &[io::IoSlice::new(b"GET")], &mut control, SendFlags::NOSIGNAL);
         assert_eq!(sent.is_err(), door.refuses_descriptors, "{sent:?}");
         drop(door);
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
-    /// A lock without a reader, or a socket whose owner has no lock, does not block, and is not taken from its owner.
+    /// A lock file that no process reads, or a socket with an owner without a lock, does not block the start, and is not removed.
     #[test]
     fn files_of_others_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");

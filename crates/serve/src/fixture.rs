@@ -1,4 +1,4 @@
-//! Machines to test with.
+//! Machines for tests.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use ttmon_source::{Isolation, Machine, Options, Root};
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "other tests use the rest")]
 mod machines;
 
-/// Four cards; two processes of two users, the first of which is tracked.
+/// Four cards, and two processes of two users. The first process is tracked.
 pub(crate) fn machine() -> Snapshot {
     let mut snapshot = machines::mixed();
     snapshot.processes[1].uid = snapshot.processes[0].uid.map(|uid| uid + 1);
@@ -36,12 +36,12 @@ pub(crate) fn machine() -> Snapshot {
     snapshot
 }
 
-/// Every machine made by hand, by name.
+/// All hand-made machines, by name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
     machines::all()
 }
 
-/// So many chips, with a value in every field that has a past.
+/// A machine with this many chips and a value in every field that has a history.
 pub(crate) fn with_devices(count: usize) -> Snapshot {
     let mut snapshot = machines::galaxy();
     snapshot.devices.truncate(count);
@@ -65,7 +65,7 @@ fn fill(device: &mut Device) {
     }
 }
 
-/// A machine as files, and what reads it.
+/// Writes a machine as files. Returns the directory and a reader.
 pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
     let directory = tempfile::tempdir().expect("a directory");
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse(spec).expect("a spec"), 1).expect("a machine");
@@ -76,7 +76,7 @@ pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
     (directory, machine)
 }
 
-/// One device that one process holds, with this processor time.
+/// One device, held by one process with this processor time.
 pub(crate) fn held(cpu_time: Duration) -> Sample {
     const PID: u32 = 12345;
     let (_directory, mut machine) = in_files("n150,idle");
@@ -95,7 +95,7 @@ pub(crate) fn held(cpu_time: Duration) -> Sample {
     sample
 }
 
-/// What a machine of one blank device said.
+/// A sample of a machine with one blank device.
 pub(crate) fn sample() -> Sample {
     machines::sample(Vec::new())
 }

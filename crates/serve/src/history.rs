@@ -1,8 +1,8 @@
-//! The past of each device, in memory: an hour by the second, a day by the minute.
+//! The history of each device in memory: one hour in seconds, one day in minutes.
 //!
-//! A ring has a slot for every step of time, and a column of whole numbers for every field of a device that ever had a
-//! value. A slot nobody wrote is a gap and stays one: a value is never carried over. Slots are counted on the clock
-//! that does not jump, so setting the wall clock moves what is shown, and spoils nothing.
+//! A ring has a slot for every step of time, and a column of integers for every field of a device that ever had a value. A slot without a
+//! sample is a gap: a value is never carried over. Slots are counted on the monotonic clock, so that setting the wall clock changes only
+//! the displayed times.
 
 mod column;
 mod query;
@@ -18,36 +18,36 @@ use column::Column;
 pub(crate) use query::Query;
 use ring::Ring;
 
-/// What the fine ring spans.
+/// Time span of the fine ring.
 const FINE_SPAN: Duration = Duration::from_secs(3600);
 /// Its shortest step.
 const FINE_STEP_MIN: Duration = Duration::from_secs(1);
-/// What the coarse ring spans.
+/// Time span of the coarse ring.
 const COARSE_SPAN: Duration = Duration::from_secs(24 * 3600);
 /// Its shortest step.
 const COARSE_STEP_MIN: Duration = Duration::from_secs(60);
 
-/// The past of all devices.
+/// The history of all devices.
 #[derive(Debug)]
 pub(crate) struct History {
     fields: Vec<DeviceField>,
     fine: Ring,
     coarse: Ring,
-    /// In the order of the rings' devices.
+    /// The devices, in the order of the rings.
     devices: Vec<(DeviceId, ChipIdentity)>,
-    /// The slots that are being filled, and their values: samples may be closer than a step.
+    /// The current slots and their values so far, because several samples may be in one slot.
     filling_fine: Filling,
     filling_coarse: Filling,
 }
 
-/// A slot of a ring, and what fell into it so far, by device and field.
+/// A slot of a ring and its values so far, by device and field.
 #[derive(Debug, Default)]
 struct Filling {
     slot: Option<u64>,
     sums: Vec<Vec<Sum>>,
 }
 
-/// Values of one slot, so far.
+/// Sum of the values in one slot so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     total: i128,
@@ -55,7 +55,7 @@ struct Sum {
 }
 
 impl History {
-    /// Of a sampler that looks once an interval.
+    /// Creates a history for this sample interval.
     pub(crate) fn new(interval: Duration) -> Self {
         let fine = Ring::new(interval.max(FINE_STEP_MIN), FINE_SPAN);
         let coarse = Ring::new(interval.max(COARSE_STEP_MIN), COARSE_SPAN);
@@ -90,7 +90,7 @@ impl History {
         }
     }
 
-    /// Where a device's columns are. Another chip in the place of one begins anew.
+    /// Returns the index of a device's columns. If another chip has the same id, its history begins again.
     fn place(&mut self, device: &Device) -> usize {
         if let Some(index) = self.devices.iter().position(|(id, _)| *id == device.id) {
             if !self.devices[index].1.meet(device) {
@@ -109,7 +109,7 @@ impl History {
         self.devices.len() - 1
     }
 
-    /// Writes the means of the slot that is over.
+    /// Writes the means of a completed slot.
     fn close_coarse(&mut self, slot: u64) {
         self.coarse.advance(slot);
         for (device, sums) in self.filling_coarse.sums.iter().enumerate() {
@@ -122,7 +122,7 @@ impl History {
         self.filling_coarse.clear();
     }
 
-    /// What its columns take.
+    /// Returns the memory of the columns, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.fine.bytes() + self.coarse.bytes()
     }
@@ -143,12 +143,12 @@ impl Sum {
         if self.count == 0 {
             return None;
         }
-        // Rounds half up, so that a mean of 0 and 1 is shown as the likelier value.
+        // Rounds half up, so that the mean of 0 and 1 becomes 1.
         i64::try_from((self.total + self.count / 2).div_euclid(self.count)).ok()
     }
 }
 
-/// Whole numbers a unit: what has a fraction is kept to three decimals, a ratio to four, which is what documents show.
+/// Returns the factor for storing a value as an integer. Fractions have three decimals and ratios four, as in documents.
 fn scale(unit: Unit) -> f64 {
     match unit {
         Unit::Celsius | Unit::Watts | Unit::Volts | Unit::Amperes => 1000.0,

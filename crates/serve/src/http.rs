@@ -1,4 +1,4 @@
-//! Connections: how many, how slow, how large. One thread serves them all.
+//! Accepts connections, with limits for number, time and size. One thread serves all connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,24 +27,24 @@ use crate::service::Service;
 use crate::tls::Acceptor;
 use crate::write_deadline::WriteDeadline;
 
-/// Where to listen.
+/// The sockets to listen on.
 pub(crate) struct Endpoints {
     pub(crate) unix: Option<UnixEndpoint>,
     pub(crate) tcp: Option<TcpEndpoint>,
-    /// For metrics alone.
+    /// The port that serves only metrics.
     pub(crate) metrics: Option<TcpEndpoint>,
     pub(crate) tls: Option<Acceptor>,
 }
 
-/// Threads for documents that take their time, two for those that cost little and those that cost much have their own. More would only
-/// wait for each other, and the sampler with them.
+/// Threads for slow documents: two for ordinary documents, and separate ones for expensive documents. More threads would only compete with
+/// each other and with the sampler.
 const ASIDE_THREADS: usize = 2 + TURNS_AT_ONCE + STORE_TURNS_AT_ONCE;
-/// After the kernel refused a connection, descriptors being used up for one.
+/// Pause after the kernel refused a connection, for example because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long answers that are on their way may take when the service stops.
+/// Time for answers in progress when the service stops.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves until it is stopped, or until the stopping side is gone.
+/// Serves until it is stopped, or until the sender of `stop` is dropped.
 pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
     let Endpoints { unix, tcp, metrics, tls } = doors;
@@ -73,7 +73,7 @@ async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: 
     let crowd = Connections::new(UNIX_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
-            // An unknown peer has the least permissions.
+            // A client that cannot be identified has the least permissions.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
                 let seat = enter(&crowd, Holder::User(uid), &service).await;
@@ -125,7 +125,7 @@ async fn enter(crowd: &Arc<Connections>, holder: Holder, service: &Service) -> A
     Arc::new(seat)
 }
 
-/// One connection, until it ends or takes too long.
+/// Serves one connection until it ends or takes too long.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     door: RequestOrigin,
@@ -142,7 +142,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), answering);
-    // The time for a header runs for the next question, too, which nobody has to ask.
+    // The header timeout also runs while the client sends no further request. That is not slow.
     if connection.await.is_err_and(|error| error.is_timeout()) && is_asking.load(Ordering::Relaxed) {
         service.counters.slow.add_one();
     }
@@ -168,7 +168,8 @@ async fn reply(
     Ok(routes::answer(&service, question).await.map(|body| answering.with(body)))
 }
 
-/// The answer to a connection from this host that sends these bytes and ends. For the fuzzer: its tokio has a clock that need not wait.
+/// Returns the answer to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
+/// wait.
 #[cfg(fuzzing)]
 pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
     use crate::metrics::Processes;
 
-    /// What becomes of a connection whose peer does this: how many were cut off as slow when it is over. Time flies while nobody acts.
+    /// Returns how many connections were closed as slow after a client behaved like this. Time advances automatically while no task runs.
     fn cut_off<F: Future<Output = DuplexStream>>(peer: impl FnOnce(DuplexStream) -> F) -> u64 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(cut_off(|peer| asks(peer, "GET /healthz HTTP/1.1\r\nHo")), 1);
     }
 
-    /// A scraper that comes once a minute keeps its connection: that it is closed meanwhile is nobody's slowness.
+    /// A scraper that connects once a minute keeps its connection open. Closing it is not counted as slow.
     #[test]
     fn who_asks_nothing_more_is_not_slow() {
         assert_eq!(cut_off(|peer| async { takes(asks(peer, HEALTH).await, 17).await }), 0);

@@ -8,9 +8,9 @@
 //!                (thread)
 //! ```
 //!
-//! [`Host::prepare`] opens the machine and the doors, and forks the reading processes: it must come before any thread is
-//! started. [`Host::start`] starts the threads: the sampler, the scan, the alerts, and the one that answers; [`Running::stop`] ends them.
-//! This is the only crate that knows async, and only behind [`Host::start`].
+//! [`Host::prepare`] opens the machine and the sockets, and forks the reading processes. It must be called before any thread is started.
+//! [`Host::start`] starts the threads: the sampler, the scan, the alerts, and the HTTP server; [`Running::stop`] ends them. This is the
+//! only crate that uses async, and only inside [`Host::start`].
 
 mod access;
 mod alerting;
@@ -75,7 +75,7 @@ use http::Endpoints;
 use metrics::Processes;
 use service::Service;
 
-/// How the service is run.
+/// Options of the service.
 #[derive(Debug)]
 pub struct Options {
     /// Version of the program.
@@ -84,46 +84,46 @@ pub struct Options {
     pub interval: Duration,
     /// The Unix socket of the API.
     pub api: Option<PathBuf>,
-    /// That socket, where the service manager opened it.
+    /// The listener of the API, if the service manager opened it.
     pub api_listener: Option<UnixListener>,
-    /// Where HTTP is served.
+    /// Address of the HTTP server.
     pub listen: Option<SocketAddr>,
-    /// That port, where the service manager opened it.
+    /// The listener of HTTP, if the service manager opened it.
     pub http_listener: Option<TcpListener>,
-    /// Whether hosts other than this one may ask.
+    /// Whether other hosts may connect.
     pub allow_remote: bool,
-    /// What opens everything.
+    /// The token that gives access to all data.
     pub token: Option<Token>,
-    /// Certificate and key of HTTPS.
+    /// Files of the certificate and the key for HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Where metrics alone are served, to every host.
+    /// Address that serves only metrics, to every host.
     pub metrics_listen: Option<SocketAddr>,
-    /// That port, where the service manager opened it.
+    /// The listener of metrics, if the service manager opened it.
     pub metrics_listener: Option<TcpListener>,
     /// How many series the metrics have.
     pub metrics_detail: MetricsDetail,
-    /// Whether each process has metrics of its own, except at `metrics_listen`.
+    /// Whether there are metrics per process, except at `metrics_listen`.
     pub process_metrics: bool,
-    /// Where the allocation socket keeps its state, if there is one: /readyz reports when it is full. Silences are there, too.
+    /// State directory of the allocation socket, if there is one. /readyz reports when it is full. It also has the silences.
     pub state: Option<PathBuf>,
-    /// The store that knows other hosts.
+    /// The store with data of other hosts.
     pub fleet: Option<ttmon_fleet::Store>,
-    /// Rules of alerts, and their receivers.
+    /// Alert rules and receivers.
     pub alerts: ttmon_alerts::Config,
     /// Prints one line for the administrator.
     pub complain: fn(&str),
 }
 
-/// Why the service does not start.
+/// Why the service cannot start.
 #[derive(Debug)]
 pub enum StartError {
     /// The machine cannot be read.
     Machine(Error),
-    /// It cannot listen.
+    /// The service cannot listen.
     RequestOrigin(EndpointError),
-    /// It was asked to listen where it must not.
+    /// The address is not permitted.
     Refused(RemoteListening),
-    /// TLS cannot be had.
+    /// TLS is not available.
     Tls(TlsError),
     /// No thread could be started.
     Thread(io::Error),
@@ -143,7 +143,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A service whose doors are open and whom nobody answers yet.
+/// A service with open sockets that does not answer yet.
 pub struct Host {
     devices: DeviceReader,
     scanner: Scanner,
@@ -151,7 +151,7 @@ pub struct Host {
     doors: Endpoints,
 }
 
-/// A service that runs.
+/// A running service.
 #[derive(Debug)]
 pub struct Running {
     service: Arc<Service>,
@@ -160,25 +160,25 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// All connections that may be open, and the processes behind them; the kernel's table of so many takes 64 KiB.
+/// Descriptors for all connections and the processes behind them. The kernel's table of this size takes 64 KiB.
 const DESCRIPTORS: u64 = 8192;
-/// How long threads have to end. One that reads a chip that hangs has longer to go; the program need not wait for it.
+/// Time for threads to end. A thread that reads a hanging chip may need longer; the program does not wait for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Host {
-    /// Opens the machine and the doors. Forks, so it must be called while the program has one thread.
+    /// Opens the machine and the sockets. Forks, so it must be called while the program has one thread.
     pub fn prepare(root: Root, reading: ttmon_source::Options, options: Options) -> Result<Self, StartError> {
         if let Some(address) = options.listen {
             may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some()).map_err(StartError::Refused)?;
         }
-        // Each connection is a descriptor, and a process that reports on the allocation socket is two more; the usual limit is 1,024
-        // where the kernel would grant many more.
+        // Each connection needs a descriptor, and a process that reports on the allocation socket needs two more. The usual limit is 1,024,
+        // although the kernel would allow many more.
         descriptors::allow(u64::MAX);
         descriptors::expect(DESCRIPTORS, io::stderr());
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
         let cluster = reading.cluster.clone();
-        // This forks: a door that was open would stay open in the reading process, after we are killed.
+        // This forks. A socket that is already open would stay open in the reading process after the service is killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
             Some(listener) => Some(UnixEndpoint::inherited(listener).map_err(StartError::Thread)?),
@@ -204,19 +204,18 @@ impl Host {
         Ok(Self { devices, scanner, service, doors: Endpoints { unix, tcp, metrics, tls } })
     }
 
-    /// Where HTTP is served: with port 0 the kernel chose one.
+    /// Returns the address of HTTP. If port 0 was requested, it has the port that the kernel chose.
     pub fn address(&self) -> Option<SocketAddr> {
         self.doors.tcp.as_ref().map(TcpEndpoint::address)
     }
 
-    /// Where metrics alone are served.
+    /// Returns the address that serves only metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.doors.metrics.as_ref().map(TcpEndpoint::address)
     }
 
-    /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
-    /// when the thread that looks ends, one with the thread that answers, and one with the thread that judges alerts, however that
-    /// comes about.
+    /// Starts sampling and answering. `keeper` provides processes that ended before a scan. Each of `ends` is dropped when its thread ends,
+    /// for any reason: the sampler, the HTTP server, and the evaluation of alerts.
     pub fn start<E: Send + 'static>(self, keeper: Option<IntakeCallbacks>, ends: [E; 3]) -> Result<Running, StartError> {
         let Self { devices, scanner, service, doors } = self;
         service.keep(keeper);
@@ -236,10 +235,10 @@ impl Host {
     }
 }
 
-/// Why a service ended by itself.
+/// Why the service ended by itself.
 #[derive(Debug)]
 pub enum ServiceFailed {
-    /// It could not go on.
+    /// A system error.
     Io(io::Error),
     /// A thread panicked.
     Panicked,
@@ -257,17 +256,17 @@ impl fmt::Display for ServiceFailed {
 impl std::error::Error for ServiceFailed {}
 
 impl Running {
-    /// The newest snapshot, for others in this program.
+    /// Returns the newest snapshot, for other parts of this program.
     pub fn newest(&self) -> Option<Arc<Published>> {
         self.service.newest()
     }
 
-    /// What happened after event number `id`.
+    /// Returns the events after the event with number `id`.
     pub fn events_after(&self, id: u64) -> Vec<ServiceEvent> {
         self.service.events_after(id)
     }
 
-    /// Ends the threads and closes the doors. Says why if one of them ended before, by itself.
+    /// Ends the threads and closes the sockets. Returns an error if a thread ended before by itself.
     pub fn stop(mut self) -> Result<(), ServiceFailed> {
         let mut ended = Ok(());
         drop(self.stop_sampler.take());
@@ -290,7 +289,7 @@ impl Running {
     }
 }
 
-/// A thread whose end is noticed, a panic too.
+/// Starts a thread. `end` is dropped when the thread ends, also after a panic.
 fn spawn<E: Send + 'static>(
     name: &str,
     end: E,

@@ -1,8 +1,7 @@
-//! The newest snapshot as metrics: OpenMetrics 1.0, and the older text format 0.0.4 on request.
+//! Formats the newest snapshot as metrics: OpenMetrics 1.0, or the older text format 0.0.4 on request.
 //!
-//! Names and units are columns of the field table. What is not known has no series. Series of devices carry the five
-//! labels that identify a chip, and at most one more; containers, pods and jobs stand on a series of their own, to be joined,
-//! so that the series of a device do not tear when a job ends.
+//! Names and units come from the field table. Unknown values have no series. Series of devices have the five labels that identify a chip,
+//! and at most one more. Containers, pods and jobs have separate series for joins, so that the series of a device continue when a job ends.
 
 mod gzip;
 mod service;
@@ -23,8 +22,8 @@ use writer::{Family, SeriesType, Writer};
 use crate::chips::Chips;
 use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 
-/// Series that are no row of the field table: name, sort, base unit, meaning. docs/metrics.md has them too.
-#[rustfmt::skip] // one row a line
+/// Series that are not in the field table: name, type, base unit, description. docs/metrics.md lists them too.
+#[rustfmt::skip] // one row per line
 pub(crate) mod families {
     use super::{Family, SeriesType};
 
@@ -46,7 +45,7 @@ pub(crate) mod families {
     pub(crate) const WORKLOAD: &str = "namespace, pod, container, pod_uid, container_id, slurm_job";
     pub(crate) const PROCESS_LABELS: &str = "pid, user, namespace, pod, container, pod_uid, container_id, slurm_job";
 
-    /// Those of devices and processes, in the order of the scrape, with their labels.
+    /// Families of devices and processes, in the order of the scrape, with their labels.
     pub(crate) const ALL: [(Family, &str); 10] = [
         (DEVICE_INFO, DEVICE_LABELS),
         (FIRMWARE_INFO, FIRMWARE_LABELS),
@@ -61,7 +60,7 @@ pub(crate) mod families {
     ];
 }
 
-/// Whether each process has series of its own: they come and go, so they are asked for.
+/// Whether each process has its own series. These series change often, so they must be enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Processes {
     Left,
@@ -71,10 +70,10 @@ pub(crate) enum Processes {
 /// How many series there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Detail {
-    /// Everything that is known.
+    /// All known values.
     #[default]
     Full,
-    /// What alerts and dashboards of many hosts need: at most 1,500 series for 32 chips without `--deep`.
+    /// The series that alerts and dashboards of many hosts need: at most 1,500 series for 32 chips without `--deep`.
     Lean,
 }
 
@@ -97,11 +96,11 @@ impl Scope {
     }
 }
 
-/// Everything of the machine, without the end mark.
+/// Formats all series of the machine, without the end mark.
 pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scope: impl Into<Scope>) -> String {
     let scope = scope.into();
     let mut out = Writer::new(dialect);
-    // A series goes on under its labels while its chip does not say who it is.
+    // A series keeps its labels while its chip does not report its identity.
     let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();
     let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (labels(DEVICE, device, families::CHIP), device)).collect();
     identities(&mut out, &devices, snapshot, scope.detail);
@@ -131,8 +130,8 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scop
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Labels are rows of a table. Some have another name here: `id` alone says little, `job` is Prometheus's own, and a pod and a container
-/// are names in every other exporter.
+/// Returns labels from rows of a table. Some have another name here: `id` alone is unclear, `job` is reserved by Prometheus, and `pod` and
+/// `container` are names in all other exporters.
 fn labels<T>(table: &[Field<T>], item: &T, names: &'static str) -> Labels {
     let value = |name| {
         let name = match name {
@@ -165,7 +164,7 @@ fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnO
 }
 
 fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot, detail: Detail) {
-    // Lean: only the state that a device is in has a series.
+    // In lean mode, only the current state of a device has a series.
     let one_of = |out: &mut Writer, labels: &Labels, name: &'static str, value: &str, is_so: bool| {
         if is_so || detail == Detail::Full {
             out.value(labels, &[(name, value)], f64::from(u8::from(is_so)));
@@ -197,7 +196,7 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
     }
 }
 
-/// How long and how often each device was held.
+/// Writes how long and how often each device was held.
 fn usage(out: &mut Writer, devices: &[(Labels, &Device)], chips: &Chips) {
     out.family(&families::HELD);
     for (labels, device) in devices {
@@ -209,7 +208,7 @@ fn usage(out: &mut Writer, devices: &[(Labels, &Device)], chips: &Chips) {
     }
 }
 
-/// Each workload once a device, however many processes it has there.
+/// Writes each workload once per device, for any number of processes.
 fn workloads(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
     out.family(&families::WORKLOAD_INFO);
     let mut seen = BTreeSet::new();
@@ -244,12 +243,12 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     }
 }
 
-/// A value in its base unit.
+/// Converts a value to its base unit.
 fn number(reading: &Reading<Value>, unit: Unit) -> Option<f64> {
     reading.as_ref().ok()?.number().map(|number| number * unit.base().factor)
 }
 
-/// The page docs/metrics.md, whole.
+/// Returns the page docs/metrics.md.
 pub fn markdown() -> String {
     let mut page = String::from(
         "Generated by `cargo xtask docs` from the field table in `crates/model/src/fields/` and `crates/serve/src/metrics.rs`.\n\n\

@@ -1,6 +1,6 @@
-//! Results of the sampler: the newest snapshot, and its documents.
+//! The newest snapshot of the sampler, and its documents.
 //!
-//! Readers take the newest one and never wait for the sampler; a hundred of them cost one sampling.
+//! Readers take the newest snapshot and never wait for the sampler. The cost of a sample is independent of the number of readers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,30 +16,30 @@ use crate::access::View;
 use crate::limits::READY_MAX;
 use crate::metrics::{Dialect, Scope};
 
-/// One sample and what it means.
+/// A sample and its derived snapshot.
 #[derive(Debug)]
 pub struct Published {
-    /// Counts up from 1.
+    /// Number of the snapshot, from 1.
     pub number: u64,
-    /// What it means.
+    /// The derived snapshot.
     pub snapshot: Snapshot,
-    /// What the machine said.
+    /// The sample of the machine.
     pub sample: Sample,
-    /// Ledgers of that time: their buffers are read on request.
+    /// Ledgers at that time. Their buffers are read on request.
     pub ledgers: Vec<Arc<OpenLedger>>,
     /// Recently closed ledgers, so that their followers see the end.
     pub departed: Vec<Arc<Departed>>,
     ready: Mutex<HashMap<(Form, View), Bytes>>,
 }
 
-/// A text that is made once for each snapshot and view.
+/// A text that is computed once for each snapshot and view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     Snapshot,
     Devices,
     Processes,
     Metrics(Dialect, Scope),
-    /// Compressed, to be followed by the service's own series.
+    /// Compressed metrics, to be followed by the service's own series.
     Deflated(Dialect, Scope),
 }
 
@@ -54,13 +54,13 @@ impl Published {
         Self { number, snapshot, sample, ledgers, departed, ready: Mutex::default() }
     }
 
-    /// The text, made now if nobody asked for it before.
+    /// Returns the text. Computes it if it was not requested before.
     pub(crate) fn text<T: Into<Bytes>>(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> T) -> Bytes {
         let key = (form, view);
         if let Some(text) = self.ready().get(&key) {
             return text.clone();
         }
-        // Made without the lock: two that come at once make it twice, and nobody waits for a large one to get a small one.
+        // Compute without the lock. Two concurrent requests compute the text twice, but a small text never waits for a large one.
         let text = make(&self.snapshot).into();
         let mut ready = self.ready();
         if ready.len() < READY_MAX {
@@ -69,12 +69,12 @@ impl Published {
         text
     }
 
-    /// How long ago it was taken.
+    /// Returns the time since the sample was taken.
     pub fn age(&self) -> Duration {
         boot_time().saturating_sub(self.sample.at)
     }
 
-    /// How long ago processes and their memory were read.
+    /// Returns the time since processes and their memory were read.
     pub(crate) fn scan_age(&self) -> Duration {
         boot_time().saturating_sub(self.sample.scanned_at())
     }

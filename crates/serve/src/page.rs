@@ -1,4 +1,4 @@
-//! The page: files that a browser loads. They are built from `web/` by `cargo xtask web`, hold no data, and need no token.
+//! The page: files that a browser loads. They are built from `web/` by `cargo xtask web`, contain no data, and need no token.
 
 use hyper::body::Bytes;
 use hyper::header::{
@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 
 use crate::body::Body;
 
-/// One file.
+/// One file of the page.
 pub(crate) struct Asset {
     path: &'static str,
     content_type: &'static str,
@@ -35,19 +35,19 @@ const ASSETS: [Asset; 4] = [
     asset!("/assets/icon.svg", "icon.svg", "image/svg+xml"),
 ];
 
-/// Changes with any of the files.
+/// ETag that changes with any of the files.
 const VERSION: &str = include_str!("../page/etag");
 
-/// No inline script, no other host, no frame. Styles that the script sets on elements are not inline styles.
+/// Forbids inline scripts, other hosts and frames. Styles that the script sets on elements are not inline styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The file at a path.
+/// Returns the file at a path.
 pub(crate) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// Answers with a file, compressed where the browser takes that, or says that the browser's copy is the same.
+/// Answers with a file, compressed if the browser accepts that, or with "not modified".
 pub(crate) fn answer(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
     let has = |name, word: &str| headers.get_all(name).iter().any(|value| value.to_str().is_ok_and(|value| value.contains(word)));
     let version = VERSION.trim();
@@ -87,14 +87,14 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| value.split(',').any(is_taken))
 }
 
-/// A file that shows this data without a service: the page with everything inside. Its policy allows its own script alone, and no
-/// connection.
+/// Returns an HTML file that shows this data without a service. It contains the whole page. Its policy allows only its own script, and no
+/// connections.
 pub fn report_page(data: &str) -> String {
     const SCRIPT: &str = include_str!("../page/app.js");
     const STYLE: &str = include_str!("../page/app.css");
     const SCRIPT_HASH: &str = include_str!("../page/app.js.sha256");
     const STYLE_HASH: &str = include_str!("../page/app.css.sha256");
-    // In JSON this sign stands in texts alone, where it can be written this way too.
+    // In JSON, this character only occurs in strings, where it can be escaped.
     let data = data.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((again.status(), length(&again)), (StatusCode::NOT_MODIFIED, 0));
     }
 
-    /// What a phone loads over a slow link.
+    /// The size limit is for a phone on a slow link.
     #[test]
     fn all_files_are_at_most_80_kb() {
         let bytes: usize = ASSETS.iter().map(|asset| asset.gzip.len()).sum();

@@ -1,4 +1,4 @@
-//! Answers that are no: problem documents of RFC 9457.
+//! Error answers: problem documents of RFC 9457.
 
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
@@ -11,30 +11,30 @@ use crate::service::StaleSample;
 /// Longest explanation.
 const DETAIL_CHARS_MAX: usize = 1024;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// There is no such path.
+    /// The path does not exist.
     NotFound,
-    /// This door is for looking only.
+    /// Only GET and HEAD are supported.
     Method,
-    /// The request has a body: nothing reads it, and behind it the end of the connection would not be seen.
+    /// The request has a body. It would not be read, and data after the request hides the end of the connection.
     Body,
-    /// A parameter is not what it should be.
+    /// A parameter is invalid.
     Parameter(String),
-    /// What was asked for is more than one answer holds.
+    /// The answer would exceed a limit.
     TooMuch(String),
-    /// The client may not see it.
+    /// The client has no permission.
     Refused(AccessError),
-    /// It needs the token.
+    /// The path needs the token.
     NeedsToken,
-    /// There is nothing fresh to show.
+    /// There is no recent sample.
     Stale(String),
-    /// There are as many streams as there may be.
+    /// The limit of streams is reached.
     Streams,
-    /// There are as many large answers under way as there may be.
+    /// The limit of expensive answers is reached.
     Busy,
-    /// A defect of ours.
+    /// A defect of the service.
     Defect,
 }
 
@@ -83,10 +83,10 @@ impl Problem {
         }
     }
 
-    /// The answer.
+    /// Returns the HTTP response.
     pub(crate) fn response(&self) -> Response<Body> {
         let (status, name, title, detail) = self.parts();
-        // It may repeat what the client sent, which is up to 64 KiB.
+        // The text may repeat input of the client, which has up to 64 KiB.
         let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
         let document = json!({"type": format!("urn:ttmon:problem:{name}"), "title": title, "status": status.as_u16(), "detail": detail});
         let mut response = Response::new(Body::from(format!("{document}\n")));

@@ -1,4 +1,4 @@
-//! Places for streams of recorders: so many in all, of which one user has at most a quarter, so that there are some for the others.
+//! Slots for recorder streams: a limited number in total. One user gets at most a quarter, so that some are left for other users.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct RecorderSlots {
     most: usize,
-    /// By user, as long as they have any.
+    /// Used slots by user. Users without a slot are removed.
     taken: Mutex<HashMap<View, usize>>,
 }
 
-/// One of them, until it is dropped.
+/// A used slot. It is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     of: Arc<RecorderSlots>,
@@ -25,7 +25,7 @@ impl RecorderSlots {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// A place, if there is one for this user.
+    /// Returns a slot if there is one for this user.
     pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Permit, Problem> {
         let mut taken = self.taken();
         let own = taken.get(&view).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The paths there are, as one table: answering and the description at `/api/v1/openapi.json` are loops over it.
+//! The table of all paths. Request handling and the description at `/api/v1/openapi.json` are generated from it.
 
 mod ask;
 mod documents;
@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::service::{Readiness, Service};
 use ask::Parameters;
 
-/// One path.
+/// A path.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) id: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Route {
     pub(crate) answer: Answer,
 }
 
-/// One word behind the question mark.
+/// A query parameter.
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     /// Its schema, as JSON text.
@@ -40,7 +40,7 @@ pub(crate) struct Parameter {
     pub(crate) help: &'static str,
 }
 
-/// What a path answers with.
+/// The answer of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Snapshot,
@@ -73,7 +73,7 @@ const PID: Parameter =
 
 const NO_UNLESS_ASKED: &str = r#"{"type": "boolean", "default": false}"#;
 
-/// All of them. Those of `/api/v1` may grow; none is renamed or removed.
+/// All paths. Paths of `/api/v1` may be extended, but are never renamed or removed.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/snapshot",
@@ -252,26 +252,26 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-/// The tables of fields, the same for every version of the program.
+/// Returns the document of the field tables, which is the same for every version of the program.
 pub fn fields_document() -> String {
     fields::document("0", false)
 }
 
-/// The description of the paths, the same for every version of the program.
+/// Returns the OpenAPI document, which is the same for every version of the program.
 pub fn openapi_document() -> String {
     openapi::document("0")
 }
 
-/// Where the chips of a recorded snapshot are: the members of `/api/v1/mesh` without the head of a document.
+/// Returns the positions of the chips of a recorded snapshot: the members of `/api/v1/mesh` without the document header.
 pub fn mesh_document(snapshot: &ttmon_model::Snapshot) -> serde_json::Value {
     documents::mesh_parts(&ttmon_model::mesh::of(snapshot, None))
 }
 
-/// A question, as far as it matters.
+/// The parts of a request that are used.
 pub(crate) struct Question<'a> {
     pub(crate) door: RequestOrigin,
     pub(crate) holder: Holder,
-    /// The host that was asked for, where the whole address was.
+    /// The host of the request, if the request has a full address.
     pub(crate) authority: Option<&'a str>,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
@@ -280,7 +280,7 @@ pub(crate) struct Question<'a> {
     pub(crate) has_body: bool,
 }
 
-/// Answers it.
+/// Answers a request.
 pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Response<Body> {
     let mut response = match answer_or_not(service, &question).await {
         Ok(response) => response,
@@ -318,7 +318,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     let parameters = Parameters::parse(question.query, route.parameters)?;
     match route.answer {
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
-        // Without a token nobody may see a buffer over HTTP; on the Unix socket everybody sees their own.
+        // Over HTTP, buffers need a token. On the Unix socket, users see their own buffers.
         Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NeedsToken),
         Answer::Buffers => documents::buffers(service, view, ask::buffers(&parameters)?).await,
         Answer::Memory => documents::memory(service, view, ask::memory(&parameters)?).await,
@@ -353,7 +353,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     }
 }
 
-/// Whether a client wants one document rather than a stream.
+/// Whether a client wants one document instead of a stream.
 fn wants_json(question: &Question<'_>) -> bool {
     let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.contains("application/json") && !accept.contains("text/event-stream")
@@ -365,7 +365,7 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     response
 }
 
-/// A document, with its age in whole seconds.
+/// Returns a document with its age in whole seconds.
 fn aged(body: impl Into<Body>, seconds: u64) -> Response<Body> {
     let mut response = typed("application/json", body);
     response.headers_mut().insert(AGE, seconds.into());
@@ -387,7 +387,7 @@ mod tests {
             }
         }
     }
-    /// What the description says of numbers is what questions are held to.
+    /// The limits in the description are the limits of the parser.
     #[test]
     fn the_table_has_the_limits() {
         use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, RECORDED_DEFAULT, RECORDED_MAX};

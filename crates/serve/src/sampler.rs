@@ -1,7 +1,7 @@
 //! Samples the machine at a fixed interval, and publishes the result.
 //!
-//! It walks on the clock that neither jumps nor stops while the machine sleeps. A late sample leaves a gap in
-//! the history; nothing is carried over into it.
+//! It uses the clock that does not jump and continues during suspend. A late sample leaves a gap in the history; no value is carried over
+//! into the gap.
 
 use std::io;
 use std::sync::Arc;
@@ -63,26 +63,26 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
     }
 }
 
-/// What the sampler keeps from one sample to the next.
+/// State of the sampler between two samples.
 #[derive(Debug)]
 struct SamplerState {
-    /// The sample before.
+    /// The previous sample.
     before: Option<Arc<Published>>,
-    /// The newest sample with the scan before the newest scan: rates of processes begin there.
+    /// The newest sample with the previous scan. Rates of processes are computed from it.
     before_scan: Option<Arc<Published>>,
-    /// When the newest scan was made. Before the first one: when the service started.
+    /// Time of the newest scan. Before the first scan: the start time of the service.
     scanned_at: Duration,
-    /// What the newest scan could not read.
+    /// Problems of the newest scan.
     scan_problems: Vec<Problem>,
     /// Why the last scan failed.
     scan_failure: Option<String>,
     scan_cpu: Duration,
     scans: u64,
-    /// What all scans did not read, and what was not computed, because of a limit.
+    /// Number of items that scans did not read, or that were not computed, because of a limit.
     cut: u64,
     peaks: Peaks,
     refusals: Refusals,
-    /// Ledgers of ended processes whose refusals are to be counted.
+    /// Ledgers of ended processes with refusals that must be counted.
     ended: Vec<LedgerSample>,
     leaving: RecentlyDeparted,
 }
@@ -109,7 +109,7 @@ impl SamplerState {
         self.scans > 0
     }
 
-    /// Completes a sample of the devices with the newest scan. The result is the ledgers that go with it.
+    /// Completes a sample of the devices with the newest scan. Returns the ledgers of the scan.
     fn complete(&mut self, sample: &mut Sample, scan: Option<Result<Scan, Error>>, interval: Duration) -> Ledgers {
         let ledgers = match scan {
             Some(Ok(Scan { scanned, ledgers, departed, ended, cpu })) => {
@@ -143,10 +143,10 @@ impl SamplerState {
     }
 }
 
-/// Ledgers of a sample, and those that were left.
+/// Ledgers of a sample, and closed ledgers.
 type Ledgers = (Vec<Arc<OpenLedger>>, Vec<Arc<Departed>>);
 
-/// Derives, compares with the one before, and publishes.
+/// Derives the snapshot, compares it with the previous one, and publishes it.
 fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
     let before = past.before.as_deref();
     let (mut snapshot, cut) = Snapshot::derive_counted(&sample, past.before_scan.as_deref().map(|before| &before.sample));
@@ -175,7 +175,7 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     past.before = Some(published);
 }
 
-/// The allocators of ended processes, on the devices of this sample.
+/// Returns the allocators of ended processes, on the devices of this sample.
 fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> {
     if ledgers.is_empty() {
         return Vec::new();
@@ -184,7 +184,7 @@ fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> 
     Snapshot::derive(&sample, None).allocators
 }
 
-/// Ledgers that were closed now or recently: not every follower reads every snapshot.
+/// Recently closed ledgers. They are kept for a while, because not every follower reads every snapshot.
 #[derive(Debug, Default)]
 struct RecentlyDeparted(Vec<(Duration, Arc<Departed>)>);
 
@@ -198,7 +198,7 @@ impl RecentlyDeparted {
     }
 }
 
-/// The machine could not be read at all. Reported once, not every second.
+/// Records that the machine could not be read. A failure is reported once, not every second.
 fn record_failure(service: &Service, error: &Error) {
     let why = error.to_string();
     let is_new = service.figures(|figures| {
@@ -210,21 +210,21 @@ fn record_failure(service: &Service, error: &Error) {
     }
 }
 
-/// When to look.
+/// The schedule of samples.
 #[derive(Debug)]
 struct SampleSchedule {
-    /// When the next look is, or should have been.
+    /// Planned time of the next sample.
     planned: Duration,
     interval: Duration,
 }
 
 impl SampleSchedule {
-    /// The first look is now.
+    /// The first sample is due now.
     fn new(now: Duration, interval: Duration) -> Self {
         Self { planned: now, interval }
     }
 
-    /// Goes on to the next look, and says how many are left out because it is too late for them.
+    /// Plans the next sample. Returns how many samples are left out because they are too late.
     fn next(&mut self, now: Duration) -> u64 {
         self.planned += self.interval;
         let late = now.saturating_sub(self.planned);
@@ -250,13 +250,13 @@ pub(crate) mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// The scan that goes with a sample.
+    /// Returns the scan of a sample.
     fn scan_of(sample: &Sample) -> Scan {
         let scanned = Scanned::again(sample, Vec::new());
         Scan { scanned, ledgers: Vec::new(), departed: Vec::new(), ended: Vec::new(), cpu: Duration::ZERO }
     }
 
-    /// Refusals of device 0 after each scan, which found these ledgers of ended processes.
+    /// Returns the refusals of device 0 after each scan. Each scan found these ledgers of ended processes.
     pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_source::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
         let mut past = SamplerState::new(seconds(1000.0));
         let mut counted = Vec::new();
@@ -271,7 +271,7 @@ pub(crate) mod tests {
         counted
     }
 
-    /// Devices go on while a scan is late; processes stay, with the rates they had, and their age is shown.
+    /// While a scan is late, device samples continue. Processes keep their last rates, and their age is shown.
     #[test]
     fn a_late_scan_holds_up_no_device() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
@@ -311,10 +311,10 @@ pub(crate) mod tests {
     fn a_late_look_leaves_out_the_ones_before_it() {
         let mut pace = SampleSchedule::new(seconds(100.0), seconds(1.0));
         assert_eq!((pace.next(seconds(100.3)), pace.planned), (0, seconds(101.0)));
-        // A little late is not too late: that slot is not lost.
+        // A slightly late sample keeps its slot.
         assert_eq!((pace.next(seconds(102.9)), pace.planned), (0, seconds(102.0)));
         assert_eq!((pace.next(seconds(103.1)), pace.planned), (0, seconds(103.0)));
-        // The machine slept for a minute.
+        // The machine was suspended for a minute.
         assert_eq!((pace.next(seconds(164.2)), pace.planned), (60, seconds(164.0)));
     }
 
@@ -333,7 +333,7 @@ pub(crate) mod tests {
         assert_eq!(later(1.0, -119_000).clock_jump(&sample), Some(-120_000));
     }
 
-    /// The wall clock is set forth and back while the service looks: history goes on by the second, and each jump is marked.
+    /// The wall clock is set forward and back while the service samples. The history continues every second, and each jump is marked.
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
@@ -360,13 +360,13 @@ pub(crate) mod tests {
         assert!(degrees.is_some());
         assert_eq!((answer.start, answer.points), (seconds(1000.0), 6));
         assert_eq!(answer.series[0].columns[0], vec![degrees; 6]);
-        // Times are shown by the present clock, in order, independent of the clock at that time.
+        // Times are shown by the current wall clock, in order, independent of the wall clock at the time of the sample.
         let times: Vec<u64> = (0..6).map(|point| service.wall_time(seconds(1000.0 + f64::from(point))).0 / 1_000_000_000).collect();
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2 && pair[1] >= pair[0]), "{times:?}");
     }
 
-    /// A day by the second, as fast as it goes: what the sampler keeps and what is asked for meanwhile takes no more at its end than
-    /// after its first hours. `cargo xtask bench day` runs the whole day; otherwise it is a few minutes.
+    /// Simulates a day with one sample per second, as fast as possible. At its end, the memory of samples and requests must not be larger
+    /// than after the first hours. `cargo xtask bench day` runs the whole day; otherwise the test simulates a few minutes.
     #[test]
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
@@ -374,18 +374,18 @@ pub(crate) mod tests {
         let mut past = SamplerState::new(Duration::ZERO);
         let mut resident = Vec::new();
         let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
-        // With 90,000 looks: an hour, half a day, a day, and an hour more.
+        // With 90,000 samples: an hour, half a day, a day, and an hour more.
         let told = [0, looks / 25, looks / 2, looks / 25 * 24, looks];
         for second in 0..=looks {
             let planned = seconds(f64::from(second));
             let mut sample = machine.sample().expect("a sample");
-            // One look a second by both clocks, and every ten minutes one of them is set.
+            // Both clocks advance by one second per sample, and the wall clock is set every ten minutes.
             (sample.at, sample.time) = (planned, UnixTime(u64::from(second + second / 600 * 5) * 1_000_000_000));
             let scan = Scan { ledgers: machine.ledgers().to_vec(), departed: machine.departed().to_vec(), ..scan_of(&sample) };
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
             take_in(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
-            // One client scrapes, one takes the document.
+            // One client scrapes metrics, one reads the document.
             let text = last.text(
                 crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()),
                 crate::access::View::Whole,
@@ -412,7 +412,7 @@ pub(crate) mod tests {
                 resident.push((second, kib));
             }
         }
-        // What was set aside for a day is all touched by then.
+        // All memory that is reserved for a day has been used then.
         let [.., (_, day), (_, later)] = resident.as_slice() else { panic!("{resident:?}") };
         assert!(*later <= day + 1024, "{resident:?}");
     }

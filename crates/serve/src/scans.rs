@@ -1,7 +1,7 @@
-//! The thread that scans the machine for those who use its devices.
+//! The thread that scans the machine for processes that use its devices.
 //!
-//! Other users decide how long a scan takes. The sampler starts one, reads the devices, waits a little, and goes on without the
-//! result if it is late.
+//! The duration of a scan depends on other users. The sampler starts a scan, reads the devices, waits a short time, and continues without
+//! the result if the scan is late.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,21 +26,21 @@ pub(crate) struct Scan {
     pub(crate) scanned: Scanned,
     pub(crate) ledgers: Vec<Arc<OpenLedger>>,
     pub(crate) departed: Vec<Arc<Departed>>,
-    /// Ledgers with refusals of processes that ended since the last scan; no scan may have seen them.
+    /// Ledgers with refusals of processes that ended since the last scan. Earlier scans may not have seen these processes.
     pub(crate) ended: Vec<LedgerSample>,
     /// Processor time of the thread so far.
     pub(crate) cpu: Duration,
 }
 
-/// Finds the refusals of processes that were too short for a scan: their ledgers were handed over.
+/// Finds the refusals of processes that lived too short for a scan. Their ledgers were handed over.
 #[derive(Debug, Default)]
 pub(crate) struct EndedLedgers {
-    /// Those that were read.
+    /// Identities of the ledgers that were already read.
     known: BTreeSet<(u64, u64)>,
 }
 
 impl EndedLedgers {
-    /// Reads ledgers that are new, a bounded number, and returns those with refusals.
+    /// Reads new ledgers, up to a limit. Returns those with refusals.
     pub(crate) fn read(&mut self, kept: Vec<OpenLedger>) -> Vec<LedgerSample> {
         let present: BTreeSet<(u64, u64)> = kept.iter().map(OpenLedger::identity).collect();
         self.known.retain(|identity| present.contains(identity));
@@ -58,13 +58,13 @@ impl EndedLedgers {
     }
 }
 
-/// Freed memory is given back after so many scans: it takes a millisecond.
+/// Freed memory is returned to the system after this many scans, because it takes a millisecond.
 const RELEASE_EVERY: usize = 32;
 
 const UNRESTRICTED: &str = "the threads that open other users' files keep all rights of the service: the system call capset or seccomp is \
                             refused; allow both in SystemCallFilter= of its unit (docs/security.md)";
 
-/// The thread, as the sampler sees it.
+/// Handle of the scan thread for the sampler.
 #[derive(Debug)]
 pub(crate) struct Scans {
     ask: Sender<Scope>,
@@ -74,12 +74,12 @@ pub(crate) struct Scans {
 }
 
 impl Scans {
-    /// Starts the thread. It ends when the value is dropped, after the scan that runs.
+    /// Starts the thread. It ends when the handle is dropped, after the current scan.
     pub(crate) fn spawn(mut scanner: Scanner, service: Arc<Service>) -> io::Result<Self> {
         let (ask, asked) = mpsc::channel::<Scope>();
         let (found, results) = mpsc::channel();
         let work = move || {
-            // It opens what other users wrote.
+            // The thread opens files that other users wrote.
             if !scanner.restrict_thread() {
                 (service.complain)(UNRESTRICTED);
             }
@@ -104,12 +104,12 @@ impl Scans {
         Ok(Self { ask, results, is_running: false, thread: Some(thread) })
     }
 
-    /// Starts a scan, unless one still runs.
+    /// Starts a scan, unless one is still running.
     pub(crate) fn start(&mut self, scope: Scope) {
         self.is_running = self.is_running || self.ask.send(scope).is_ok();
     }
 
-    /// The result of the scan that was started, if it comes in time.
+    /// Waits for the result of the started scan. Returns `None` on timeout.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Result<Scan, Error>> {
         let result = match self.results.try_recv() {
             Err(TryRecvError::Empty) if self.is_running => self.results.recv_timeout(patience),
@@ -124,7 +124,7 @@ impl Scans {
             }
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                // It panicked: so does the sampler, which ends the service.
+                // The scan thread panicked. The sampler panics too, which ends the service.
                 if let Some(Err(panicked)) = self.thread.take().map(JoinHandle::join) {
                     panic::resume_unwind(panicked);
                 }
@@ -147,11 +147,11 @@ mod tests {
     use super::*;
     use crate::metrics::Processes;
 
-    /// A process has one ledger.
+    /// A process can have only one ledger.
     static WRITER: Writer =
         Writer::new(Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
 
-    /// A program that is refused memory and ends between two scans: its ledger was handed over, and is read once.
+    /// A program gets a refusal and ends between two scans. Its ledger was handed over and is read once.
     #[test]
     fn refusals_of_a_process_that_no_scan_saw_are_counted() {
         let mut session = WRITER.session().expect("a ledger");

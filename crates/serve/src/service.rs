@@ -1,4 +1,4 @@
-//! What the sampler writes and the doors read.
+//! The shared state of the service. The sampler writes it, and the endpoints read it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,28 +25,28 @@ use crate::newest::{Form, Published};
 use crate::recorder_slots::RecorderSlots;
 use crate::service_events::{EventKind, Journal, ServiceEvent};
 
-/// Why no sample is fresh enough to be shown as now.
+/// Why no sample is recent enough.
 #[derive(Debug)]
 pub(crate) struct StaleSample(pub(crate) String);
 
-/// The service's memory. Locks are held briefly and never two at once.
+/// The shared state. Locks are held briefly, and never two at once.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) version: &'static str,
     pub(crate) interval: Duration,
     pub(crate) processes: Processes,
     pub(crate) detail: Detail,
-    /// The store that knows other hosts.
+    /// The store with data of other hosts.
     pub(crate) fleet: Option<ttmon_fleet::Store>,
     pub(crate) token: Option<Token>,
-    /// Where the allocation socket keeps its state.
+    /// State directory of the allocation socket.
     pub(crate) state: Option<PathBuf>,
     /// The user's cluster descriptor.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) counters: Counters,
     pub(crate) deltas: Deltas,
     newest: Mutex<Option<Arc<Published>>>,
-    /// Counts up with every snapshot and everything that happens; streams wait for it.
+    /// Incremented with every snapshot and every event. Streams wait for it.
     pulse: watch::Sender<u64>,
     journal: Mutex<Journal>,
     history: Mutex<History>,
@@ -56,24 +56,24 @@ pub(crate) struct Service {
     pub(crate) alerting: Alerting,
     /// Prints one line for the administrator.
     pub(crate) complain: fn(&str),
-    /// Answers that cost much.
+    /// Queue of expensive answers.
     pub(crate) turns: AnswerQueue,
     pub(crate) store_turns: AnswerQueue,
     /// Streams of events.
     pub(crate) streams: Arc<Connections>,
-    /// Places for streams of recorders.
+    /// Slots for recorder streams.
     pub(crate) recorder_places: Arc<RecorderSlots>,
 }
 
 /// The sampler's own figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// How long the newest sample took.
+    /// Duration of the newest sample.
     pub(crate) duration: Duration,
     pub(crate) samples: u64,
     pub(crate) errors: u64,
     pub(crate) missed: u64,
-    /// What scans did not read because of a limit.
+    /// Number of items that scans did not read because of a limit.
     pub(crate) cut: u64,
     /// Processor time of the sampler's thread so far.
     pub(crate) cpu: Duration,
@@ -81,10 +81,10 @@ pub(crate) struct Figures {
     pub(crate) failure: Option<String>,
 }
 
-/// Whether the service can answer, and if not, why.
+/// Whether the service can answer; if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// It can; there may still be a problem.
+    /// The service can answer. It may still have problems.
     Ready(Vec<String>),
     Not(String),
 }
@@ -118,24 +118,24 @@ impl Service {
         }
     }
 
-    /// A user has ledgers of processes that ended.
+    /// Sets the functions of the allocation server, which has the ledgers of ended processes.
     pub(crate) fn keep(&self, keeper: Option<IntakeCallbacks>) {
         if let Some(keeper) = keeper {
             let _ = self.keeper.set(keeper);
         }
     }
 
-    /// Processes of a pid that ended.
+    /// Returns the ended processes with this pid.
     pub(crate) fn past(&self, pid: u32) -> Vec<EndedProcess> {
         self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.past)(pid))
     }
 
-    /// Ledgers of processes that ended and are still kept.
+    /// Returns the ledgers of ended processes that are still kept.
     pub(crate) fn ended(&self) -> Vec<OpenLedger> {
         self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
     }
 
-    /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.
+    /// Replaces the newest snapshot. `planned` is the planned time of its sample.
     pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
         lock(&self.history).add(planned, &published.snapshot);
         lock(&self.chips).take_in(published.sample.at, &published.snapshot);
@@ -147,7 +147,7 @@ impl Service {
         self.pulse.send_modify(|pulse| *pulse += 1);
     }
 
-    /// Notes that something happened.
+    /// Records an event.
     pub(crate) fn note(&self, at: Duration, time: UnixTime, what: EventKind) {
         lock(&self.journal).add(at, time, what);
         self.pulse.send_modify(|pulse| *pulse += 1);
@@ -157,7 +157,7 @@ impl Service {
         lock(&self.newest).clone()
     }
 
-    /// The newest snapshot, unless it is too old to be shown as now.
+    /// Returns the newest snapshot, unless it is stale.
     pub(crate) fn fresh(&self) -> Result<Arc<Published>, StaleSample> {
         let newest = self.newest().ok_or_else(|| StaleSample(self.why("there is no sample yet".to_owned())))?;
         let age = newest.age();
@@ -178,7 +178,7 @@ impl Service {
         self.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
     }
 
-    /// Ready is one that has something fresh to show of every device that is there. One in a reset is shown as that.
+    /// Checks readiness. The service is ready if it has recent data of every listed device. A device in a reset counts as read.
     pub(crate) fn readiness(&self) -> Readiness {
         let newest = match self.fresh() {
             Err(StaleSample(why)) => return Readiness::Not(why),
@@ -194,7 +194,7 @@ impl Service {
         }
     }
 
-    /// Notes besides being ready.
+    /// Returns problems that do not affect readiness.
     fn cares(&self, newest: &Published) -> Vec<String> {
         let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
         let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
@@ -229,7 +229,7 @@ impl Service {
         lock(&self.journal).last_id()
     }
 
-    /// Reads the history; the sampler waits meanwhile, so only copy.
+    /// Reads the history. The sampler waits meanwhile, so `look` should only copy.
     pub(crate) fn history<T>(&self, look: impl FnOnce(&History) -> T) -> T {
         look(&lock(&self.history))
     }
@@ -238,7 +238,7 @@ impl Service {
         change(&mut lock(&self.figures))
     }
 
-    /// A scrape of one of the doors. What belongs to the machine is made and compressed once a snapshot.
+    /// Formats the metrics for one of the endpoints. The series of the machine are formatted and compressed once per snapshot.
     pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: RequestOrigin) -> Vec<u8> {
         let newest = self.newest();
         let fresh = self.fresh().ok();
@@ -262,7 +262,7 @@ impl Service {
         metrics::gzip_of(&machine, &fresh.as_ref().map(compressed).unwrap_or_default(), &own)
     }
 
-    /// The service's own figures.
+    /// Returns the service's own figures.
     fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> ServiceFigures {
         let figures = lock(&self.figures).clone();
         ServiceFigures {
@@ -286,25 +286,25 @@ impl Service {
         }
     }
 
-    /// The time of a point of the past by the present clock.
+    /// Converts a time of the history to the current wall clock.
     pub(crate) fn wall_time(&self, at: Duration) -> UnixTime {
         let ago = u64::try_from(boot_time().saturating_sub(at).as_nanos()).unwrap_or(u64::MAX);
         UnixTime(now().0.saturating_sub(ago))
     }
 }
 
-/// Whether a file system has no room for another process's ledger.
+/// Whether a file system has no room for the ledger of another process.
 fn is_full(directory: &Path) -> bool {
     rustix::fs::statvfs(directory).is_ok_and(|room| room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) < STATE_BYTES_MIN)
 }
 
-/// Now, for people.
+/// Returns the wall-clock time.
 pub(crate) fn now() -> UnixTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The data behind these locks is always consistent: a panic of another thread breaks nothing.
+/// The data behind these locks is always consistent, even after a panic of another thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// A request for readiness may wait for the journal, or for a file system: the sampler does not.
+    /// A readiness request may wait for the journal or a file system. The sampler does not wait for the request.
     #[test]
     fn a_snapshot_is_published_during_any_request() {
         let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));

@@ -1,4 +1,4 @@
-//! What happened on the machine, from one snapshot to the next: states, health, devices that come and go, clocks that jump.
+//! Events of the machine between two snapshots: states, health, added and removed devices, clock jumps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use ttmon_model::units::UnixTime;
 
 use crate::limits::EVENTS_MAX;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceEvent {
-    /// Counts up, from a number that is higher with each start of the service.
+    /// Number of the event. Numbers increase, also over restarts of the service.
     pub id: u64,
-    /// When, on the clock that never jumps.
+    /// Time of the event on the monotonic clock.
     pub at: Duration,
-    /// Time on the wall clock at that time.
+    /// Time of the event on the wall clock.
     pub time: UnixTime,
-    /// What.
+    /// Kind of the event.
     pub what: EventKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The service began to look; nothing is known of before.
+    /// The service started to sample; earlier events are unknown.
     Started,
-    /// A device was seen for the first time, or another one in its place.
+    /// A device was seen for the first time, or replaced another one.
     Appeared {
-        /// Which.
+        /// Id of the device.
         device: u32,
         /// Its board.
         board: String,
     },
     /// A device is no longer listed.
     Left {
-        /// Which.
+        /// Id of the device.
         device: u32,
     },
     /// A device's state changed: a reset is `ok`, `resetting`, `ok`.
     State {
-        /// Which.
+        /// Id of the device.
         device: u32,
         /// The state before.
         from: &'static str,
@@ -50,56 +50,56 @@ pub enum EventKind {
     },
     /// A device's health changed.
     Health {
-        /// Which.
+        /// Id of the device.
         device: u32,
         /// Its health before.
         from: &'static str,
         /// Its health now.
         to: &'static str,
-        /// Why.
+        /// Reasons of the new health.
         reasons: Vec<String>,
     },
-    /// The wall clock was set: by so many milliseconds, to the future or to the past.
+    /// The wall clock was set.
     Clock {
-        /// By how much.
+        /// Change in milliseconds; negative if the clock was set back.
         millis: i64,
     },
-    /// The sampler came late and left out looks.
+    /// The sampler was late and left out samples.
     Gap {
-        /// How many looks were left out.
+        /// Number of samples that were left out.
         missed: u64,
     },
     /// The machine could not be read at all.
     Unreadable {
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// It can be read again.
+    /// The machine can be read again.
     Readable,
     /// An alert fired, or ended.
     Alert {
-        /// Of which device.
+        /// Id of the device.
         device: u32,
-        /// Of which rule.
+        /// Name of the rule.
         rule: String,
-        /// How bad it is.
+        /// Severity of the rule.
         severity: &'static str,
-        /// Whether it fired.
+        /// Whether the alert fired; false if it ended.
         is_firing: bool,
-        /// What is wrong, or was.
+        /// Description of the alert.
         summary: String,
     },
-    /// A receiver of alerts began to fail, or takes messages again.
+    /// A receiver of alerts began to fail, or works again.
     Receiver {
-        /// Its name.
+        /// Name of the receiver.
         receiver: String,
-        /// Why the delivery failed.
+        /// Why the delivery failed; `None` if it works again.
         error: Option<String>,
     },
 }
 
 impl EventKind {
-    /// The word for its sort, as streams and documents name it.
+    /// Returns the name of the kind, as in streams and documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -118,7 +118,7 @@ impl EventKind {
 }
 
 impl ServiceEvent {
-    /// Its document.
+    /// Returns the event as JSON.
     pub fn json(&self) -> Value {
         let mut document = json!({"id": self.id, "time": self.time.rfc3339(), "event": self.what.name()});
         match &self.what {
@@ -159,23 +159,23 @@ impl ServiceEvent {
     }
 }
 
-/// The last things that happened, bounded.
+/// The last events, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     last: VecDeque<ServiceEvent>,
-    /// The number before the first.
+    /// The number before the first event.
     begin: u64,
     told: u64,
 }
 
 impl Journal {
-    /// Of a service that starts now: its numbers go on after those of its earlier lives, since none has more than one event in a
-    /// millisecond for long.
+    /// Creates the journal of a service that starts now. Its numbers continue after those of earlier runs, because no run has more than one
+    /// event per millisecond for long.
     pub(crate) fn starting(now: UnixTime) -> Self {
         Self { begin: now.0 / 1_000_000, ..Self::default() }
     }
 
-    /// Adds one, and forgets the oldest where there are too many.
+    /// Adds an event. Drops the oldest if there are too many.
     pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: EventKind) -> ServiceEvent {
         self.told += 1;
         let event = ServiceEvent { id: self.last_id(), at, time, what };
@@ -186,29 +186,30 @@ impl Journal {
         event
     }
 
-    /// Those after number `id`, oldest first. A number that was not reached yet is of a life in which the clock was ahead: all are new.
+    /// Returns the events after number `id`, oldest first. A number that is too high is from a run with a wrong clock; then all events are
+    /// returned.
     pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &ServiceEvent> {
         let id = if id > self.last_id() { 0 } else { id };
         self.last.iter().filter(move |event| event.id > id)
     }
 
-    /// The events from a time on.
+    /// Returns the events since a time.
     pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &ServiceEvent> {
         self.last.iter().filter(move |event| event.at >= at)
     }
 
-    /// The number of the newest.
+    /// Returns the number of the newest event.
     pub(crate) fn last_id(&self) -> u64 {
         self.begin + self.told
     }
 
-    /// How many there were.
+    /// Returns the number of all events so far.
     pub(crate) fn count(&self) -> u64 {
         self.told
     }
 }
 
-/// What is different now.
+/// Returns the differences between two snapshots.
 pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<EventKind> {
     let mut found = Vec::new();
     for device in &now.devices {
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(journal.since(Duration::from_secs(EVENTS_MAX as u64 + 5)).count(), 5);
     }
 
-    /// A reader that comes back after a restart hears of everything since, also where the clock was set back meanwhile.
+    /// A reader that reconnects after a restart gets all events since then, even if the clock was set back meanwhile.
     #[test]
     fn numbers_go_on_over_a_restart() {
         let start = |second: u64, events: u64| {

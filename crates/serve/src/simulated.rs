@@ -1,4 +1,4 @@
-//! The metrics of a host that is only simulated, as its service would write them.
+//! Formats the metrics of a simulated host, as its service would.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::chips::Chips;
 use crate::metrics::{self, Counters, Detail, Dialect, Processes, Scope, ServiceFigures};
 use crate::texts::{TextAnswer, TextRequest};
 
-/// What a service would remember of the host between two scrapes.
+/// State of a simulated host between two scrapes.
 #[derive(Debug, Default)]
 pub struct SimulatedHost {
     chips: Chips,
@@ -16,7 +16,8 @@ pub struct SimulatedHost {
 }
 
 impl SimulatedHost {
-    /// A scrape of the host at a time since the start. Alerts are left to the store: no engine evaluates this host.
+    /// Formats the metrics of the host at a time since the start. Alerts are left to the store, because no rules are evaluated for this
+    /// host.
     pub fn scrape(
         &mut self,
         at: Duration,

@@ -1,4 +1,4 @@
-//! Small services of texts over plain HTTP: lists of hosts, metrics of simulated hosts. They have no user and no secret.
+//! Small text services over plain HTTP: lists of hosts, metrics of simulated hosts. They have no users and no secrets.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,31 +18,31 @@ use crate::body::Body;
 use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TEXT_CONNECTIONS_MAX};
 use crate::page::takes_gzip;
 
-/// A request, as far as it matters.
+/// The parts of a request that are used.
 #[derive(Clone, Copy, Debug)]
 pub struct TextRequest<'a> {
     /// Its path.
     pub path: &'a str,
-    /// The name by which the service was called.
+    /// The value of the Host header.
     pub host: &'a str,
-    /// What its sender takes.
+    /// The value of the Accept header.
     pub accept: &'a str,
-    /// Whether its sender takes compressed answers.
+    /// Whether the client accepts compressed answers.
     pub takes_gzip: bool,
 }
 
 /// An answer.
 #[derive(Clone, Debug)]
 pub struct TextAnswer {
-    /// Its type.
+    /// Content type.
     pub content_type: &'static str,
     /// Its bytes.
     pub body: Vec<u8>,
-    /// Whether they are compressed.
+    /// Whether `body` is compressed.
     pub is_gzip: bool,
 }
 
-/// Answers requests on a port until the program ends. `None` is a path that does not exist.
+/// Answers requests on a port until the program ends. `answer` returns `None` for a path that does not exist.
 pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
 where
     F: Fn(TextRequest<'_>) -> Option<TextAnswer> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! HTTPS, in builds that have it. Without it nothing but this host is listened to.
+//! HTTPS, in builds with TLS. Without TLS, the service listens only on this host.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ pub(crate) use with::Acceptor;
 #[cfg(not(feature = "tls"))]
 pub(crate) use without::Acceptor;
 
-/// Why TLS cannot be had.
+/// Why TLS cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsError {
-    /// This build has none.
+    /// This build has no TLS.
     NotBuiltIn,
-    /// A file, and what is wrong with it.
+    /// A file has this error.
     File(PathBuf, String),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// Whether this build can.
+/// Whether this build has TLS.
 pub const IS_BUILT_IN: bool = cfg!(feature = "tls");
 
 #[cfg(feature = "tls")]
@@ -51,12 +51,12 @@ mod with {
     use super::TlsError;
     use crate::limits::HANDSHAKE_TIMEOUT;
 
-    /// Says hello to peers of TLS.
+    /// Performs TLS handshakes.
     #[derive(Clone)]
     pub(crate) struct Acceptor(TlsAcceptor);
 
     impl Acceptor {
-        /// With a certificate, its chain behind it, and its key, both PEM.
+        /// Creates an acceptor from a certificate chain and a key, both in PEM.
         pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
             let wrong = |path: &Path, why: &dyn std::fmt::Display| TlsError::File(path.to_owned(), why.to_string());
             let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
@@ -74,7 +74,7 @@ mod with {
             Ok(Self(TlsAcceptor::from(Arc::new(config))))
         }
 
-        /// A connection that has said hello in time.
+        /// Performs the handshake. Returns `None` if it fails or takes too long.
         pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
             timeout(HANDSHAKE_TIMEOUT, self.0.accept(stream)).await.ok()?.ok()
         }
@@ -89,17 +89,17 @@ mod without {
 
     use super::TlsError;
 
-    /// There is none.
+    /// TLS is not available in this build.
     #[derive(Clone)]
     pub(crate) enum Acceptor {}
 
     impl Acceptor {
-        /// Always the same answer.
+        /// Always returns an error.
         pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, TlsError> {
             Err(TlsError::NotBuiltIn)
         }
 
-        /// Never called: there is no value to call it on.
+        /// Never called, because there is no value of this type.
         #[allow(clippy::unused_async, reason = "the other build's waits")]
         pub(crate) async fn accept(&self, _stream: TcpStream) -> Option<TcpStream> {
             match *self {}

@@ -1,7 +1,7 @@
-//! A connection whose peer has only so long to take what it asked for.
+//! A connection with a time limit for clients that do not read their answers.
 //!
-//! Time that we wait for it is a debt, and what it takes pays it off at the least rate there is: one that takes a little now and then is
-//! no better than one that takes nothing, and a stream that is seldom written to owes nothing.
+//! The time spent waiting for a client is added up. Bytes that the client reads reduce this time at the minimum rate. So a client that
+//! reads a few bytes now and then is treated like one that reads nothing, and a stream with few writes never exceeds the limit.
 
 use std::io;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use crate::service::Service;
 pub(crate) struct WriteDeadline<S> {
     stream: S,
     service: Arc<Service>,
-    /// Since when the peer takes nothing, and until when it may; `None` while it takes something.
+    /// Since when the client reads nothing, and the timer of its deadline. `None` while it reads.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     debt: OverdueTime,
-    /// Whether something came that was not answered yet.
+    /// Whether data arrived that was not answered yet.
     is_asking: Arc<AtomicBool>,
 }
 
-/// How long we waited for a peer, less what it paid off.
+/// Time spent waiting for a client, minus the time for the bytes that it read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct OverdueTime(Duration);
 
@@ -39,7 +39,7 @@ impl OverdueTime {
         self.0 = self.0.saturating_sub(Duration::from_secs_f64(bytes as f64 / WRITE_BYTES_PER_S_MIN));
     }
 
-    /// How much longer it may take.
+    /// Returns the time until the deadline.
     fn left(self) -> Duration {
         WRITE_TIMEOUT.saturating_sub(self.0)
     }
@@ -50,7 +50,7 @@ impl<S> WriteDeadline<S> {
         Self { stream, service, waiting: None, debt: OverdueTime::default(), is_asking: Arc::default() }
     }
 
-    /// Whether the peer began a question that it has no answer to. One that only holds a connection open is not slow.
+    /// Whether the client began a request that has no answer yet. A client that only keeps a connection open is not slow.
     pub(crate) fn is_asking(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_asking)
     }
@@ -68,7 +68,8 @@ impl<S> WriteDeadline<S> {
         let left = self.debt.left();
         let (_, waiting) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
         if waiting.as_mut().poll(context).is_ready() {
-            // Polled again after it was over it would panic; the connection ends, but who knows when.
+            // Reset the timer, because polling it again after it has expired would panic, and the connection may be polled again before it
+            // ends.
             waiting.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
             self.service.counters.slow.add_one();
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -118,7 +119,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
 mod tests {
     use super::*;
 
-    /// Seconds until a peer is cut off that takes so many bytes every so often; `None` if it is not within an hour.
+    /// Returns the seconds until a client is cut off that reads this many bytes per interval, or `None` if it is not cut off within an
+    /// hour.
     fn cut_off_after(bytes: usize, every: u64) -> Option<u64> {
         let mut debt = OverdueTime::default();
         let mut seconds = 0;

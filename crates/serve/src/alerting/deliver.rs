@@ -15,13 +15,13 @@ use ttmon_ask::{PostError, Roots, RootsError, Target, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
 
-/// Where Alertmanager takes alerts.
+/// Path of Alertmanager's API for alerts.
 const ALERTS_PATH: &str = "/api/v2/alerts";
-/// What a command has in its environment, where the service has it: enough to reach a desktop, and none of the service's secrets.
+/// Variables of the service that a command gets. They are enough to reach a desktop, and contain no secrets of the service.
 const ENVIRONMENT: [&str; 5] = ["HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Why a message was not delivered. It names no address: some are secrets.
+/// Why a message was not delivered. It contains no address, because some addresses are secret.
 #[derive(Debug)]
 pub enum DeliveryError {
     /// A file cannot be used.
@@ -30,13 +30,13 @@ pub enum DeliveryError {
     Url,
     /// The token would be sent unencrypted.
     Exposed,
-    /// There is nothing to trust.
+    /// There are no certificates to trust.
     Roots(RootsError),
-    /// The receiver did not take it.
+    /// The receiver did not accept the message.
     Post(PostError),
     /// The command could not be started.
     Start(io::Error),
-    /// The command took too long, and was killed.
+    /// The command exceeded its time limit and was killed.
     Late(Duration),
     /// The command failed.
     Failed(String),
@@ -59,7 +59,7 @@ impl fmt::Display for DeliveryError {
 
 impl std::error::Error for DeliveryError {}
 
-/// Delivers a body made for this sort of receiver. It takes as long as the receiver's limit, at most.
+/// Delivers a body in the format of this receiver. Takes at most the time limit of the receiver.
 pub fn deliver(how: &Delivery, body: &str) -> Result<(), DeliveryError> {
     match how {
         Delivery::Command { argv, timeout } => command(argv, *timeout, body),
@@ -78,7 +78,7 @@ fn target(url: &UrlFrom) -> Result<Target, DeliveryError> {
     text.parse().map_err(|_| DeliveryError::Url)
 }
 
-/// Read each time, so that a secret can be changed while the service runs.
+/// Reads a secret. It is read each time, so that it can be changed while the service runs.
 fn secret(key: &'static str, path: &Path) -> Result<String, DeliveryError> {
     let bytes = ttmon_files::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| DeliveryError::File(key, error))?;
     let text = String::from_utf8(bytes).ok().map(|text| text.trim().to_owned());
@@ -95,7 +95,7 @@ fn posted(target: &Target, bearer_file: Option<&Path>, ca: Option<&Path>, body: 
     post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(DeliveryError::Post)
 }
 
-/// Runs a program without a shell. It reads the message as a file, so that one that does not read delays nothing.
+/// Runs a program without a shell. The message is a file on its standard input, so that a program that does not read it blocks nothing.
 fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), DeliveryError> {
     let [program, arguments @ ..] = argv else { return Err(DeliveryError::Start(io::ErrorKind::NotFound.into())) };
     let mut input =
@@ -108,7 +108,7 @@ fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), Deliver
     let mut child = command.spawn().map_err(DeliveryError::Start)?;
     let has_ended = ends_within(&child, timeout);
     if !has_ended {
-        // What it started goes with it. Its number is its own until it is waited for.
+        // Kill its children too. The pid is not reused before `wait`.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
     let status = child.wait().map_err(DeliveryError::Start)?;

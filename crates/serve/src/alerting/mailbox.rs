@@ -1,4 +1,4 @@
-//! What waits for one receiver, and the thread that delivers it.
+//! The queue of one receiver, and the thread that delivers its messages.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{DeliveryError, deliver, wall_time};
 use crate::limits::{DELIVERY_TRIES, MAILBOX_EVENTS_MAX, RETRY_WAIT};
 use crate::metrics::{Count, MessageFigures};
 
-/// A receiver, and what waits for it.
+/// A receiver and its queue.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     receiver: Receiver,
@@ -26,9 +26,9 @@ pub(super) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Content {
-    /// For a webhook or a command: what happened.
+    /// For a webhook or a command: the queued events.
     events: VecDeque<Event>,
-    /// For an Alertmanager: what fires, and what ended a while ago.
+    /// For an Alertmanager: the firing alerts, and those that ended recently.
     alerts: Vec<Alert>,
     has_changed: bool,
     host: String,
@@ -37,7 +37,7 @@ struct Content {
     last_error: Option<String>,
 }
 
-/// What to send.
+/// A message to send.
 struct Message {
     body: String,
     events: u64,
@@ -55,7 +55,7 @@ impl Mailbox {
         }
     }
 
-    /// Adds what happened. It never waits for a delivery.
+    /// Adds events. Never waits for a delivery.
     pub(super) fn put(&self, snapshot: &Snapshot, told: &[Event], listing: &Listing, silences: &[Silence]) {
         let is_wanted = |alert: &Alert| alert.rule.severity >= self.receiver.severity;
         let is_audible = |alert: &&Alert| !silences.iter().any(|silence| silence.covers(alert, snapshot.time));
@@ -81,14 +81,14 @@ impl Mailbox {
         }
     }
 
-    /// Ends the thread after the delivery that runs.
+    /// Ends the thread after the current delivery.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.wake.notify_one();
     }
 
-    /// Delivers until it is closed: at most one message in [`MESSAGE_GAP`]. `report` is called when deliveries begin to fail, with the
-    /// reason, and when they succeed again.
+    /// Delivers messages until the mailbox is closed, at most one message per [`MESSAGE_GAP`]. `report` is called with the reason when
+    /// deliveries begin to fail, and when they succeed again.
     pub(super) fn work(&self, version: &'static str, report: impl Fn(&str, Option<String>)) {
         let mut last: Option<Instant> = None;
         let mut has_failed = false;
@@ -103,7 +103,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits until something is to be sent. False when it is closed.
+    /// Waits until a message is due. Returns false if the mailbox is closed.
     fn wait_until_due(&self, last: Option<Instant>, has_failed: bool) -> bool {
         let mut content = self.lock();
         loop {
@@ -113,7 +113,8 @@ impl Mailbox {
             let since = last.map_or(Duration::MAX, |last| last.elapsed());
             let gap = MESSAGE_GAP.saturating_sub(since);
             let wait = match self.receiver.how {
-                // Repeatedly while an alert fires, or has ended; at once if that changed, or was not accepted.
+                // While an alert fires or has ended recently, it is sent repeatedly. It is sent at once after a change or a failed
+                // delivery.
                 Delivery::Alertmanager { resend, .. } if !content.alerts.is_empty() => {
                     if content.has_changed || has_failed {
                         gap
@@ -127,7 +128,7 @@ impl Mailbox {
             if wait.is_zero() {
                 return true;
             }
-            // Alerts may come without a wake-up: a silence that ends, a restart.
+            // Alerts may be added without a wake-up, when a silence ends or after a restart.
             let wait = wait.min(MESSAGE_GAP);
             content = self.wake.wait_timeout(content, wait).map_or_else(|poisoned| poisoned.into_inner().0, |(content, _)| content);
         }
@@ -147,7 +148,8 @@ impl Mailbox {
         (!events.is_empty()).then_some(Message { body, events: events.len() as u64 })
     }
 
-    /// Sends a message. A webhook is tried again; Alertmanager gets the next message; a command may have acted before it failed.
+    /// Sends a message. Only a webhook is retried: Alertmanager gets the next message anyway, and a command may have acted before it
+    /// failed.
     fn send(&self, message: &Message) -> Result<(), DeliveryError> {
         let tries = if let Delivery::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
         let mut number = 1;
@@ -171,7 +173,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits. False when it is closed meanwhile.
+    /// Waits. Returns false if the mailbox is closed meanwhile.
     fn pause(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut content = self.lock();

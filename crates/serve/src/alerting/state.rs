@@ -1,4 +1,4 @@
-//! Files of alerts in the state directory: silences, which a user writes, and what fires, which a restart takes over.
+//! Files of alerts in the state directory: silences, which users create, and firing alerts, which are read after a restart.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::limits::{SAVED_BYTES_MAX, SILENCE_BYTES_MAX, SILENCES_MAX};
 pub const SILENCES: &str = "silences";
 const SAVED: &str = "alerts.json";
 
-/// The silences of a state directory. A file that another user could have written, or that is no silence, is left out.
+/// Reads the silences of a state directory. Files that another user could have written and invalid files are skipped.
 pub fn read_silences(state: &Path) -> Vec<Silence> {
     let Ok(entries) = fs::read_dir(state.join(SILENCES)) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json"));
@@ -42,6 +42,6 @@ pub(super) fn read_saved(state: &Path) -> Vec<Saved> {
 pub(super) fn write_saved(state: &Path, saved: &[Saved]) {
     let entry = |saved: &Saved| json!({"rule": saved.rule, "device": saved.device.0, "since": saved.since.rfc3339(), "fired": saved.fired.rfc3339()});
     let document = json!({"firing": saved.iter().map(entry).collect::<Vec<_>>()});
-    // A full disk costs a message twice after a restart, nothing else.
+    // If the disk is full, alerts are sent again after a restart. There is no other effect.
     let _ = ttmon_files::write(&state.join(SAVED), format!("{document}\n").as_bytes());
 }

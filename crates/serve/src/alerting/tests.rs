@@ -14,7 +14,7 @@ use ttmon_alerts::{Delivery, Receiver, Severity, UrlFrom};
 use ttmon_model::units::Celsius;
 use ttmon_model::{Sample, Snapshot};
 
-/// Enough for a process on a busy machine.
+/// Timeout that is long enough on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -38,7 +38,7 @@ fn service(receivers: Vec<Receiver>, state: Option<&Path>) -> Arc<Service> {
     Arc::new(service)
 }
 
-/// The machine at a second, with one chip at this temperature. It has a limit of 100 degrees.
+/// A snapshot at this second, with one chip at this temperature. The limit is 100 degrees.
 fn published(second: u64, degrees: f64) -> Arc<Published> {
     static MACHINE: OnceLock<Snapshot> = OnceLock::new();
     let mut snapshot = MACHINE.get_or_init(|| fixture::with_devices(1)).clone();
@@ -55,7 +55,7 @@ fn judge(service: &Service) -> Judge {
     Judge::new(service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect(), service.state.clone())
 }
 
-/// Reads one request and answers it.
+/// Accepts one request, answers it, and returns its body.
 fn taken(listener: &TcpListener, answer: &str) -> Value {
     let (mut peer, _) = listener.accept().expect("a peer");
     let text = request(&mut peer);
@@ -91,7 +91,7 @@ fn an_alert_reaches_a_webhook_and_ends() {
     assert_eq!((&alert["rule"], &alert["state"], &alert["device"]), (&json!("hot"), &json!("firing"), &json!(0)));
     assert_eq!((&alert["summary"], &message["test"]), (&json!("temperature 105 °C of 100 °C"), &json!(false)));
     until("sent", || service.alerting.mailboxes[0].figures().sent == 1);
-    // What the API, the scrape and the journal say.
+    // Check the API, the metrics and the journal.
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
     assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "firing");
     let scrape =
@@ -112,12 +112,12 @@ fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let service = service(vec![webhook(listener.local_addr().expect("an address"))], None);
     let (samples, threads) = start(&service).expect("threads");
-    // Nobody judges: the queue is full after a few, and publishing goes on.
+    // No thread evaluates samples: the queue is soon full, and publishing continues.
     for second in 0..100 {
         service.publish(Duration::from_secs(second), published(second, 105.0));
     }
     assert_eq!(service.alerting.figures().dropped, 100 - ALERT_SAMPLES_MAX as u64);
-    // A receiver that takes the connection and says nothing: the judge goes on.
+    // The receiver accepts the connection and sends nothing. Evaluation continues.
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     let (peer, _) = listener.accept().expect("a peer");
@@ -188,7 +188,7 @@ fn a_restart_announces_nothing_twice() {
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 0);
     (61..=130).for_each(|second_of| after.take(&second, &published(second_of, 50.0)));
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is sent");
-    // With any content of the file.
+    // Any content of the file is accepted.
     for text in ["", "nonsense", "[]", "{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"] {
         fs::write(state.path().join("alerts.json"), text).expect("a file");
         assert_eq!(state::read_saved(state.path()), [], "{text}");
@@ -232,7 +232,7 @@ fn run(argv: &[&str], timeout: Duration, body: &str) -> Result<(), String> {
 fn a_command_reads_the_message_without_a_shell() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name).display().to_string();
-    // Larger than a pipe holds.
+    // The body is larger than the buffer of a pipe.
     let body = format!("{{\"alerts\": \"{}\"}}", "x".repeat(1 << 20));
     assert_eq!(run(&["/usr/bin/tee", &path("$HOME; touch x")], LONG, &body), Ok(()));
     assert_eq!(fs::read_to_string(path("$HOME; touch x")).expect("what it read"), body);
@@ -240,11 +240,11 @@ fn a_command_reads_the_message_without_a_shell() {
     assert_eq!(run(&["/bin/false"], LONG, &body), Err("failed: exit status: 1".to_owned()));
     assert!(run(&["/nonexistent/program"], LONG, "").is_err_and(|why| why.starts_with("cannot be started: ")));
     assert!(run(&[], LONG, "").is_err());
-    // It has none of the service's secrets.
+    // The command gets no secrets of the service.
     assert_eq!(run(&["/bin/sh", "-c", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\" && test \"$(pwd)\" = /"], LONG, ""), Ok(()));
 }
 
-/// A command that hangs is killed with what it started.
+/// A command that hangs is killed together with its children.
 #[test]
 fn a_command_has_its_time() {
     let directory = tempfile::tempdir().expect("a directory");

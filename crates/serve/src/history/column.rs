@@ -1,19 +1,19 @@
-//! One field of one device over time, as whole numbers: four bytes each while they fit, else eight.
+//! One field of one device over time, as integers: four bytes each while they fit, otherwise eight.
 
-/// What stands in a slot without a value.
+/// Marks a slot without a value.
 const NARROW_GAP: i32 = i32::MIN;
 const WIDE_GAP: i64 = i64::MIN;
 
 #[derive(Debug)]
 pub(super) enum Column {
-    /// Never had a value, and takes no room.
+    /// Never had a value, and uses no memory.
     Empty,
     Narrow(Box<[i32]>),
     Wide(Box<[i64]>),
 }
 
 impl Column {
-    /// Stores a value; the first one makes room, and the first large one makes more.
+    /// Stores a value. The first value allocates the column, and the first large value widens it.
     pub(super) fn store(&mut self, index: usize, length: usize, value: i64) {
         match (&mut *self, i32::try_from(value)) {
             (Self::Narrow(slots), Ok(small)) if small != NARROW_GAP => slots[index] = small,
@@ -31,7 +31,7 @@ impl Column {
         }
     }
 
-    /// Makes a gap.
+    /// Turns a slot into a gap.
     pub(super) fn clear(&mut self, index: usize) {
         match self {
             Self::Empty => {}

@@ -1,4 +1,4 @@
-//! A question about the past, and its answer: an even grid of time, with nothing where nothing was seen.
+//! Queries of the history. The answer is an even time grid, with gaps where there were no samples.
 
 use std::time::Duration;
 
@@ -8,47 +8,47 @@ use ttmon_model::fields::DeviceField;
 use super::ring::Ring;
 use super::{History, scale};
 
-/// What is asked for.
+/// A query.
 #[derive(Clone)]
 pub(crate) struct Query {
-    /// From this time on, on the monotonic clock.
+    /// Start time, on the monotonic clock.
     pub(crate) since: Duration,
-    /// Between two points; `None` is as fine as it was kept.
+    /// Time between two points; `None` means the finest stored step.
     pub(crate) step: Option<Duration>,
-    /// Which fields.
+    /// Fields of the answer.
     pub(crate) fields: Vec<DeviceField>,
-    /// Which devices; empty is all.
+    /// Devices of the answer; empty means all.
     pub(crate) devices: Vec<DeviceId>,
 }
 
-/// The grid, and what is on it.
+/// The grid and its values.
 pub(crate) struct Answer {
     /// Time of the first point.
     pub(crate) start: Duration,
-    /// Between two points.
+    /// Time between two points.
     pub(crate) step: Duration,
-    /// How many there are.
+    /// Number of points.
     pub(crate) points: u64,
-    /// By device, then by field, as asked.
+    /// Values by device, then by field, in the order of the query.
     pub(crate) series: Vec<Series>,
 }
 
-/// One device's columns.
+/// The columns of one device.
 pub(crate) struct Series {
     pub(crate) device: DeviceId,
-    /// A value or nothing for each point, for each field asked for; nothing throughout for a field that is not kept.
+    /// For each field, a value or `None` for each point. A field without a history has only `None`.
     pub(crate) columns: Vec<Vec<Option<f64>>>,
 }
 
 impl History {
-    /// The size of the answer, before it is made: points, and cells in all.
+    /// Returns the size of an answer before it is computed: points, and cells in total.
     pub(crate) fn size(&self, query: &Query) -> (u64, u64) {
         let Some(grid) = self.grid(query) else { return (0, 0) };
         let devices = self.chosen(query).count() as u64;
         (grid.points, grid.points.saturating_mul(devices).saturating_mul(query.fields.len() as u64))
     }
 
-    /// Answers. The size was checked before.
+    /// Computes an answer. The caller must check the size before.
     pub(crate) fn ask(&self, query: &Query) -> Answer {
         let Some(grid) = self.grid(query) else {
             return Answer { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };
@@ -70,21 +70,21 @@ impl History {
         known.filter(|(_, id)| query.devices.is_empty() || query.devices.contains(id))
     }
 
-    /// The fine ring where it reaches back far enough, or has all there is, or a fine step is asked for, else the coarse one.
+    /// Returns the fine ring if it reaches back far enough, has all data, or a fine step is requested; otherwise the coarse ring.
     fn grid(&self, query: &Query) -> Option<Grid<'_>> {
         let (oldest, _) = self.fine.range()?;
         let reaches = self.fine.time(oldest) <= query.since || self.fine.is_whole();
         let is_fine = query.step.map_or(reaches, |step| step < self.coarse.step || reaches);
         let ring = if is_fine { &self.fine } else { &self.coarse };
         let (oldest, newest) = ring.range()?;
-        // A step is made of whole slots, and begins where a multiple of itself does, so that two answers agree.
+        // A step consists of whole slots and begins at a multiple of its length, so that two answers agree.
         let slots = query.step.map_or(1, |step| u64::try_from(step.as_nanos().div_ceil(ring.step.as_nanos())).unwrap_or(u64::MAX).max(1));
         let first = ring.slot(query.since).max(oldest) / slots * slots;
         Some(Grid { ring, first, slots, points: (newest + 1).saturating_sub(first).div_ceil(slots) })
     }
 }
 
-/// Points over the slots of a ring.
+/// Points that consist of slots of a ring.
 struct Grid<'a> {
     ring: &'a Ring,
     first: u64,
@@ -101,7 +101,7 @@ impl Grid<'_> {
         self.ring.step.saturating_mul(u32::try_from(self.slots).unwrap_or(u32::MAX))
     }
 
-    /// The mean of the slots that have a value.
+    /// Returns the mean of the slots that have a value.
     fn cell(&self, device: usize, field: usize, point: u64) -> Option<f64> {
         let begin = self.first + point * self.slots;
         let values = (begin..begin + self.slots).filter_map(|slot| self.ring.get(device, field, slot));

@@ -1,4 +1,4 @@
-//! Columns of equal length whose slots are steps of time; the newest takes the place of the oldest.
+//! Columns of equal length with one slot per time step. The newest slot replaces the oldest.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Column;
 pub(super) struct Ring {
     pub(super) step: Duration,
     length: usize,
-    /// The newest slot, and the oldest that was ever begun.
+    /// The newest slot, and the oldest slot ever used.
     newest: u64,
     first: Option<u64>,
     /// By device, then by field.
@@ -21,23 +21,23 @@ impl Ring {
         Self { step, length, newest: 0, first: None, columns: Vec::new() }
     }
 
-    /// The slot of a time.
+    /// Returns the slot of a time.
     pub(super) fn slot(&self, at: Duration) -> u64 {
         u64::try_from(at.as_nanos() / self.step.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// When a slot begins.
+    /// Returns the start time of a slot.
     pub(super) fn time(&self, slot: u64) -> Duration {
         self.step.saturating_mul(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
-    /// The slots there are, if any.
+    /// Returns the first and last slot, if there are any.
     pub(super) fn range(&self) -> Option<(u64, u64)> {
         let oldest = self.first?.max(self.newest.saturating_sub(self.length as u64 - 1));
         Some((oldest, self.newest))
     }
 
-    /// Whether nothing was overwritten so far.
+    /// Whether no slot was overwritten so far.
     pub(super) fn is_whole(&self) -> bool {
         self.range().is_none_or(|(oldest, _)| self.first == Some(oldest))
     }
@@ -57,7 +57,7 @@ impl Ring {
         self.newest = slot;
     }
 
-    /// Stores a value into the newest slot; one that is no longer there is not written.
+    /// Stores a value into the newest slot. A value of an overwritten slot is dropped.
     pub(super) fn store(&mut self, device: usize, field: usize, slot: u64, value: i64) {
         if self.range().is_some_and(|(oldest, newest)| (oldest..=newest).contains(&slot)) {
             let (index, length) = (self.index(slot), self.length);
@@ -70,12 +70,12 @@ impl Ring {
         (oldest..=newest).contains(&slot).then(|| self.columns[device][field].get(self.index(slot)))?
     }
 
-    /// Makes room for devices.
+    /// Adds columns for more devices.
     pub(super) fn grow(&mut self, devices: usize, fields: usize) {
         self.columns.resize_with(devices, || (0..fields).map(|_| Column::Empty).collect());
     }
 
-    /// Forgets the past of a device.
+    /// Clears the history of a device.
     pub(super) fn forget(&mut self, device: usize) {
         self.columns[device].iter_mut().for_each(|column| *column = Column::Empty);
     }

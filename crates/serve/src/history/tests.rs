@@ -40,7 +40,7 @@ fn gaps_are_gaps() {
     let expected = vec![Some(40.0), Some(41.5), None, None, None, Some(42.25)];
     assert_eq!(ask(&history, "temperature", 0, None), (100, expected));
     assert_eq!(ask(&history, "temperature", 104, None), (104, vec![None, Some(42.25)]));
-    // A step's value is the mean of what was seen in it.
+    // The value of a step is the mean of its samples.
     assert_eq!(ask(&history, "temperature", 100, Some(2)), (100, vec![Some(40.75), None, Some(42.25)]));
     assert_eq!(ask(&history, "serial", 100, None).1, vec![None; 6]);
 }
@@ -54,7 +54,7 @@ fn the_oldest_goes_and_minutes_stay() {
     }
     let (start, fine) = ask(&history, "temperature", 3600, None);
     assert_eq!((start, fine.len(), fine[0], fine[3599]), (3600, 3600, Some(60.0), Some(119.0)));
-    // Further back than the hour: by the minute, without the one that is not over.
+    // Before the last hour, the step is a minute. The current minute is not included.
     let (start, coarse) = ask(&history, "temperature", 600, None);
     assert_eq!((start, coarse.len(), coarse[0]), (600, 109, Some(10.0)));
 }
@@ -71,11 +71,11 @@ fn a_short_history_has_every_second() {
         let (start, values) = ask(&history, "temperature", since, None);
         assert_eq!((start, values.len(), values[134]), (1025, 135, Some(40.0)), "since {since}");
     }
-    // By the minute with the one that is not over: 1020, 1080, 1140.
+    // In minutes, including the current one: 1020, 1080, 1140.
     assert_eq!(ask(&history, "temperature", 0, Some(60)), (1020, vec![Some(40.0); 3]));
 }
 
-/// More than one look in a second: its value is the mean of them.
+/// With several samples in a second, its value is their mean.
 #[test]
 fn a_second_is_the_mean_of_its_looks() {
     let snapshot = machine();
@@ -119,7 +119,7 @@ fn another_chip_in_its_place_begins_anew() {
 fn thirty_two_devices_stay_below_the_bound() {
     let snapshot = with_devices(32);
     let mut history = History::new(seconds(1));
-    // Every kept field has a value, large ones where a field may be large.
+    // Every stored field has a value, including large values if possible.
     for second in [0, 61] {
         history.add(seconds(second), &snapshot);
     }

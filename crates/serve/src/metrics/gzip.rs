@@ -1,18 +1,18 @@
 //! Compressed scrapes.
 //!
-//! What belongs to the machine is compressed once for each snapshot, what belongs to the service for each scrape. Both are pieces of one
-//! deflate stream: a piece that is not the last ends with an empty block, so that another one can follow.
+//! The series of the machine are compressed once per snapshot, the series of the service for each scrape. Both are parts of one deflate
+//! stream: every part except the last ends with an empty block, so that another part can follow.
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Series repeat the same words: a fast level finds nearly all of that.
+/// Series repeat the same words, so a fast level is nearly as good as a slow one.
 const LEVEL: u32 = 1;
 /// RFC 1952: deflate, no name, no time, any system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// Room for what every stream has, however short its text is.
+/// Extra capacity for the overhead of any stream, even of a short text.
 const SPARE_BYTES: usize = 256;
 
-/// A piece of a stream, to be followed by another one.
+/// Compresses a part of a stream that another part follows.
 pub(crate) fn deflated(text: &[u8]) -> Vec<u8> {
     piece(text, FlushCompress::Full)
 }
@@ -23,7 +23,7 @@ fn piece(text: &[u8], flush: FlushCompress) -> Vec<u8> {
     loop {
         let read = usize::try_from(compress.total_in()).unwrap_or(text.len());
         let rest = text.get(read..).unwrap_or_default();
-        // Room that is left over shows that the compressor has no more to write.
+        // If capacity is left, the compressor has written everything.
         if compress.compress_vec(rest, &mut out, flush).is_err() || out.len() < out.capacity() {
             return out;
         }
@@ -31,7 +31,7 @@ fn piece(text: &[u8], flush: FlushCompress) -> Vec<u8> {
     }
 }
 
-/// A gzip file of two texts, the first of which [`deflated`] has compressed already.
+/// Returns a gzip file of two texts. [`deflated`] has already compressed the first one.
 pub(crate) fn gzip_of(first: &[u8], first_deflated: &[u8], last: &str) -> Vec<u8> {
     let last_deflated = piece(last.as_bytes(), FlushCompress::Finish);
     let mut crc = Crc::new();
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts of any length, short and long, in one piece or two, come back as they were.
+    /// Short and long texts, in one part or two, are decompressed unchanged.
     #[test]
     fn both_texts_come_back() {
         let noise: String =

@@ -1,4 +1,4 @@
-//! What the service says of itself. Made anew for each scrape, since ages and counts move between two snapshots.
+//! Series about the service itself. They are formatted for each scrape, because ages and counts change between two snapshots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Detail;
 use super::writer::{Dialect, Family, SeriesType, Writer};
 
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 mod families {
     use super::{Family, SeriesType};
 
@@ -35,7 +35,7 @@ mod families {
     pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
 }
 
-/// All of them, with their labels.
+/// All families, with their labels.
 pub(super) const ALL: [(Family<'static>, &str); 23] = [
     (families::BUILD_INFO, "version, origin"),
     (families::UP, ""),
@@ -62,10 +62,10 @@ pub(super) const ALL: [(Family<'static>, &str); 23] = [
     (families::UNJUDGED, ""),
 ];
 
-/// What happens at the doors, counted. Each is its own number; nothing is read together with another.
+/// Counters of the sockets. Each is updated and read separately.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Answers of 2xx, 3xx, 4xx, 5xx.
+    /// Answers with status 2xx, 3xx, 4xx, 5xx.
     answers: [AtomicU64; 4],
     connections: AtomicU64,
     streams: AtomicU64,
@@ -74,7 +74,7 @@ pub(crate) struct Counters {
     pub(crate) crowded: Count,
 }
 
-/// A number that only grows.
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -88,7 +88,7 @@ impl Count {
     }
 }
 
-/// Counts down when it ends.
+/// Decrements a counter when dropped.
 pub(crate) struct Open<'a>(&'a AtomicU64);
 
 impl Drop for Open<'_> {
@@ -104,13 +104,13 @@ impl Counters {
         }
     }
 
-    /// A connection, until the value is dropped.
+    /// Counts a connection until the returned value is dropped.
     pub(crate) fn connection(&self) -> Open<'_> {
         self.connections.fetch_add(1, Ordering::Relaxed);
         Open(&self.connections)
     }
 
-    /// An event stream, until the value is dropped.
+    /// Counts an event stream until the returned value is dropped.
     pub(crate) fn stream(&self) -> Open<'_> {
         self.streams.fetch_add(1, Ordering::Relaxed);
         Open(&self.streams)
@@ -139,7 +139,7 @@ pub(crate) struct ServiceFigures {
     pub(crate) problems: Option<usize>,
     pub(crate) history_bytes: usize,
     pub(crate) events: u64,
-    /// What the allocation socket counted.
+    /// Counters of the allocation socket.
     pub(crate) heard: Vec<(&'static str, u64)>,
     pub(crate) alerts: AlertFigures,
 }
@@ -147,10 +147,10 @@ pub(crate) struct ServiceFigures {
 /// Figures of alerts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlertFigures {
-    /// Each rule: name, severity, devices.
+    /// Each rule: name, severity, number of devices.
     pub(crate) firing: Vec<(String, &'static str, usize)>,
     pub(crate) messages: Vec<MessageFigures>,
-    /// Samples that were not judged.
+    /// Samples that were not evaluated.
     pub(crate) dropped: u64,
 }
 
@@ -187,7 +187,7 @@ impl AlertFigures {
 }
 
 impl ServiceFigures {
-    /// The families above, in their order; lean ones, which name no receiver, alone or with the rest.
+    /// Formats all families in their order. Lean families name no receiver and are written alone or with the rest.
     pub(crate) fn text(&self, counters: &Counters, dialect: Dialect, detail: Detail) -> String {
         let mut out = Writer::new(dialect);
         out.family(&families::BUILD_INFO);

@@ -5,7 +5,7 @@ use ttmon_model::Missing;
 use super::*;
 use crate::fixture::{all, machine};
 
-/// The golden scrape: what dashboards are built on. A name that changes here breaks them.
+/// The golden scrape. Dashboards rely on these names.
 #[test]
 fn a_scrape() {
     let own = ServiceFigures {
@@ -36,7 +36,7 @@ fn machine_and(snapshot: &Snapshot, own: &ServiceFigures, dialect: Dialect) -> S
     super::machine(snapshot, &chips, dialect, Processes::Shown) + &own.text(&Counters::default(), dialect, Detail::Full) + dialect.end()
 }
 
-/// Each family once and in one piece; each series once, with at most six labels, an info with eight; values are numbers.
+/// Each family appears once and in one piece. Each series appears once, with at most six labels, or eight for an info. Values are numbers.
 #[test]
 fn every_scrape_keeps_the_rules() {
     for (name, snapshot) in all() {
@@ -62,7 +62,7 @@ fn every_scrape_keeps_the_rules() {
     }
 }
 
-/// A series that is in one format is in the other, so that a storage sees the same ones whichever it asks for.
+/// Both formats have the same series, so that a store sees the same series in either format.
 #[test]
 fn both_formats_have_the_same_series() {
     let series = |dialect| -> Vec<String> {
@@ -82,7 +82,7 @@ fn what_is_unknown_has_no_series() {
     assert!(!text.contains("ttmon_process_"));
 }
 
-/// Rules and joins of a storage go by labels: a reset is a value, not another chip.
+/// Rules and joins of a store use labels. A reset changes a value, not the labels.
 #[test]
 fn labels_outlast_a_reset() {
     let mut chips = Chips::default();
@@ -100,7 +100,7 @@ fn labels_outlast_a_reset() {
     }
 }
 
-/// A host of 32 chips, everything known but what `--deep` reads: as many series as a storage is planned for.
+/// A host of 32 chips with all values except those of `--deep`: as many series as planned for a store.
 #[test]
 fn lean_series_are_few() {
     let snapshot = crate::fixture::with_devices(32);
@@ -123,7 +123,7 @@ fn lean_series_are_few() {
     assert!(!lean.iter().any(|line| line.starts_with("ttmon_http_") || line.starts_with("ttmon_process_")));
 }
 
-/// Rules that are given to Prometheus find their series in either form.
+/// The rules for Prometheus find their series in both levels of detail.
 #[test]
 fn metrics_of_built_in_alerts_are_lean() {
     for rule in ttmon_alerts::builtin() {

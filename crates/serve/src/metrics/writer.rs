@@ -1,12 +1,11 @@
 //! Writes the two text formats of metrics.
 //!
-//! They differ in small things: OpenMetrics names a counter and an info without their endings in `# TYPE`, has `# UNIT`
-//! and ends with `# EOF`. The names of the series themselves are the same in both, so that a storage which changes its
-//! mind about the format does not see other series.
+//! OpenMetrics names counters and infos without their suffixes in `# TYPE`, has `# UNIT`, and ends with `# EOF`. The names of the series
+//! are the same in both formats, so that a store that changes the format still sees the same series.
 
 use std::fmt::Write;
 
-/// Which format.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dialect {
     /// The text format 0.0.4.
@@ -23,7 +22,7 @@ impl Dialect {
         }
     }
 
-    /// What comes last.
+    /// Returns the last line.
     pub(crate) fn end(self) -> &'static str {
         match self {
             Self::Text => "",
@@ -31,8 +30,8 @@ impl Dialect {
         }
     }
 
-    /// What an `Accept` header asks for: the format with the greater weight, OpenMetrics when they weigh the same.
-    /// A request without it is from a browser or an old scraper.
+    /// Chooses the format of an `Accept` header: the one with the higher weight, or OpenMetrics if the weights are equal. A request without
+    /// the header comes from a browser or an old scraper.
     pub(crate) fn negotiate(accept: &str) -> Self {
         let mut weights = (0.0, 0.0);
         for part in accept.split(',') {
@@ -40,7 +39,7 @@ impl Dialect {
             let media = words.next().unwrap_or_default().to_ascii_lowercase();
             let words: Vec<&str> = words.collect();
             let weight = words.iter().find_map(|word| word.strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
-            // A version of OpenMetrics that we do not write is not what is asked for.
+            // An unsupported version of OpenMetrics does not count.
             let is_known =
                 words.iter().filter_map(|word| word.strip_prefix("version=")).all(|version| matches!(version, "1.0.0" | "0.0.1"));
             match media.as_str() {
@@ -53,7 +52,7 @@ impl Dialect {
     }
 }
 
-/// What sort of series a family is.
+/// The type of the series of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeriesType {
     Gauge,
@@ -79,12 +78,12 @@ impl SeriesType {
     }
 }
 
-/// Series of one name.
+/// Series with the same name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Family<'a> {
     pub(crate) name: &'a str,
     pub(crate) sort: SeriesType,
-    /// The base unit, which the name ends with.
+    /// The base unit, which is the suffix of the name.
     pub(crate) unit: &'a str,
     pub(crate) help: &'a str,
 }
@@ -93,7 +92,7 @@ pub(crate) struct Writer {
     dialect: Dialect,
     text: String,
     name: String,
-    /// The header of the family, written before its first series: a family without one is left out.
+    /// The header of the family. It is written before the first series, so that a family without series is left out.
     header: String,
 }
 
@@ -119,14 +118,14 @@ impl Writer {
         }
     }
 
-    /// One series of the family, if there is a value.
+    /// Writes one series of the family if there is a value.
     pub(crate) fn reading(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: Option<f64>) {
         if let Some(value) = value {
             self.value(labels, more, value);
         }
     }
 
-    /// One series of the family.
+    /// Writes one series of the family.
     pub(crate) fn value(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: f64) {
         self.text.push_str(&self.header);
         self.header.clear();
@@ -144,7 +143,7 @@ impl Writer {
         if opening == ',' {
             self.text.push('}');
         }
-        // Rust prints the shortest text that reads back as the same number, and whole ones without a point.
+        // Rust prints the shortest text that parses to the same number, and integers without a decimal point.
         let _ = writeln!(self.text, " {value}");
     }
 

@@ -1,4 +1,4 @@
-//! What stands behind the question mark, read once and checked.
+//! Parses and checks query parameters.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX, RECORDE
 use crate::problem::Problem;
 use crate::service::{Service, now};
 
-/// How far back the past is shown when nobody says.
+/// Default time span of the history.
 const SINCE_DEFAULT: Duration = Duration::from_secs(600);
 const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
-/// Fields and devices of one question.
+/// Most fields and most devices of one query.
 pub(super) const FIELDS_MAX: usize = 64;
 pub(super) const DEVICES_MAX: usize = 256;
 
-/// Words and their values, each at most once.
+/// Parameters and their values, each at most once.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads `a=b&c=d`. A word that the path does not know is an error: a misspelt one would silently mean nothing.
+    /// Parses `a=b&c=d`. An unknown parameter is an error, because a misspelt one would have no effect.
     pub(super) fn parse(query: &str, known: &[Parameter]) -> Result<Self, Problem> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -53,10 +53,10 @@ impl Parameters {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number between two others.
+    /// Parses an integer within limits.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        // `parse` takes a plus sign, which is a blank here.
+        // `parse` accepts a plus sign, which is a space here.
         let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         match number.filter(|number| (least..=most).contains(number)) {
             Some(number) => Ok(Some(number)),
@@ -109,7 +109,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Which buffers.
+/// Parameters of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffers {
     pub(super) pid: Option<u32>,
@@ -120,7 +120,7 @@ pub(super) fn buffers(parameters: &Parameters) -> Result<Buffers, Problem> {
     Ok(Buffers { pid: parameters.pid()?, limit: parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)? })
 }
 
-/// Which memory.
+/// Parameters of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) pid: Option<u32>,
@@ -133,11 +133,11 @@ pub(super) fn memory(parameters: &Parameters) -> Result<Memory, Problem> {
     Ok(Memory { pid: parameters.pid()?, parts })
 }
 
-/// Which recorders, and how much of them.
+/// Parameters of recorders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorders {
     pub(super) pid: Option<u32>,
-    /// None of them means all.
+    /// Empty means all devices.
     pub(super) devices: Vec<DeviceId>,
     pub(super) follow: bool,
     pub(super) limit: usize,
@@ -173,7 +173,7 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
     Ok(query)
 }
 
-/// None of them means all.
+/// Parses a list of devices. Empty means all.
 fn devices(parameters: &Parameters) -> Result<Vec<DeviceId>, Problem> {
     let words = parameters.list("device", DEVICES_MAX)?.unwrap_or_default();
     let id = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok().map(DeviceId)).flatten();
@@ -182,13 +182,13 @@ fn devices(parameters: &Parameters) -> Result<Vec<DeviceId>, Problem> {
 }
 
 fn seconds(name: &str, text: &str, least: f64, most: f64) -> Result<Duration, Problem> {
-    // Judged before it is rounded to a duration.
+    // Check the number before it is rounded to a duration.
     let number = text.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
     let number = number.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit() || b".eE-+".contains(&byte)));
     number.map(Duration::from_secs_f64).ok_or_else(|| Problem::Parameter(format!("{name} wants seconds, {least} to {most}")))
 }
 
-/// A time, or an age, on the clock of the history.
+/// Parses a time or an age. The result is on the clock of the history.
 fn since(text: Option<&str>) -> Result<Duration, Problem> {
     let ago = match text {
         None => SINCE_DEFAULT,
@@ -203,20 +203,20 @@ fn since(text: Option<&str>) -> Result<Duration, Problem> {
     Ok(boot_time().saturating_sub(ago))
 }
 
-/// Any time; those that the kernel's clocks cannot represent are clamped.
+/// Parses any time. Times that the kernel's clocks cannot represent are clamped.
 fn parse_time(text: &str) -> Option<UnixTime> {
     let within = |year: &str| UnixTime::parse_rfc3339(&format!("{year}{}", text.get(4..)?));
     UnixTime::parse_rfc3339(text).or_else(|| match text.get(..4)?.parse::<u16>().ok().filter(|_| !text.starts_with('+'))? {
-        // Leap years, which have every day.
+        // The years below are leap years, so every date exists in them.
         ..=1970 => within("1972").map(|_| UnixTime(0)),
         _ => within("2400").map(|_| UnixTime(u64::MAX)),
     })
 }
 
-/// Which events.
+/// Parameters of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Events {
-    /// Those after this one; `None` is from now on.
+    /// Return events after this number; `None` means from now on.
     pub(super) after: Option<u64>,
     pub(super) snapshots: bool,
     pub(super) deltas: bool,

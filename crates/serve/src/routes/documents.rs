@@ -1,4 +1,4 @@
-//! The JSON documents. Slow ones are made on another thread, so that other requests do not wait.
+//! The JSON documents. Slow ones are computed on another thread, so that other requests do not wait.
 
 use std::collections::HashSet;
 use std::mem;
@@ -25,12 +25,12 @@ use crate::newest::{Form, Published};
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// Runs it on a thread that may take its time.
+/// Runs a function on a thread for slow work.
 pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
-/// The snapshot or one of its parts.
+/// Returns the snapshot or one of its parts.
 pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -44,7 +44,7 @@ pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Re
     Ok(aged(text, age))
 }
 
-/// Alerts, rules, silences and receivers: nothing of a process.
+/// Returns alerts, rules, silences and receivers. They contain no data of processes.
 pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let snapshot = &newest.snapshot;
@@ -52,7 +52,7 @@ pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
     Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
 }
 
-/// Where the chips are, and what joins them.
+/// Returns the positions of the chips and their links.
 pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let snapshot = &newest.snapshot;
@@ -65,7 +65,7 @@ pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
     Ok(aged(format!("{document}\n"), newest.age().as_secs()))
 }
 
-/// The members of a mesh, without the head of a document.
+/// Returns the members of a mesh, without the document header.
 pub(crate) fn mesh_parts(mesh: &Mesh) -> Value {
     let tile = |tile: &Tile| json!({"device": tile.device.0, "row": tile.row, "column": tile.column, "tray": tile.tray});
     let link = |link: &Link| json!({"devices": [link.ends.0.0, link.ends.1.0], "count": link.count});
@@ -74,12 +74,12 @@ pub(crate) fn mesh_parts(mesh: &Mesh) -> Value {
         "rows": mesh.rows,
         "columns": mesh.columns,
         "tiles": mesh.tiles.iter().map(tile).collect::<Vec<_>>(),
-        // Those that only the board speaks of are in `via` already.
+        // Links that are only known from the board are already in `via`.
         "links": mesh.links.iter().filter(|link| link.count.is_some()).map(link).collect::<Vec<_>>(),
     })
 }
 
-/// The text of a form that is JSON, with a newline.
+/// Returns the JSON text of a form, with a newline.
 pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) -> hyper::body::Bytes {
     newest.text(form, view, |snapshot| {
         let seen = view.of(snapshot);
@@ -94,7 +94,7 @@ pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) ->
     })
 }
 
-/// Buffers are read from the ledgers on request: the sampler reads only totals.
+/// Returns the buffers, which are read from the ledgers on request, because the sampler reads only totals.
 pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buffers) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -112,7 +112,7 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     Ok(aged(text.await?, age))
 }
 
-/// The document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
+/// Returns the document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
 pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memory) -> Result<Response<Body>, Problem> {
     let has_parts = asked.parts != MemoryParts::default();
     if has_parts && view == View::Public {
@@ -156,7 +156,7 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
     Ok(aged(text.await?, age))
 }
 
-/// The snapshot with the live buffers of what this one may see.
+/// Returns the snapshot with the live buffers that this client may see.
 fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail) -> Snapshot {
     let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
@@ -170,12 +170,12 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail
     snapshot
 }
 
-/// The snapshot with what some ledgers say now.
+/// Returns the snapshot with the current content of some ledgers.
 fn renewed(newest: &Published, read: Vec<LedgerSample>) -> Snapshot {
     let mut sample = newest.sample.clone();
     renew(&mut sample.ledgers, read);
     let mut snapshot = Snapshot::derive(&sample, None);
-    // Rates and the peaks of devices take more than one look.
+    // Rates and peaks of devices need more than one sample.
     for (device, known) in snapshot.devices.iter_mut().zip(&newest.snapshot.devices) {
         let mut memory = device.memory.clone();
         for (kind, known) in known.memory.kinds.iter() {
@@ -196,14 +196,14 @@ fn renewed(newest: &Published, read: Vec<LedgerSample>) -> Snapshot {
     snapshot
 }
 
-/// Puts what was read in the place of what was known of the same processes. One may have two ledgers: its own, and the service's.
+/// Replaces the ledgers of the processes that were read again. A process may have two ledgers: its own, and the service's.
 fn renew(ledgers: &mut Vec<LedgerSample>, read: Vec<LedgerSample>) {
     let owners: HashSet<ProcessKey> = read.iter().map(|ledger| ledger.owner).collect();
     ledgers.retain(|ledger| !owners.contains(&ledger.owner));
     ledgers.extend(read);
 }
 
-/// The past, on an even grid.
+/// Returns the history on an even grid.
 pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
     let text = service.turns.make(view, move || {

@@ -1,4 +1,4 @@
-//! The field tables as a document, so that a page has no names, units or help texts of its own.
+//! The field tables as a document, so that the page needs no names, units or help texts of its own.
 
 use serde_json::{Value, json};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, FieldInfo, PROCESS, PROCESS_KIND};

@@ -1,4 +1,4 @@
-//! What a store says of many hosts. The page gets this and the address of the store, never its password.
+//! Data of a store of many hosts. The page gets this data and the address of the store, never its password.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::problem::Problem;
 use crate::service::{Service, now};
 
-/// All hosts, worst first.
+/// Returns all hosts, worst first.
 pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
     let text = service.store_turns.make(view, move || {
@@ -24,7 +24,7 @@ pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Respo
     Ok(aged(text.await?, 0))
 }
 
-/// Hosts with idle chips.
+/// Returns hosts with idle chips.
 pub(super) async fn find(service: &Arc<Service>, view: View, request: FindRequest) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
     let text = service.store_turns.make(view, move || {
@@ -35,7 +35,7 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
     Ok(aged(text.await?, 0))
 }
 
-/// What is looked for.
+/// Parses the search parameters.
 pub(super) fn request(parameters: &Parameters) -> Result<FindRequest, Problem> {
     let chips = parameters.number("chips", 1, u64::from(u16::MAX))?.and_then(|chips| u32::try_from(chips).ok()).unwrap_or(1);
     let free_dram = parameters.number("free_dram", 0, u64::from(u32::MAX) << 20)?.unwrap_or(0);

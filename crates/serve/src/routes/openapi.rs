@@ -1,4 +1,4 @@
-//! The description of the paths, OpenAPI 3.1: made from the table of paths and the tables of fields.
+//! The description of the paths in OpenAPI 3.1, generated from the table of paths and the tables of fields.
 
 use serde_json::{Map, Value, json};
 use ttmon_alerts::Severity;
@@ -10,7 +10,7 @@ use ttmon_model::units::Unit;
 use super::{Answer, ROUTES, Route};
 use crate::limits::HEADER_BYTES_MAX;
 
-/// The whole document.
+/// Returns the whole document.
 pub(super) fn document(version: &str) -> String {
     let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
     let document = json!({
@@ -72,7 +72,7 @@ fn operation(route: &Route) -> Value {
     }
     responses["431"] = json!({"description": format!("The header of the request is longer than {} KiB.", HEADER_BYTES_MAX / 1024)});
     let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
-    // Without a token most paths show less; this one shows nothing.
+    // Without a token, most paths return less data. This path returns none.
     operation["security"] =
         if matches!(route.answer, Answer::Buffers | Answer::Recorders) { json!([{"token": []}]) } else { json!([{}, {"token": []}]) };
     operation
@@ -119,7 +119,7 @@ fn content(answer: Answer) -> Value {
     }
 }
 
-/// Sums over hosts or chips; what is not known has no key.
+/// Schema of totals over hosts or chips. Unknown values have no key.
 fn fleet() -> Value {
     let strings =
         |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect::<Map<_, _>>();
@@ -171,7 +171,7 @@ fn anything() -> Value {
     json!({"type": "array", "items": {"type": "object"}})
 }
 
-/// A field: the type follows from its unit; one without a unit is described in words.
+/// Returns the schema of a field. The type follows from its unit; a field without a unit is described in words.
 fn property<T>(field: &Field<T>) -> (String, Value) {
     let mut schema = match field.unit {
         Unit::None => json!({}),
@@ -183,7 +183,7 @@ fn property<T>(field: &Field<T>) -> (String, Value) {
     (field.name.to_owned(), schema)
 }
 
-/// An element of a list: the values of a table, and why some are null.
+/// Returns the schema of a list element: the values of a table, and the reasons of null values.
 fn object(properties: impl Iterator<Item = (String, Value)>) -> Value {
     let mut properties: Map<String, Value> = properties.collect();
     let required: Vec<String> = properties.keys().cloned().collect();
@@ -196,7 +196,7 @@ fn device() -> Value {
     object(fields.chain([("processes".to_owned(), list("DeviceProcess"))]))
 }
 
-/// A process on a device.
+/// Returns the schema of a process on a device.
 fn device_process() -> Value {
     let properties = [
         ("pid", json!({"type": "integer", "minimum": 1, "description": "The rest of the process is in the document's processes, by pid."})),
@@ -217,7 +217,7 @@ fn device_process() -> Value {
     object(properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)))
 }
 
-/// A document: its head, and what is in it.
+/// Returns the schema of a document: its header and its parts.
 fn document_of(parts: &[(&str, Value)]) -> Value {
     let mut properties = json!({
         "schema": {"const": ttmon_wire::SCHEMA},

@@ -1,7 +1,7 @@
-//! The flight recorders of tracked processes: what was allocated and freed, as a stream that goes on, or as one document.
+//! The recorded events of tracked processes (allocations and frees), as a stream or as one document.
 //!
-//! A stream reads the ledgers itself, a few times per second while it has a reader. A slow reader blocks nothing: unread events
-//! stay in the recorders, and lost events are reported as a number.
+//! A stream reads the ledgers itself, a few times per second while it has a reader. A slow reader blocks nothing: unread events stay in the
+//! recorders, and lost events are reported as a number.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -28,12 +28,12 @@ use crate::limits::{
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// How often a stream looks.
+/// Interval at which a stream reads the recorders.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Pieces of a stream on their way.
+/// Most pieces of a stream that are queued.
 const QUEUE_MAX: usize = 4;
 
-/// A stream, or one document if the client asks for JSON.
+/// Returns a stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
     view: View,
@@ -69,7 +69,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// What is new in the recorders that this one may see; `None` while there is nothing fresh.
+    /// Reads new events of the recorders that this client may see. Returns `None` without a recent sample.
     fn look(&mut self, most: usize) -> Option<News> {
         let newest = self.service.fresh().ok()?;
         let is_seen = |found: &Arc<OpenLedger>| {
@@ -84,7 +84,7 @@ impl Follower {
         };
         let seen = newest.ledgers.iter().filter(|found| is_seen(found));
         let present: Vec<Arc<OpenLedger>> = seen.filter(|found| is_within_share(found)).cloned().collect();
-        // One that was never seen here alive is shown to nobody but who asks for it.
+        // A closed ledger is only included if this reader followed it before, or if the client requested its pid.
         let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
         let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
         let past = self.asked.pid.map_or_else(Vec::new, |pid| self.service.past(pid));
@@ -121,12 +121,12 @@ impl Follower {
         Ok(text)
     }
 
-    /// Lives as long as its reader, or until the last event.
+    /// Sends events until the reader disconnects, or until the last event.
     async fn send(mut self, sender: mpsc::Sender<Bytes>) {
         let mut silent = Duration::ZERO;
         let mut head = Some("retry: 2000\n");
         loop {
-            // Reading may take a while; writing down a piece does not, and one that is not taken holds up nobody.
+            // Reading may take long, so it runs on another thread. Queueing a piece is fast, and a slow reader blocks nothing.
             let Ok((follower, news)) = aside(move || {
                 let news = self.look(RECORDER_STREAM_EVENTS_MAX);
                 (self, news)

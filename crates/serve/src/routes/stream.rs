@@ -1,5 +1,5 @@
-//! Server-sent events. A stream waits for the service's pulse and sends what is new; one that does not keep up is cut off,
-//! and its reader comes back with the number of the last event it saw.
+//! Server-sent events. A stream waits for changes of the service and sends new events. A stream that is too slow is closed, and its reader
+//! reconnects with the number of the last event that it received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::service_events::ServiceEvent;
 
-/// A stream, or one document if the client asks for JSON.
+/// Returns a stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
     view: View,
@@ -42,7 +42,7 @@ pub(super) async fn events(
         }
         let events = Events { after, snapshots: asked.snapshots || asked.deltas, deltas: asked.deltas, number: 0 };
         let sending = send(Arc::clone(service), view, events, sender);
-        // One that has to make place ends, and its reader comes back.
+        // If its slot is needed, the stream ends and its reader reconnects.
         tokio::spawn(async move { seat.hold(sending).await });
     }
     let mut response = typed("text/event-stream", Body::Stream(receiver));
@@ -50,22 +50,22 @@ pub(super) async fn events(
     Ok(response)
 }
 
-/// Where a stream is.
+/// Position of a stream.
 struct Events {
-    /// The last sent item.
+    /// Number of the last event that was sent.
     after: u64,
     snapshots: bool,
-    /// Whether changes are sent instead of whole snapshots, if possible.
+    /// Whether to send deltas instead of whole snapshots, if possible.
     deltas: bool,
-    /// The last snapshot that was sent.
+    /// Number of the last snapshot that was sent.
     number: u64,
 }
 
-/// Lives as long as its reader.
+/// Sends events until the reader disconnects.
 async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mpsc::Sender<Bytes>) {
     let _open = service.counters.stream();
     let mut pulse = service.subscribe();
-    // So that a reader sees the header at once, and comes back soon after a break.
+    // With this part, a reader gets the header at once, and reconnects soon after an interruption.
     let mut parts = vec![Bytes::from_static(b"retry: 2000\n\n")];
     let mut keep_alive = Instant::now() + STREAM_KEEP_ALIVE;
     loop {
@@ -94,9 +94,10 @@ async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mps
     }
 }
 
-/// Until something may be new, the reader has left, or a keep-alive is due: each snapshot wakes a stream, also one without news.
+/// Waits until there may be new events, the reader has disconnected, or a keep-alive is due. Each snapshot wakes a stream, even without
+/// news.
 async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>, keep_alive: Instant) {
-    // In short turns, so that a reader who left while nothing happens is noticed.
+    // Wait in short intervals, to detect a reader that disconnected while there are no events.
     const TURN: Duration = Duration::from_secs(1);
     while Instant::now() < keep_alive && !sender.is_closed() {
         if timeout_at(keep_alive.min(Instant::now() + TURN), pulse.changed()).await.is_ok() {
@@ -106,10 +107,10 @@ async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>, ke
 }
 
 impl Events {
-    /// What is new. A stream that is behind gets no snapshot now and the newest one later.
+    /// Returns new events. A stream that is behind gets no snapshot now, and the newest one later.
     async fn news(&mut self, service: &Arc<Service>, view: View, is_behind: bool) -> Vec<Bytes> {
         let mut parts = Vec::new();
-        // In one piece: a reader that returns after a long time gets a lot at once, and is not behind because of that.
+        // Send all events as one part, so that a reader that returns after a long time is not counted as behind.
         let mut told = String::new();
         for event in service.events_after(self.after) {
             self.after = event.id;
@@ -128,7 +129,7 @@ impl Events {
     }
 }
 
-/// The newest snapshot: what changed since snapshot `before`, where that is asked for and known, else the whole.
+/// Returns the newest snapshot: as a delta since snapshot `before` if requested and possible, otherwise the whole document.
 async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, before: Option<u64>) -> Vec<Bytes> {
     let _turn = service.deltas.turn().await;
     if let Some(delta) = before.and_then(|before| service.deltas.ready(view, before, newest.number)) {
@@ -153,7 +154,7 @@ mod tests {
     use crate::limits::STREAMS_MAX;
     use crate::metrics::Processes;
 
-    /// Each newcomer is let in; who has the most loses the oldest.
+    /// Every new stream is accepted. The holder with the most streams loses the oldest.
     #[test]
     fn streams_of_one_holder_shut_nobody_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -186,7 +187,7 @@ mod tests {
         });
     }
 
-    /// A snapshot wakes all streams at once: one of them computes what changed.
+    /// A snapshot wakes all streams at once, but only one of them computes the delta.
     #[test]
     fn a_delta_is_made_once_for_all_streams() {
         const STREAMS: usize = 50;
@@ -206,7 +207,7 @@ mod tests {
                 tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
                 readers.push(receiver);
             }
-            // The parts of the frame that follow its first: a stream with parts that nobody took is behind, and gets no news.
+            // The parts of the frame after the first. A stream with unread parts is behind, and gets no news.
             for (number, event, rest) in
                 [(1, &b"event: snapshot\ndata: "[..], 2), (2, b"event: delta\ndata: ", 0), (3, b"event: delta\ndata: ", 0)]
             {
@@ -224,7 +225,7 @@ mod tests {
         });
     }
 
-    /// A snapshot a second is no news to a stream without snapshots: proxies cut a line that is silent for long.
+    /// Snapshots are no news for a stream without snapshots, so it needs keep-alives: proxies close idle connections.
     #[test]
     fn keep_alives_come_though_every_snapshot_wakes_the_stream() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
