@@ -35,8 +35,9 @@ pub(crate) fn room(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &L
 /// How a row's memory is laid out; `None` where that is not known, or the slot belongs to another generation now.
 pub(crate) fn geometry(totals: &Totals, (slot, kind): RowKey, generation: Option<u32>) -> Option<Geometry> {
     let allocator = totals.allocators.iter().find(|allocator| allocator.slot == slot)?;
-    let row = allocator.rows.iter().find(|row| row.kind == kind)?;
-    row.geometry.filter(|_| generation.is_none_or(|generation| allocator.generation == generation))
+    // A kind without buffers has no row.
+    let geometry = allocator.geometry.get(usize::from(kind)).copied().flatten();
+    geometry.filter(|_| generation.is_none_or(|generation| allocator.generation == generation))
 }
 
 fn window(failure: &Failure, live: &LiveSet, geometry: Geometry, lines: &Lines) -> Option<Window> {

@@ -44,10 +44,20 @@ ttnn.deallocate(shards)
 # The region ends where TT-Metal says that it clashes.
 room = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).total_bytes_free_per_bank
 cores = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).num_banks
-filler = allocate(mesh, ((room - 40000) // 2048 * cores * 32, 32), L1)
+pages = (room - 40000) // 2048
+filler = allocate(mesh, (pages * cores * 32, 32), L1)
 text = fails(OPERATIONS[1][1], "clash with L1 buffers")
 end = int(re.search(r"region ends at (\d+)", text)[1])
 step("a clash", mesh, circulars=[], clash={"message": text, "end": end, "says": ["into the L1 buffer at ", "in the way: 1 buffer of scripts/steps.py:"]})
+ttnn.deallocate(filler)
+
+# A clash by less than a page is cured by a smaller l1_small_size (tt-metal 54876).
+reach = end - int(re.search(r"L1 buffer allocated at (\d+)", text)[1])
+over = (reach - 1) % 2048 + 1
+filler = allocate(mesh, ((pages - (reach - over) // 2048) * cores * 32, 32), L1)
+text = fails(OPERATIONS[1][1], "clash with L1 buffers")
+lever = f"l1_small_size is 16.0KB with 0B in use: reducing it by {over} bytes makes room"
+step("a clash by a few bytes", mesh, circulars=[], clash={"message": text, "end": end, "says": [f"reach {over} bytes into the L1 buffer at ", lever]})
 ttnn.deallocate(filler)
 ttnn.softmax(a, dim=-1)
 step("the same without it", mesh, end=end)
