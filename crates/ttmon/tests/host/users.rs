@@ -8,8 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
+use ttmon_ledger::layout::{Refused, WriterKind, kind};
+use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Writer};
 
-use crate::server::Server;
+use crate::server::{Server, TOKEN};
 
 const ONE: u32 = 65_534;
 const OTHER: u32 = 64_321;
@@ -34,23 +37,53 @@ fn program(directory: &Path, uid: u32, bytes: u64) -> Program {
     Program(child)
 }
 
+/// The source file of the program with a buffer of so many bytes.
+fn file_of(bytes: u64) -> String {
+    format!("of-{bytes}.py")
+}
+
 /// Not a test. The code of a child process.
 #[test]
 fn a_program_of_a_user() {
     let Some(bytes) = std::env::var("BYTES").ok().and_then(|bytes| bytes.parse().ok()) else { return };
-    let _ = ttmon_client::report_allocation(0, bytes, 0, 0x1000);
+    let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
+    let writer = Writer::beside_others(config, 1024);
+    let mut session = writer.session().expect("a session");
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 1), kinds: [KindGeometry::default(); 6], chips: &chips };
+    let allocator = session.open_allocator(&spec).expect("room");
+    let code = session.code(&format!("/me/{}", file_of(bytes)), "forward", 1).expect("room");
+    let stack = session.add_stack(1, &[Frame { code, line: 42 }], false);
+    session
+        .insert(Key { allocator, kind: kind::DRAM, address: 0x1000 }, &Buffer { size: bytes, stack, ..Buffer::default() })
+        .expect("room");
+    let refused = Failure {
+        what: Refused::OutOfMemory,
+        allocator,
+        kind: kind::DRAM,
+        size: 1 << 40,
+        per_bank: 1 << 36,
+        banks: 12,
+        free_per_bank: 1,
+        largest_free_per_bank: 1,
+        tag: 0,
+        operation: 0,
+        stack,
+        message: "Out of Memory",
+    };
+    session.failed(&refused);
+    drop(session);
     println!("\nreported");
     let _ = std::io::stdin().lines().next();
 }
 
-/// Requests a path of the API as a user.
-fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
+/// Requests a path of the API as a user, and returns the answer.
+fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> String {
     let mut command = Command::new(directory.join("program"));
     command.args(["--exact", "users::asker_process", "--nocapture"]).uid(uid).gid(uid);
     let output = command.env("ASK", path).env("API", &server.api).output().expect("the asking process");
     let text = String::from_utf8(output.stdout).expect("text");
-    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
-    serde_json::from_str(line).expect("a document")
+    text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 /// Not a test. The code of a child process.
@@ -65,13 +98,65 @@ fn asker_process() {
     println!("\n{}", answer.split_once("\r\n\r\n").expect("a body").1);
 }
 
+/// Programs that other users can start: the build directory may be closed to them.
+fn places() -> TempDir {
+    let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    fs::set_permissions(places.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::copy(std::env::current_exe().expect("a path"), places.path().join("program")).expect("a copy");
+    fs::copy(env!("CARGO_BIN_EXE_ttmon"), places.path().join("ttmon")).expect("a copy");
+    places
+}
+
+/// Whether a text has the source files of the two programs.
+fn names_files(text: &str) -> [bool; 2] {
+    [1000, 2000].map(|bytes| text.contains(&file_of(bytes)))
+}
+
+/// Lines obey the same rule as buffers where no service runs.
+#[test]
+#[ignore = "needs root"]
+fn lines_of_own_processes_alone() {
+    let places = places();
+    let programs = [program(places.path(), ONE, 1000), program(places.path(), OTHER, 2000)];
+    for (uid, sees) in [(ONE, [true, false]), (OTHER, [false, true]), (0, [true, true])] {
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(places.path().join("ttmon"));
+            let output = command.args(arguments).args(["--no-server"]).uid(uid).gid(uid).env_remove("TTMON_SIM").output().expect("ttmon");
+            let [text, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            (text, errors, output.status.code())
+        };
+        for arguments in
+            [&["mem", "--by", "line"][..], &["mem", "--by", "line", "--json"], &["mem", "--buffers"], &["mem", "--json", "--buffers"]]
+        {
+            assert_eq!(names_files(&run(arguments).0), sees, "{uid} {arguments:?}");
+        }
+        for (program, sees) in programs.iter().zip(sees) {
+            let pid = program.0.id().to_string();
+            let of_process = [
+                &["mem", "--by", "line", "--pid", &pid][..],
+                &["events", "--pid", &pid],
+                &["events", "--json", "--pid", &pid],
+                &["oom", &pid],
+                &["oom", &pid, "--json"],
+                &["export", "--to", "chrome", &pid, "-o", "-"],
+                &["export", "--to", "memory-viz", &pid, "-o", "-"],
+            ];
+            for arguments in of_process {
+                let (text, errors, code) = run(arguments);
+                assert_eq!((names_files(&text).contains(&true), code == Some(0)), (sees, sees), "{uid} {arguments:?} {errors}");
+                assert_eq!(names_files(&errors), [false, false], "{uid} {arguments:?}");
+            }
+        }
+    }
+}
+
+/// Documents with buffers and their lines.
+const PATHS: [&str; 3] = ["/api/v1/memory?buffers=true", "/api/v1/memory/events?limit=100000", "/api/v1/buffers"];
+
 #[test]
 #[ignore = "needs root"]
 fn own_in_full_and_others_in_totals() {
-    let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    fs::set_permissions(places.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    // The build directory may be closed to other users.
-    fs::copy(std::env::current_exe().expect("a path"), places.path().join("program")).expect("a copy");
+    let places = places();
     let (one, other) = (program(places.path(), ONE, 1000), program(places.path(), OTHER, 2000));
     let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
     let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
@@ -86,9 +171,11 @@ fn own_in_full_and_others_in_totals() {
     };
     server.until("known", || pids.iter().all(|pid| knows(*pid)));
     for (uid, sees) in [(ONE, [true, false]), (OTHER, [false, true]), (0, [true, true])] {
-        let memory = ask(&server, places.path(), uid, "/api/v1/memory?buffers=true");
-        let events = ask(&server, places.path(), uid, "/api/v1/memory/events?limit=100000");
-        let buffers = ask(&server, places.path(), uid, "/api/v1/buffers");
+        let [memory, events, buffers] = PATHS.map(|path| {
+            let text = ask(&server, places.path(), uid, path);
+            assert_eq!(names_files(&text), sees, "{uid} {path}");
+            serde_json::from_str::<Value>(&text).expect("a document")
+        });
         let has = |document: &Value, list: &str, pid: u64| document[list].as_array().expect(list).iter().any(|item| item["pid"] == pid);
         for (index, pid) in pids.into_iter().enumerate() {
             let process =
@@ -102,5 +189,14 @@ fn own_in_full_and_others_in_totals() {
                 assert_eq!(has(document, list, pid), sees[index], "{uid} {list} of {pid}");
             }
         }
+    }
+    // Over HTTP nobody is known: only the token shows lines. Events are a stream unless asked for as JSON.
+    const JSON: &str = "Accept: application/json\r\n";
+    for path in PATHS.into_iter().chain(["/api/v1/snapshot", "/api/v1/processes", "/metrics"]) {
+        assert_eq!(names_files(&server.with(path, JSON).body), [false, false], "{path}");
+    }
+    for path in PATHS {
+        let answer = server.with(path, &format!("{JSON}Authorization: Bearer {TOKEN}\r\n"));
+        assert_eq!(names_files(&answer.body), [true, true], "{path}");
     }
 }
