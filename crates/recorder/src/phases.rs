@@ -29,6 +29,7 @@ struct OpenPhase {
     phase: usize,
     began: u64,
     before: PhaseBytes,
+    host_rss: u64,
     peak: PhaseBytes,
 }
 
@@ -54,7 +55,7 @@ impl Phases {
         });
         let report = &mut self.figures[phase].report;
         report.host_rss_peak = report.host_rss_peak.max(host_rss);
-        self.open.push(OpenPhase { phase, began: time, before: used, peak: used });
+        self.open.push(OpenPhase { phase, began: time, before: used, host_rss, peak: used });
     }
 
     /// Ends the innermost phase of that name. `largest_free` is the largest free block of a bank by kind.
@@ -67,6 +68,10 @@ impl Phases {
         report.count += 1;
         report.duration_ns = report.duration_ns.saturating_add(time.saturating_sub(open.began));
         report.host_rss_peak = report.host_rss_peak.max(host_rss);
+        // 0 is unknown.
+        if open.host_rss > 0 && host_rss > 0 {
+            report.host_rss_change = report.host_rss_change.saturating_add(difference(open.host_rss, host_rss));
+        }
         if report.count == 1 {
             report.first_peak = open.peak;
         }

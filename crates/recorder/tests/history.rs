@@ -109,11 +109,11 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     put(&mut session, id, 0, 100, 1);
     session.phase(false, warm, 9 << 20);
     for turn in 0..10 {
-        session.phase(true, step, 7 << 20);
+        session.phase(true, step, (7 + turn) << 20);
         put(&mut session, id, 500, 200, 2);
         put(&mut session, id, 100 + 10 * turn, 10, 3);
         session.remove(dram(id, 500)).expect("live");
-        session.phase(false, step, 7 << 20);
+        session.phase(false, step, (8 + turn) << 20);
     }
     session.free_all(id);
     drop(session);
@@ -122,7 +122,8 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     let names: Vec<(&str, u64)> = phases.iter().map(|phase| (phase.name.as_str(), phase.count)).collect();
     assert_eq!(names, [("load", 1), ("step", 10)]);
     let [load, step] = [&phases[0], &phases[1]];
-    assert_eq!((load.peak[0], load.change[0], load.growth.as_ref(), load.host_rss_peak), (1200, 1200, None, 9 << 20));
+    assert_eq!((load.peak[0], load.change[0], load.growth.as_ref()), (1200, 1200, None));
+    assert_eq!((load.host_rss_peak, load.host_rss_change, step.host_rss_change), (9 << 20, 4 << 20, 10 << 20));
     assert_eq!((step.first_peak[0], step.peak[0], step.change[0], step.allocations), (12 * 310, 12 * 400, 12 * 100, 20));
     let growth = step.growth.as_ref().expect("a trend");
     assert_eq!(growth.bytes, [120, 0]);
@@ -199,6 +200,20 @@ fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
     assert!(words.contains("reach 192 bytes into the L1 buffer at 0x15f90"), "{words}");
     assert!(words.contains("in the way: 1 buffer of /me/model.py:8 forward (1000B per core)"), "{words}");
     assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: reducing it by 192 bytes makes room"), "{words}");
+}
+
+/// A kind that nobody ever used has room too.
+#[test]
+fn a_clash_names_the_lever_of_an_unused_kind() {
+    let (writer, id, region) = writer();
+    let mut session = writer.session().expect("session");
+    put_at(&mut session, Key { allocator: id, kind: kind::L1, address: 90_000 }, 1_000, 8);
+    let message =
+        "clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at 90000 and static circular buffer region ends at 90192";
+    session.failed(&Failure { what: Refused::Clash, kind: kind::L1, message, ..refuse(id, 0, 0, 0) });
+    drop(session);
+    let words = refusals(&region, &History::of(&region).expect("read"))[0].words("device 0");
+    assert!(words.ends_with("l1_small_size is 4.0KB with 0B in use: reducing it by 192 bytes makes room"), "{words}");
 }
 
 #[test]

@@ -45,6 +45,7 @@ use crate::terminal::columns_of_stderr;
 use child::{Change, Child, Command, Signals};
 use collect::{Collected, Collector};
 use program::Linkage;
+use source::SourceTexts;
 
 /// Ledgers of ended processes are read when no ledger arrived for this time. `LONG_QUIET` applies if no process had ended last time.
 const QUIET: Duration = Duration::from_millis(20);
@@ -255,7 +256,9 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
 
 /// Writes the report, or, if that is not possible any more, writes it to a temporary file. Returns whether it was written.
 fn write_report(output: &Output, account: &Account) -> bool {
-    let text = format!("{}\n", ttmon_wire::to_string(&account.report(VERSION, signal_name).json(), Layout::Pretty));
+    let mut document = account.report(VERSION, signal_name).json();
+    SourceTexts::new(account.span.0).add_to(&mut document);
+    let text = format!("{}\n", ttmon_wire::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
     let saved = ttmon_files::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));

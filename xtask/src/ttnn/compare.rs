@@ -27,6 +27,8 @@ pub(super) struct Scene<'a> {
     /// What TT-Metal's own statistics had to say where they were asked.
     regions: Vec<String>,
     circulars: u64,
+    /// Steps, each with how many lines are right of how many.
+    pub(super) lines: Vec<String>,
     /// The exceptions for want of memory that the program caught.
     pub(super) refused: Vec<Value>,
     /// Those for a clash of circular buffers with tensors.
@@ -44,6 +46,7 @@ impl<'a> Scene<'a> {
             blocks: 0,
             regions: Vec::new(),
             circulars: 0,
+            lines: Vec::new(),
             refused: Vec::new(),
             clashes: Vec::new(),
         }
@@ -215,6 +218,9 @@ impl<'a> Scene<'a> {
         let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
         if self.circulars > 0 {
             text += &format!(", {} circular buffers", self.circulars);
+        }
+        if !self.lines.is_empty() {
+            text += &format!(", right lines: {}", self.lines.join(", "));
         }
         for region in &self.regions {
             text += &format!("\n    where TT-Metal's own statistics are wrong: {region}");

@@ -112,6 +112,8 @@ impl Driver<'_> {
             let report = read(&running.folder.join(REPORT))?;
             let mut differences = report::compare(&report, &scene.refused, &scene.clashes);
             differences.extend(report::unmet(&report, &last["report"]));
+            let summary = fs::read(running.folder.join("stderr")).map_err(|error| format!("the summary: {error}"))?;
+            differences.extend(report::unprinted(&String::from_utf8_lossy(&summary), &last["prints"]));
             if !differences.is_empty() {
                 return Err(differences.join("; "));
             }
@@ -131,7 +133,10 @@ impl Driver<'_> {
             differences.extend(compare::child(&self.tracking.memory(child, rows)?));
         }
         if let Some(least) = step["lines"].as_u64() {
-            differences.extend(lines::compare(&self.tracking.events(pid)?, least).err());
+            match lines::compare(&self.tracking.events(pid)?, least) {
+                Ok((right, all)) => scene.lines.push(format!("{} {right} of {all}", step["step"].as_str().unwrap_or_default())),
+                Err(why) => differences.push(why),
+            }
         }
         if step["reporter"] == true {
             let ours = running.folder.join("ours");

@@ -5,8 +5,8 @@ use serde_json::Value;
 /// Of a hundred allocations so many must have the right line.
 const RIGHT_PERCENT: usize = 99;
 
-/// Compares the tag `line N` of each allocation with its line. There must be at least `least` of them.
-pub(super) fn compare(events: &str, least: u64) -> Result<(), String> {
+/// Compares the tag `line N` of each allocation with its line. There must be at least `least` of them. Returns how many are right, and all.
+pub(super) fn compare(events: &str, least: u64) -> Result<(usize, usize), String> {
     let mut wrong: Vec<String> = Vec::new();
     let mut count = 0;
     for event in events.lines() {
@@ -22,11 +22,12 @@ pub(super) fn compare(events: &str, least: u64) -> Result<(), String> {
     if (count as u64) < least {
         return Err(format!("{count} allocations with a line, at least {least} expected"));
     }
-    if wrong.len() * 100 > count * (100 - RIGHT_PERCENT) {
+    let right = count - wrong.len();
+    if right * 100 < count * RIGHT_PERCENT {
         wrong.truncate(5);
         return Err(format!("{count} allocations, some with another line: {}", wrong.join(", ")));
     }
-    Ok(())
+    Ok((right, count))
 }
 
 #[cfg(test)]
@@ -38,13 +39,13 @@ mod tests {
         let event =
             |line: u64| format!(r#"{{"op": "alloc", "tag": "line 7", "line": {{"file": "a.py", "line": {line}, "function": "f"}}}}"#);
         let events = |wrong: usize| (0..200).map(|number| event(if number < wrong { 8 } else { 7 })).collect::<Vec<_>>().join("\n");
-        assert_eq!(compare(&events(2), 200), Ok(()));
+        assert_eq!(compare(&events(2), 200), Ok((198, 200)));
         assert!(compare(&events(3), 200).is_err_and(|why| why.contains("line 7: {")));
         assert!(compare(&events(0), 201).is_err());
         let others = r#"{"op": "free", "tag": "line 7", "line": null}
 {"op": "alloc", "tag": "x", "line": null}
 {"op": "alloc", "tag": "line 9", "program": 3}"#;
-        assert_eq!(compare(others, 0), Ok(()));
+        assert_eq!(compare(others, 0), Ok((0, 0)));
         assert!(compare("no", 0).is_err());
     }
 }

@@ -77,6 +77,15 @@ pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Sentences that the summary of `ttmon run` does not have. A sentence is a list of its parts, which are on one line.
+pub(super) fn unprinted(summary: &str, sentences: &Value) -> Vec<String> {
+    let is_missing = |parts: &&Value| {
+        let parts: Vec<&str> = parts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        !summary.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    };
+    sentences.as_array().into_iter().flatten().filter(is_missing).map(|parts| format!("not printed: {parts}")).collect()
+}
+
 /// A clash has TT-Metal's own message.
 fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     let first_line = |clash: &Value| {
@@ -170,6 +179,8 @@ mod tests {
         assert_eq!(unmet(&report, &json!({"/phases/0/count": 3})), [""; 0]);
         assert_eq!(unmet(&report, &json!({"/phases/1/count": 3})), ["/phases/1/count: 3 expected, null in the report"]);
         assert_eq!(unmet(&report, &Value::Null), [""; 0]);
+        let sentences = json!([["phase step", "host +64"], ["phase step", "host +65"]]);
+        assert_eq!(unprinted("a\nphase step: host +64MB\nhost +65MB", &sentences), [r#"not printed: ["phase step","host +65"]"#]);
         let mut wrong = oom.clone();
         wrong["free_per_bank"] = 21.into();
         assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &messages, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);

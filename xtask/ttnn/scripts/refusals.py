@@ -103,14 +103,51 @@ for _ in range(6):
     left.append(small(mesh, 2))
     ttnn.deallocate(working)
     library.ttmon_phase_end(b"step")
-file, line, function = __file__, inspect.getsourcelines(small)[1] + 1, "small"
+
+# Host memory grows by each request, and the device is fine (tt-inference-server 4430).
+requests = []
+for _ in range(8):
+    library.ttmon_phase_begin(b"request")
+    working = pin(mesh, 4)
+    requests.append(bytes([1]) * (8 * MIB))
+    ttnn.deallocate(working)
+    library.ttmon_phase_end(b"request")
+
+# The exact peak and the tightest bank of a phase (tt-metal 50909).
+library.ttmon_phase_begin(b"estimate")
+working = pin(mesh, 64)
+largest = ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM).largest_contiguous_bytes_free_per_bank
+library.ttmon_phase_end(b"estimate")
+ttnn.deallocate(working)
+
+library.ttmon_mark()
+left.append(small(mesh, 2))
+source = {
+    "file": __file__,
+    "line": inspect.getsourcelines(small)[1] + 1,
+    "function": "small",
+    "text": "return ttnn.allocate_tensor_on_device(*tensor(mesh, mib))",
+}
 expected = {
     "/phases/0/name": "step",
     "/phases/0/count": 6,
     "/phases/0/growth_per_iteration/dram": 2 * MIB,
     "/phases/0/growth_per_iteration/lines/0/count": 1,
     "/phases/0/growth_per_iteration/lines/0/bytes": 2 * MIB,
-    "/phases/0/growth_per_iteration/lines/0/line": {"file": file, "line": line, "function": function},
+    "/phases/0/growth_per_iteration/lines/0/line": source,
+    "/phases/1/name": "request",
+    "/phases/1/change/dram": 0,
+    "/phases/2/peak/dram": (6 * 2 + 64) * MIB,
+    "/phases/2/smallest_largest_free/dram": largest,
+    "/growth_by_line/0/line": source,
+    "/growth_by_line/0/bytes": 2 * MIB,
 }
+printed = [
+    ["  phase step: 6 times in ", "   DRAM peak ", ", +12.0MB"],
+    [f"{line_of(small)} keeps 1 buffer (2.0MB) per iteration: {source['text']}"],
+    ["  phase request: 8 times in ", "   DRAM peak ", "   host memory +6"],
+    ["  host memory: peak ", " at first, ", " at last)"],
+    ["  largest free DRAM block of a bank: down to "],
+]
 ttnn.close_mesh_device(mesh)
-step("closed", report=expected)
+step("closed", report=expected, prints=printed)

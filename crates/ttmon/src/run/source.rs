@@ -3,22 +3,27 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
+use serde_json::Value;
 use ttmon_model::stack::SourceLine;
+use ttmon_print::text::{Cut, cut};
 
 /// Largest file that is read.
 const BYTES_MAX: usize = 1 << 20;
 /// Most files of which the text is stored.
 const FILES_MAX: usize = 64;
+/// Longest text in a report.
+const COLUMNS_MAX: usize = 200;
 
 /// Cached texts of source files.
 #[derive(Debug)]
 pub(crate) struct SourceTexts {
     /// When the command started, in nanoseconds since 1970. The lines of a file that changed later may differ.
     begun: u64,
-    files: RefCell<HashMap<String, Option<String>>>,
+    /// The lines of each file.
+    files: RefCell<HashMap<String, Option<Vec<String>>>>,
 }
 
 impl SourceTexts {
@@ -28,24 +33,53 @@ impl SourceTexts {
 
     /// Returns the trimmed text of a line, or `None` if it cannot be read, is empty or may have changed.
     pub(crate) fn line(&self, at: &SourceLine) -> Option<String> {
-        let mut files = self.files.borrow_mut();
-        if files.len() >= FILES_MAX && !files.contains_key(&*at.file) {
-            return None;
-        }
-        let text = files.entry(at.file.to_string()).or_insert_with(|| self.read(Path::new(&*at.file)));
-        let number = usize::try_from(at.line).ok()?.checked_sub(1)?;
-        let line = text.as_ref()?.lines().nth(number)?.trim();
-        (!line.is_empty()).then(|| line.to_owned())
+        self.text(&at.file, at.line.into())
     }
 
-    fn read(&self, path: &Path) -> Option<String> {
-        let changed = fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        (changed.as_nanos() <= u128::from(self.begun)).then(|| ttmon_files::read_text(path, BYTES_MAX).ok()).flatten()
+    fn text(&self, file: &str, line: u64) -> Option<String> {
+        let mut files = self.files.borrow_mut();
+        if files.len() >= FILES_MAX && !files.contains_key(file) {
+            return None;
+        }
+        let lines = files.entry(file.to_owned()).or_insert_with(|| self.read(Path::new(file)));
+        let number = usize::try_from(line).ok()?.checked_sub(1)?;
+        lines.as_ref()?.get(number).filter(|line| !line.is_empty()).cloned()
+    }
+
+    fn read(&self, path: &Path) -> Option<Vec<String>> {
+        let file = fs::metadata(path).ok()?;
+        // A file that was moved here keeps the time of its last write, but not that of its last change.
+        let changed = (file.mtime(), file.mtime_nsec()).max((file.ctime(), file.ctime_nsec()));
+        let nanoseconds = i128::from(changed.0) * 1_000_000_000 + i128::from(changed.1);
+        let text = (nanoseconds <= i128::from(self.begun)).then(|| ttmon_files::read_text(path, BYTES_MAX).ok())??;
+        Some(text.lines().map(|line| line.trim().to_owned()).collect())
+    }
+
+    /// Adds `text` to every line of a report whose text is known.
+    pub(crate) fn add_to(&self, report: &mut Value) {
+        match report {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.add_to(item)),
+            Value::Object(members) => {
+                let text = match (members.get("file"), members.get("line")) {
+                    (Some(Value::String(file)), Some(Value::Number(line))) => line.as_u64().and_then(|line| self.text(file, line)),
+                    _ => None,
+                };
+                members.values_mut().for_each(|member| self.add_to(member));
+                if let Some(text) = text {
+                    members.insert("text".to_owned(), cut(&text, COLUMNS_MAX, Cut::End, "...").into());
+                }
+            }
+            _ => {}
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -60,6 +94,21 @@ mod tests {
             [None, Some("import ttnn".into()), None, Some("x = ttnn.ones(shape)".into()), None]
         );
         assert_eq!(SourceTexts::new(1).line(&at(1)), None, "changed after the start");
+        fs::File::open(&file).expect("open").set_modified(UNIX_EPOCH).expect("set");
+        assert_eq!(SourceTexts::new(1).line(&at(1)), None, "an old file that was moved here after the start");
         assert_eq!(texts.line(&SourceLine { file: "<string>".into(), ..at(1) }), None);
+    }
+
+    #[test]
+    fn every_line_of_a_report_gets_its_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("model.py");
+        fs::write(&file, format!("x = 1\n{}\n", "y".repeat(300))).expect("written");
+        let line = |line: u32| json!({"file": file, "line": line, "function": "f"});
+        let mut report = json!({"growth_by_line": [{"line": line(1), "bytes": 8}, {"line": null}], "oom": [{"line": line(9), "top": [{"line": line(2)}]}]});
+        SourceTexts::new(u64::MAX).add_to(&mut report);
+        let texts = ["/growth_by_line/0/line/text", "/oom/0/line/text", "/oom/0/top/0/line/text"].map(|at| report.pointer(at));
+        let cut = Value::from(format!("{}...", "y".repeat(197)));
+        assert_eq!(texts, [Some(&"x = 1".into()), None, Some(&cut)]);
     }
 }

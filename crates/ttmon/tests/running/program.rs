@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
 use ttmon_ledger::layout::{Coverage, Refused, WriterKind, flag, kind};
-use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Key, KindGeometry, Writer};
+use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, TraceStep, Writer};
 
 pub(crate) const SCRIPT: &str = "RUNNING_SCRIPT";
 
@@ -27,6 +27,8 @@ pub(crate) fn run(script: &str) {
             "f" => drop(ttmon_client::report_deallocation(device(), numbers[1])),
             "close" => drop(ttmon_client::report_device_close(device())),
             "mark" => drop(ttmon_client::mark()),
+            "request" => request(usize::try_from(numbers[0]).unwrap()),
+            "trace" => replayed_trace(),
             "t" => std::mem::forget(ttmon_client::tag(rest)),
             "exit" => std::process::exit(i32::try_from(numbers[0]).unwrap()),
             "die" => die(i32::try_from(numbers[0]).unwrap()),
@@ -122,6 +124,29 @@ fn hand_over(ledger: RawFd) {
     let mut message = *b"TTMONHND\0\0\0\0\0\0\0\0";
     message[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
     rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(&message)], &mut control, SendFlags::empty()).unwrap();
+}
+
+/// A phase that frees its device memory, and leaves so many bytes of host memory.
+fn request(bytes: usize) {
+    let _phase = ttmon_client::phase("request");
+    ttmon_client::report_allocation(0, 4096, 0, 7);
+    std::mem::forget(std::hint::black_box(vec![1_u8; bytes]));
+    ttmon_client::report_deallocation(0, 7);
+}
+
+/// A buffer from after the capture of a trace lives while the trace is replayed.
+fn replayed_trace() {
+    let mut session = WRITER.session().unwrap();
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 1), kinds: [KindGeometry::default(); 6], chips: &chips };
+    let allocator = session.open_allocator(&spec).unwrap();
+    let code = session.code("/me/model.py", "forward", 1).unwrap();
+    let stack = session.add_stack(7, &[Frame { code, line: 42 }], false);
+    session.trace(allocator, TraceStep::Begin, 3);
+    session.trace(allocator, TraceStep::End, 3);
+    session.insert(Key { allocator, kind: kind::DRAM, address: 64 }, &Buffer { size: 1 << 20, stack, ..Buffer::default() }).unwrap();
+    session.trace(allocator, TraceStep::Replay, 3);
+    session.close_allocator(allocator);
 }
 
 /// Records data that only the hook has: banks, operations, the program cache, refusals; on two chips of a mesh.

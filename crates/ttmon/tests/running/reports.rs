@@ -13,6 +13,8 @@ pub(crate) const CASES: &[Case] = &[
     ("peaks_and_what_made_them", peaks_and_what_made_them),
     ("what_was_left", what_was_left),
     ("what_only_the_hook_knows", what_only_the_hook_knows),
+    ("host_memory_that_grows", host_memory_that_grows),
+    ("a_trace_that_overwrites_buffers", a_trace_that_overwrites_buffers),
     ("refusals_among_events", refusals_among_events),
     ("refusals_of_a_saved_report", refusals_of_a_saved_report),
     ("every_key_is_there", every_key_is_there),
@@ -111,6 +113,27 @@ fn what_only_the_hook_knows() {
     assert_eq!(report["growth_bytes"], json!(-7 * (1 << 20)));
     assert_eq!(report["coverage"]["dataflow_buffers"], json!({"state": "stepped_aside", "hits": 0, "reason": "unknown layout"}));
     assert_eq!(report["coverage"]["allocate_buffer"]["state"], "found");
+}
+
+/// Host memory grows by each request, and the device is fine (tt-inference-server 4430).
+fn host_memory_that_grows() {
+    let (ran, report) = reported("request 16777216; request 16777216; request 16777216; request 16777216");
+    let said = timeless(&ran.stderr);
+    let line = said.lines().find(|line| line.starts_with("  phase request: 4 times in ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("   DRAM peak 4.0KB   host memory +6"), "{line}");
+    assert!(said.contains("free at end: all"), "{said}");
+    let phase = &report["phases"][0];
+    assert_eq!((&phase["change"]["dram"], &phase["count"]), (&json!(0), &json!(4)));
+    let change = phase["host_rss_change"].as_i64().unwrap();
+    assert!((64 << 20..72 << 20).contains(&change), "{change}");
+}
+
+fn a_trace_that_overwrites_buffers() {
+    let (ran, report) = reported("trace");
+    let sentence = "  UNSAFE trace 3: replayed once while 1.0MB of buffers were live that came after its capture, and may be overwritten: 1 buffer of /me/model.py:42 forward";
+    assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+    let lines = &report["trace_unsafe"][0]["lines"];
+    assert_eq!((&lines[0]["line"]["line"], &lines[0]["bytes"]), (&json!(42), &json!(1 << 20)));
 }
 
 fn refusals_among_events() {
