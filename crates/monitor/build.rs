@@ -1,9 +1,10 @@
-//! How the shared library is linked.
+//! Sets the linker options of the shared library.
 
 fn main() {
-    // Reading threads may still be on their way out, or stuck in the driver, when a program closes the library.
+    // When a program closes the library, reading threads may still be ending or may be stuck in the driver. So the library is never
+    // unloaded.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // A program that is linked with a library without a name, by its path, looks for it at that path for ever.
+    // Without a soname, a program that is linked with the library by its path would always load it from that path.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libttmon_monitor.so");
     println!("cargo::rerun-if-changed=build.rs");
 }

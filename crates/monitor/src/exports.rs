@@ -1,7 +1,6 @@
-//! The C ABI. `include/ttmon_monitor.h` is made from this file by cbindgen; what is written here is what C programmers
-//! read.
+//! The C ABI. cbindgen generates `include/ttmon_monitor.h` from this file, so these comments are the documentation for C programmers.
 
-// Where cbindgen, which takes this file for the root of a crate, looks for it too.
+// cbindgen treats this file as the root of a crate and expects the module at this path.
 #[path = "shapes.rs"]
 mod shapes;
 
@@ -36,7 +35,7 @@ pub struct Handle {
 pub unsafe extern "C" fn ttmon_monitor_open(root: *const c_char) -> *mut Handle {
     let mut handle = ptr::null_mut();
     pass(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `root` is valid.
         let monitor = match unsafe { gate::text_at(root) } {
             None => Monitor::new()?,
             Some(path) => Monitor::at(Path::new(OsStr::from_bytes(path.to_bytes())))?,
@@ -55,7 +54,7 @@ pub unsafe extern "C" fn ttmon_monitor_open(root: *const c_char) -> *mut Handle 
 pub unsafe extern "C" fn ttmon_monitor_close(monitor: *mut Handle) {
     pass(|| {
         if !monitor.is_null() {
-            // SAFETY: it came from Box::into_raw, and the caller promises that this is its last use.
+            // SAFETY: `monitor` came from Box::into_raw, and the caller guarantees that it is not used any more.
             drop(unsafe { Box::from_raw(monitor) });
         }
         Ok(())
@@ -77,7 +76,7 @@ pub extern "C" fn ttmon_monitor_last_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_set_max_age(monitor: *mut Handle, milliseconds: u32) -> i32 {
     pass(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         unsafe { opened(monitor) }?.set_max_age(Duration::from_millis(u64::from(milliseconds)));
         Ok(())
     })
@@ -93,9 +92,9 @@ pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count:
         if count.is_null() {
             return Err(NULL);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let found = unsafe { opened(monitor) }?.device_count()?;
-        // SAFETY: not null, and as the caller promises.
+        // SAFETY: `count` is not null, and the caller guarantees that it is writable.
         unsafe { count.write_unaligned(fill::count(found)) };
         Ok(())
     })
@@ -109,7 +108,7 @@ pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count:
 /// NULL or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_device_ids(monitor: *mut Handle, ids: *mut u32, capacity: u32, count: *mut u32) -> i32 {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees that the pointers are valid.
     pass(|| unsafe { list(ids, capacity, count, || Ok(opened(monitor)?.device_ids()?)) })
 }
 
@@ -126,13 +125,13 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
     count: *mut u32,
 ) -> i32 {
     let find = || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
         snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
-        // No pid of Linux is larger than 2^22.
+        // Pids of Linux are at most 2^22.
         Ok(snapshot.processes_on(DeviceId(device)).filter_map(|(process, _)| i32::try_from(process.key.pid).ok()).collect())
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees that the pointers are valid.
     pass(|| unsafe { list(pids, capacity, count, find) })
 }
 
@@ -143,11 +142,11 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device: u32, out: *mut CSystemStats) -> i32 {
     let make = || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let stats = unsafe { opened(monitor) }?.system_stats(device)?.ok_or_else(|| no_device(device))?;
         Ok(fill::system_stats(&stats))
     };
-    // SAFETY: as the caller promises; struct_size is the first field.
+    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
     pass(|| unsafe { write(out, make) })
 }
 
@@ -160,7 +159,7 @@ pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device
 pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: i32, device: u32, out: *mut CProcessStats) -> i32 {
     let make = || {
         let host_pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Failure::BadArgument("a pid is positive"))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let stats = unsafe { opened(monitor) }?.process_stats(host_pid)?;
         let nothing = || Failure::NotFound(format!("process {pid} neither holds a device nor tracks its memory, as far as can be seen"));
         let stats = stats.ok_or_else(nothing)?;
@@ -170,7 +169,7 @@ pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: 
         let elsewhere = || Failure::NotFound(format!("process {pid} has nothing to do with device {device}"));
         Ok(fill::process_stats(&stats, pid, device, stats.on(device).ok_or_else(elsewhere)?))
     };
-    // SAFETY: as the caller promises; struct_size is the first field.
+    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
     pass(|| unsafe { write(out, make) })
 }
 
@@ -182,12 +181,12 @@ pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: 
 pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, device: u32, kind: u8, out: *mut CKindStats) -> i32 {
     let make = || {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
         let found = snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         Ok(fill::kind_stats(&found.memory.kinds[which], device, kind, snapshot.processes_on(found.id).count()))
     };
-    // SAFETY: as the caller promises; struct_size is the first field.
+    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
     pass(|| unsafe { write(out, make) })
 }
 
@@ -200,7 +199,7 @@ pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, devi
 pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: u32, kind: u8, index: u32, out: *mut CBankStats) -> i32 {
     let make = || {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `monitor` is valid.
         let snapshot = unsafe { opened(monitor) }?.listed()?.ok_or_else(|| no_device(device))?;
         snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         let mut allocators = stats::allocators(&snapshot, DeviceId(device));
@@ -209,7 +208,7 @@ pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: 
         let beyond = || Failure::NotFound(format!("device {device} has {} allocators", count()));
         Ok(fill::bank_stats(allocator.ok_or_else(beyond)?, device, which))
     };
-    // SAFETY: as the caller promises; struct_size is the first field.
+    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
     pass(|| unsafe { write(out, make) })
 }
 
@@ -261,14 +260,14 @@ fn no_device(device: u32) -> Failure {
 }
 
 /// # Safety
-/// `monitor` is null or an open monitor, which stays open as long as the result is used.
+/// `monitor` is null or an open monitor, which must stay open as long as the result is used.
 unsafe fn opened<'a>(monitor: *mut Handle) -> Result<&'a Monitor, Failure> {
-    // SAFETY: null is answered; else it came from Box::into_raw, and everybody has only shared references to it.
+    // SAFETY: `as_ref` returns `None` for null. Otherwise the pointer came from Box::into_raw, and only shared references to it exist.
     unsafe { monitor.as_ref() }.map(|handle| &handle.monitor).ok_or(NULL)
 }
 
 /// # Safety
-/// `place` has room for `capacity` values, or is null and `capacity` 0; `count` is null or can be written to.
+/// `place` has room for `capacity` values, or is null and `capacity` is 0. `count` is null or writable.
 unsafe fn list<T: Copy>(
     place: *mut T,
     capacity: u32,
@@ -281,10 +280,10 @@ unsafe fn list<T: Copy>(
     let found = find()?;
     let room = usize::try_from(capacity).unwrap_or(usize::MAX);
     for (index, value) in found.iter().take(room).enumerate() {
-        // SAFETY: not null, since the capacity is not 0, and within it.
+        // SAFETY: `place` is not null because the capacity is not 0, and the index is below the capacity.
         unsafe { place.add(index).write_unaligned(*value) };
     }
-    // SAFETY: not null, and as the caller promises.
+    // SAFETY: `count` is not null, and the caller guarantees that it is writable.
     unsafe { count.write_unaligned(fill::count(found.len())) };
     Ok(())
 }
@@ -293,25 +292,26 @@ const SIZE: Failure = Failure::BadArgument(
     "struct_size is not the size of this struct: set it to sizeof before the call; if it is, the library is older than the header",
 );
 
-/// Fills a struct of the caller's, from its second field on. A newer library than the caller's header has longer structs,
-/// of which the caller gets what it knows; an older one refuses, since a figure left at zero would look like a number.
+/// Fills a struct of the caller, from its second field on. If the library is newer than the caller's header, its structs may be longer, and
+/// the caller gets only the fields that it has. If the library is older, it returns an error, because a missing figure would look like the
+/// number zero.
 ///
 /// # Safety
-/// `out` is null, or has as many bytes as the struct_size at its beginning says; T has that as its first field.
+/// `out` is null, or has as many bytes as its first field struct_size states. T must have struct_size as its first field.
 unsafe fn write<T>(out: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
     if out.is_null() {
         return Err(NULL);
     }
-    // SAFETY: not null; the first four bytes are the caller's struct_size.
+    // SAFETY: `out` is not null, and its first four bytes are the caller's struct_size.
     let given = unsafe { out.cast::<u32>().read_unaligned() };
-    // The structs have not grown yet: the first size of each is the present one.
+    // The structs have not grown yet, so the first size of each struct is the current one.
     if usize::try_from(given).ok() != Some(size_of::<T>()) {
         return Err(SIZE);
     }
     let made = make()?;
     const SIZE_BYTES: usize = size_of::<u32>();
-    // SAFETY: both have `size_of::<T>()` bytes, checked above and by the caller's promise, and are apart from each other,
-    // since one is a local. What is copied are plain numbers, padding between them at most not initialised.
+    // SAFETY: both structs have `size_of::<T>()` bytes, as checked above and guaranteed by the caller. They do not overlap, because one is
+    // a local. The copied bytes are plain numbers, and only padding between them may be uninitialised.
     unsafe {
         let from = (&raw const made).cast::<u8>().add(SIZE_BYTES);
         ptr::copy_nonoverlapping(from, out.cast::<u8>().add(SIZE_BYTES), size_of::<T>() - SIZE_BYTES);
@@ -323,7 +323,7 @@ const _: () = assert!(offset_of!(CSystemStats, struct_size) == 0);
 const _: () = assert!(offset_of!(CProcessStats, struct_size) == 0);
 const _: () = assert!(offset_of!(CKindStats, struct_size) == 0);
 const _: () = assert!(offset_of!(CBankStats, struct_size) == 0);
-// What programs were built with: a struct grows at its end, and then `write` takes its first size too.
+// Programs were built with these sizes. If a struct grows at its end, `write` must also accept its first size.
 const _: () = assert!(size_of::<CSystemStats>() == 24 + 6 * 16 + 3 * 8 + 3 * 16);
 const _: () = assert!(size_of::<CProcessStats>() == 24 + TTMON_NAME_BYTES + TTMON_KINDS * 6 * 16);
 const _: () = assert!(size_of::<CKindStats>() == 16 + 8 * 16);

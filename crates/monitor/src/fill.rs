@@ -10,7 +10,7 @@ use crate::exports::*;
 use crate::gate::copy_text;
 use crate::stats::{self, ProcessStats, SystemStats};
 
-/// The C number of a reason, and its name in JSON. Numbers never change; a new reason gets the next number.
+/// Returns the C number of a reason, and its name in JSON. Numbers never change. A new reason gets the next number.
 pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
     match reason {
         Missing::NotOnThisArch => (TTMON_MISSING_NOT_ON_THIS_ARCH, c"not_on_this_arch"),
@@ -108,7 +108,7 @@ fn source_figure(reading: Reading<Source>) -> CFigure {
     figure(reading.map(|one| source(one).0))
 }
 
-/// Converts a length to `u32`; lengths that do not fit become `u32::MAX`.
+/// Converts a length to `u32`. Lengths that do not fit become `u32::MAX`.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -135,7 +135,7 @@ pub(crate) fn system_stats(stats: &SystemStats) -> CSystemStats {
     }
 }
 
-/// `kinds` has the figures on the requested device, or the totals over all devices.
+/// Converts the figures of a process. `kinds` has the figures on the requested device, or the totals over all devices.
 pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: &PerKind<Figure>) -> CProcessStats {
     let mut name = [0; TTMON_NAME_BYTES];
     copy_text(stats.name.as_deref().unwrap_or_default(), &mut name);

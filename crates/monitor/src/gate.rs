@@ -1,7 +1,7 @@
-//! The one gate between a foreign program and this library.
+//! The boundary between a calling program and this library.
 //!
-//! A call keeps `errno`, cannot be cancelled half way, and no panic leaves it. What went wrong is a code, and a text that
-//! waits in the calling thread.
+//! A call preserves `errno`, cannot be cancelled, and never unwinds. A failure is returned as a code. Its text is stored in the calling
+//! thread.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int};
@@ -14,14 +14,14 @@ use crate::exports::{
 };
 use crate::monitor::Error;
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The caller made a mistake.
+    /// An argument is invalid.
     BadArgument(&'static str),
-    /// There is no such thing.
+    /// The requested object does not exist.
     NotFound(String),
-    /// Nothing can be said.
+    /// The monitor failed.
     Monitor(Error),
 }
 
@@ -62,14 +62,14 @@ pub(crate) fn pass(run: impl FnOnce() -> Result<(), Failure>) -> i32 {
         )
     }));
     outcome.unwrap_or_else(|payload| {
-        // What a panic carries may panic when it is dropped.
+        // Dropping the payload of a panic may panic.
         mem::forget(payload);
         note("a mistake of libttmon_monitor: it panicked");
         TTMON_MONITOR_INTERNAL
     })
 }
 
-/// `errno`, and whether the thread can be cancelled, as they were before.
+/// The `errno` and the cancellation state of the thread before the call.
 struct ThreadState {
     errno: c_int,
     cancel_state: c_int,
@@ -78,8 +78,8 @@ struct ThreadState {
 impl ThreadState {
     fn new() -> Self {
         let mut cancel_state = 0;
-        // SAFETY: errno's address is this thread's and valid as long as the thread. The other call gets the address of a
-        // local int and changes nothing but whether this thread takes a cancellation: it is postponed, not lost.
+        // SAFETY: the address of errno belongs to this thread and is valid as long as the thread. `pthread_setcancelstate` gets the address
+        // of a local int, and changes only whether this thread accepts a cancellation. A cancellation is postponed, not lost.
         unsafe {
             let errno = *libc::__errno_location();
             pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancel_state);
@@ -91,8 +91,8 @@ impl ThreadState {
 impl Drop for ThreadState {
     fn drop(&mut self) {
         let mut ours = 0;
-        // SAFETY: as above. A thread whose type is deferred, as that of all who call what is not made for anything else,
-        // is not ended by this call.
+        // SAFETY: as above. If the cancellation type is deferred, which is the default, this call does not end the thread. A thread with
+        // asynchronous cancellation may not call functions that are not async-cancel-safe, so it may not call this library.
         unsafe {
             pthread_setcancelstate(self.cancel_state, &raw mut ours);
             *libc::__errno_location() = self.errno;
@@ -100,22 +100,23 @@ impl Drop for ThreadState {
     }
 }
 
-// The libc crate does not declare it for Linux; glibc and musl agree on the value.
+// The libc crate does not declare this constant for Linux. glibc and musl use the same value.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// Longer texts are cut; the longest of ours has a path in it.
+/// Longer texts are truncated. The longest text of this library contains a path.
 const TEXT_BYTES: usize = 512;
 
 thread_local! {
-    /// The text of this thread's newest failure. Plain bytes, so that nothing runs when a thread ends.
+    /// The text of this thread's last failure. It is a byte array, so that no destructor runs when a thread ends.
     static TEXT: UnsafeCell<[u8; TEXT_BYTES]> = const { UnsafeCell::new([0; TEXT_BYTES]) };
 }
 
-/// The newest failure's text, empty where there was none. Valid until the thread's next call, or its end.
+/// Returns the text of the last failure, or an empty text if there was none. It is valid until the next call in this thread, or until the
+/// thread ends.
 pub(crate) fn last_error() -> *const c_char {
     TEXT.with(|text| text.get().cast::<c_char>().cast_const())
 }
@@ -123,12 +124,12 @@ pub(crate) fn last_error() -> *const c_char {
 fn note(said: &str) {
     let mut bytes = [0; TEXT_BYTES];
     copy_text(said, &mut bytes);
-    // SAFETY: the cell is this thread's, no reference to its bytes exists (callers have a raw pointer, which they do not
-    // read during a call), and it is as long as what is written.
+    // SAFETY: the cell belongs to this thread, and no reference to its bytes exists. Callers have a raw pointer, which they do not read
+    // during a call. The written array has the length of the cell.
     TEXT.with(|text| unsafe { text.get().write(bytes) });
 }
 
-/// As much of a text as fits before a NUL, ending with a whole character; a NUL in the text ends it.
+/// Copies as many whole characters of a text as fit before a NUL. A NUL in the text ends it.
 pub(crate) fn copy_text(text: &str, place: &mut [u8]) {
     let text = text.split('\0').next().unwrap_or_default();
     let most = text.len().min(place.len().saturating_sub(1));
@@ -137,12 +138,12 @@ pub(crate) fn copy_text(text: &str, place: &mut [u8]) {
     place[..length].copy_from_slice(&text.as_bytes()[..length]);
 }
 
-/// A path or text of the caller's; `None` for null.
+/// Returns a path or text of the caller, or `None` for null.
 ///
 /// # Safety
-/// `text` is null, or ends with NUL and is not written to as long as the result lives.
+/// `text` is null, or ends with NUL and is not modified as long as the result is used.
 pub(crate) unsafe fn text_at<'a>(text: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: not null, and the caller promises the rest.
+    // SAFETY: `text` is not null, and the caller guarantees the rest.
     if text.is_null() { None } else { Some(unsafe { CStr::from_ptr(text) }) }
 }
 
@@ -151,14 +152,14 @@ mod tests {
     use super::*;
 
     fn said() -> String {
-        // SAFETY: this thread's text, read before its next call.
+        // SAFETY: the text belongs to this thread, and is read before the next call.
         unsafe { CStr::from_ptr(last_error()) }.to_str().unwrap().to_owned()
     }
 
     #[test]
     fn a_panic_is_a_code_and_errno_is_kept() {
         let set = |errno| {
-            // SAFETY: this thread's errno.
+            // SAFETY: the errno of this thread.
             unsafe { *libc::__errno_location() = errno }
         };
         assert_eq!(said(), "");
@@ -168,7 +169,7 @@ mod tests {
             std::panic::resume_unwind(Box::new("on purpose"))
         });
         assert_eq!(code, TTMON_MONITOR_INTERNAL);
-        // SAFETY: this thread's errno.
+        // SAFETY: the errno of this thread.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
         assert!(said().contains("panicked"));
         assert_eq!(pass(|| Err(Failure::NotFound("é".repeat(300)))), TTMON_MONITOR_NOT_FOUND);

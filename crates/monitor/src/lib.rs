@@ -1,4 +1,4 @@
-//! How other programs read what ttmon knows: who holds how much memory of which device.
+//! The API for other programs to read the data of ttmon: which processes use how much memory of which device.
 //!
 //! ```no_run
 //! use ttmon_monitor::Monitor;
@@ -7,7 +7,7 @@
 //! if let Some(stats) = monitor.system_stats(0)? {
 //!     match stats.dram_used {
 //!         Ok(bytes) => println!("{bytes} bytes of DRAM in use"),
-//!         Err(reason) => println!("nobody knows: {reason}"),
+//!         Err(reason) => println!("the DRAM in use is unknown: {reason}"),
 //!     }
 //! }
 //! if let Some(process) = monitor.process_stats(std::process::id())? {
@@ -16,12 +16,12 @@
 //! # Ok::<(), ttmon_monitor::Error>(())
 //! ```
 //!
-//! The same as a C ABI is libttmon_monitor.so with `include/ttmon_monitor.h`; `ttmon_monitor.hpp` and Python's
-//! `ttmon.monitor` stand on that. What is not known is a reason and never a number, as everywhere in ttmon.
+//! libttmon_monitor.so offers the same functions as a C ABI, declared in `include/ttmon_monitor.h`. `ttmon_monitor.hpp` and Python's
+//! `ttmon.monitor` are based on it. As everywhere in ttmon, an unknown value is a reason and never a number.
 //!
-//! A guest's manners: nothing is printed, no device is opened, the program is never forked. Files of the driver are read
-//! by a few threads that block all signals; a read that hangs in the driver while a chip is being reset is given up after
-//! 200 ms, and may delay the end of the program until the driver answers.
+//! The library prints nothing, opens no device and never forks the program. A few threads that block all signals read the files of the
+//! driver. A read may hang in the driver while a chip is being reset. It is abandoned after 200 ms, but may delay the end of the program
+//! until the driver answers.
 
 mod exports;
 mod fill;

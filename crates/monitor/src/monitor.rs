@@ -1,4 +1,4 @@
-//! The machine for other programs: opened once, read on request if the last sample is too old.
+//! Reads the machine for other programs. The machine is opened once, and read on request if the last sample is too old.
 
 use std::fmt;
 use std::io;
@@ -18,33 +18,33 @@ use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
 use crate::signals;
 use crate::stats::{DetailedStats, ProcessStats, SystemStats};
 
-/// How long a sample is used by default: successive calls see the same sample.
+/// How long a sample is used by default. Successive calls then see the same sample.
 pub const MAX_AGE: Duration = Duration::from_millis(100);
 
-/// Reads the machine for other programs. It may be shared by threads, which then share its samples too.
+/// Reads the machine for other programs. Threads may share a monitor, and then also share its samples.
 #[derive(Debug)]
 pub struct Monitor {
-    /// Of the process that opened it: its threads and locks do not survive a fork.
+    /// The process that opened the monitor. Its threads and locks do not survive a fork.
     pid: u32,
     max_age_ms: AtomicU64,
     holders: ManuallyDrop<Mutex<Watch>>,
-    /// For a process that holds no device.
+    /// Reads one process that holds no device.
     one: ManuallyDrop<Mutex<Watch>>,
 }
 
-/// Why nothing could be said.
+/// Why the machine could not be read.
 #[derive(Debug)]
 pub enum Error {
-    /// The directory that was to stand for `/` is none.
+    /// The directory that should be used as `/` cannot be read.
     Root {
-        /// Which.
+        /// The path of the directory.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
     /// The machine cannot be read.
     Machine(ttmon_source::Error),
-    /// Another process opened it, and this is a fork of that one.
+    /// The monitor was opened before a fork, by another process.
     Forked,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root { path, error } => write!(f, "cannot look below {}: {error}", path.display()),
-            // The message is for the command line, where a flag gives a simulated machine.
+            // The usual message is for the command line, where a flag selects a simulated machine.
             Self::Machine(ttmon_source::Error::NoDevice) => f.write_str("no Tenstorrent device found: none is on the PCI bus"),
             Self::Machine(error) => error.fmt(f),
             Self::Forked => f.write_str("this monitor was opened before a fork, by another process; open one in this process"),
@@ -71,12 +71,12 @@ impl std::error::Error for Error {
 }
 
 impl Monitor {
-    /// This machine. One without devices is none to complain about: programs on mock chips are tracked there too.
+    /// Opens this machine. A machine without devices is not an error, because programs on mock chips are tracked there too.
     pub fn new() -> Result<Self, Error> {
         Self::below(&Root::real())
     }
 
-    /// A machine below a directory; nothing outside is read.
+    /// Opens a machine below a directory. No file outside is read.
     pub fn at(root: &Path) -> Result<Self, Error> {
         match std::fs::read_dir(root) {
             Ok(_) => Self::below(&Root::at(root)),
@@ -94,38 +94,38 @@ impl Monitor {
         })
     }
 
-    /// From now on a sample answers for this long after it was taken; with zero every call takes its own.
+    /// Sets how long a sample is used after it was taken. With zero, every call takes its own sample.
     pub fn set_max_age(&self, max_age: Duration) {
-        // Relaxed: the number is the whole message.
+        // Relaxed is enough, because no other data depends on the number.
         self.max_age_ms.store(millis(max_age), Ordering::Relaxed);
     }
 
-    /// Ids of the devices, in order. They need not be without gaps.
+    /// Returns the ids of the devices, in order. There may be gaps.
     pub fn device_ids(&self) -> Result<Vec<u32>, Error> {
         Ok(self.devices()?.map_or_else(Vec::new, |snapshot| snapshot.devices.iter().map(|device| device.id.0).collect()))
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     pub fn device_count(&self) -> Result<usize, Error> {
         Ok(self.devices()?.map_or(0, |snapshot| snapshot.devices.len()))
     }
 
-    /// A device, all processes together; `None` where there is no such device.
+    /// Returns the figures of a device, over all processes. Returns `None` if the device does not exist.
     pub fn system_stats(&self, device: u32) -> Result<Option<SystemStats>, Error> {
         Ok(self.devices()?.and_then(|snapshot| SystemStats::of(&snapshot, DeviceId(device))))
     }
 
-    /// Everything about the memory of a device; `None` where there is no such device.
+    /// Returns all memory figures of a device. Returns `None` if the device does not exist.
     pub fn detailed_stats(&self, device: u32) -> Result<Option<DetailedStats>, Error> {
         Ok(self.listed()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
     }
 
-    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. One that this user
-    /// may not read may do so: its status is "no permission".
+    /// Returns a process, by its pid on this host. Returns `None` if it neither holds a device nor tracks its memory. If this user may not
+    /// read the process, its status is "no permission".
     pub fn process_stats(&self, pid: u32) -> Result<Option<ProcessStats>, Error> {
         let of_holder = match self.devices() {
             Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
-            // Without a driver a program may still track memory of mock chips.
+            // Without a driver, a program may still track memory of mock chips.
             Err(Error::Machine(ttmon_source::Error::DriverNotLoaded { .. })) => None,
             Err(error) => return Err(error),
         };
@@ -142,17 +142,17 @@ impl Monitor {
         }
     }
 
-    /// A process on one device; `None` for one that has nothing to do with it.
+    /// Returns the memory of a process on one device. Returns `None` if the process does not use the device.
     pub fn process_stats_on(&self, pid: u32, device: u32) -> Result<Option<DeviceUse>, Error> {
         Ok(self.process_stats(pid)?.and_then(|stats| stats.devices.into_iter().find(|use_of| use_of.device.0 == device)))
     }
 
-    /// The devices and their holders; `None` on a machine without a device.
+    /// Returns the devices and their holders, or `None` on a machine without devices.
     pub(crate) fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
         self.holders(Watch::snapshot)
     }
 
-    /// The same with the blocks of banks, which takes the live buffers of all ledgers.
+    /// Returns the same snapshot with the blocks of banks, which needs the live buffers of all ledgers.
     pub(crate) fn listed(&self) -> Result<Option<Arc<Snapshot>>, Error> {
         self.holders(Watch::listed)
     }
@@ -170,7 +170,7 @@ impl Monitor {
             return Err(Error::Forked);
         }
         let max_age = Duration::from_millis(self.max_age_ms.load(Ordering::Relaxed));
-        // Held while files are read: concurrent callers want this sample.
+        // The lock is held while files are read, because concurrent callers want the same sample.
         take(&mut lock(watch), max_age)
     }
 
@@ -180,10 +180,10 @@ impl Monitor {
 }
 
 impl Drop for Monitor {
-    /// After a fork the locks inside may be held by threads that are not there: what cannot be taken down is left alone.
+    /// Frees the machines, except after a fork: threads that no longer exist may hold their locks.
     fn drop(&mut self) {
         if !self.is_forked() {
-            // SAFETY: neither is used again, and nothing else drops them.
+            // SAFETY: neither field is used again, and nothing else drops them.
             unsafe {
                 ManuallyDrop::drop(&mut self.holders);
                 ManuallyDrop::drop(&mut self.one);
@@ -192,7 +192,7 @@ impl Drop for Monitor {
     }
 }
 
-/// One way to read the machine, with the newest that was read.
+/// One way to read the machine, with its latest sample.
 #[derive(Debug)]
 struct Watch {
     root: Root,
@@ -201,27 +201,27 @@ struct Watch {
     newest: Option<Newest>,
 }
 
-/// The newest sample, and what it means.
+/// The latest sample and its snapshot.
 #[derive(Debug)]
 struct Newest {
     taken: Instant,
     sample: Sample,
     snapshot: Arc<Snapshot>,
-    /// The live buffers are in it, and so the blocks of banks.
+    /// Whether the snapshot has the live buffers, and so the blocks of banks.
     is_listed: bool,
 }
 
 impl Watch {
     fn new(root: Root, reach: Reach) -> Result<Self, Error> {
         let ledgers = Ledgers { reach, ..Options::default().ledgers };
-        // Opened, read, closed (the default pace): descriptors are the program's, which may have few. And threads: it may
-        // have some of its own, so that it must not be forked.
+        // With the default pace, files are opened, read and closed, because the program may have few descriptors. Threads read the files,
+        // because a program with threads must not be forked.
         let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
         let machine = Machine::new(root.clone(), options).map_err(Error::Machine)?;
         Ok(Self { root, reach, machine, newest: None })
     }
 
-    /// From now on this process is read beside the holders; an older sample does not include it.
+    /// Includes this process besides the holders from now on. Drops an older sample without it.
     fn look_at(&mut self, pid: u32) {
         if self.reach != Reach::Process(pid) {
             self.reach = Reach::Process(pid);
@@ -242,7 +242,7 @@ impl Watch {
         Ok(snapshot)
     }
 
-    /// The same with the live buffers: those alone are read anew, so that all else is of the same sample.
+    /// Returns the snapshot with the live buffers. Only the buffers are read again, so everything else is from the same sample.
     fn listed(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {
         let snapshot = self.snapshot(max_age)?;
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
@@ -255,13 +255,13 @@ impl Watch {
         newest.sample.ledgers.extend(self.machine.ledgers().iter().map(read));
         newest.snapshot = Arc::new(Snapshot::derive(&newest.sample, None));
         newest.is_listed = true;
-        // Calls in a row are about this list, however long it took.
+        // The age starts again, so that successive calls see this list even if reading it took long.
         newest.taken = Instant::now();
         Ok(Arc::clone(&newest.snapshot))
     }
 }
 
-/// A panic in the middle of a sample leaves nothing to rely on: what it happened to is made anew.
+/// Locks a watch. After a panic during a sample its state is unreliable, so it is created again.
 fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
     watch.lock().unwrap_or_else(|poisoned| {
         let mut guard = poisoned.into_inner();
@@ -293,7 +293,7 @@ mod tests {
         let handle = &mut Handle { monitor };
         let is_listed = |handle: &Handle| lock(&handle.monitor.holders).newest.as_ref().map(|newest| newest.is_listed);
         let mut count = 0;
-        // SAFETY: the monitor is open, and the structs are numbers and ours.
+        // SAFETY: the monitor is open, and the structs are local and consist of numbers.
         unsafe {
             let (mut kind, mut banks): (CKindStats, CBankStats) = (std::mem::zeroed(), std::mem::zeroed());
             kind.struct_size = u32::try_from(size_of_val(&kind)).unwrap();

@@ -1,4 +1,4 @@
-//! The numbers and structs of the C ABI. What is written here is what C programmers read.
+//! The numbers and structs of the C ABI. cbindgen copies these comments to the header, so they are the documentation for C programmers.
 
 use std::ffi::c_char;
 

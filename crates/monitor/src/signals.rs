@@ -1,11 +1,11 @@
-//! Signals are the program's: none of them may choose one of our threads, whose stacks are small.
+//! Signals belong to the program. None may be delivered to a thread of this library, which has a small stack.
 
 use std::mem::MaybeUninit;
 
-/// Those that a thread causes itself: blocked, they would end the program without a word.
+/// Signals that a thread causes itself. If they were blocked, the program would end without a message.
 const OWN_FAULTS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
-/// Runs this with all signals blocked in the calling thread; threads that it starts inherit that for good.
+/// Runs a function with all signals blocked in the calling thread. Threads that it starts inherit the mask permanently.
 pub(crate) fn blocked<T>(run: impl FnOnce() -> T) -> T {
     let _restored = Restored(block());
     run()
@@ -14,8 +14,8 @@ pub(crate) fn blocked<T>(run: impl FnOnce() -> T) -> T {
 fn block() -> libc::sigset_t {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the sets are locals: sigfillset makes the first one whole, before it is changed and read; the last call,
-    // which cannot fail with a valid `how`, makes the second one whole. It touches the calling thread's mask alone.
+    // SAFETY: both sets are locals. sigfillset initialises the first one before it is changed and read. pthread_sigmask initialises the
+    // second one, and cannot fail with a valid `how`. It changes only the mask of the calling thread.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for signal in OWN_FAULTS {
@@ -26,12 +26,12 @@ fn block() -> libc::sigset_t {
     }
 }
 
-/// Gives the mask back, also when a panic comes by.
+/// Restores the mask, also after a panic.
 struct Restored(libc::sigset_t);
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        // SAFETY: the set is whole, and the old one is not asked for.
+        // SAFETY: the set is initialised, and the old set is not requested.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }
@@ -42,7 +42,7 @@ mod tests {
 
     fn is_blocked(signal: libc::c_int) -> bool {
         let mut now = MaybeUninit::uninit();
-        // SAFETY: without a new set the mask is only read, into a local that is whole afterwards.
+        // SAFETY: without a new set, the mask is only read, into a local that is initialised afterwards.
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), now.as_mut_ptr());
             libc::sigismember(now.as_ptr(), signal) == 1

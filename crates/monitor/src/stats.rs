@@ -1,44 +1,44 @@
-//! What a caller gets: parts of a snapshot, chosen. Nothing is computed here but sums over a process's chips.
+//! The results for callers: selected parts of a snapshot. Only the sums over a process's chips are computed here.
 
 use ttmon_model::memory::{Figure, KindMemory, sum};
 use ttmon_model::snapshot::{Allocator, Banks, DeviceUse, Health, Process, State, Status, Unmapped};
 use ttmon_model::units::{Celsius, Megahertz, UnixTime, Watts};
 use ttmon_model::{DeviceId, Kind, Missing, PerKind, Reading, Snapshot};
 
-/// A device, all processes together.
+/// The figures of a device, over all processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemStats {
     /// Its id.
     pub device: u32,
     /// Time of the sample.
     pub time: UnixTime,
-    /// Whether it can be read.
+    /// Whether the device can be read.
     pub state: State,
-    /// How it fares.
+    /// The health of the device.
     pub health: Health,
-    /// DRAM the chip has.
+    /// DRAM of the chip, in bytes.
     pub dram_total: Reading<u64>,
-    /// DRAM that programs asked for, traces included.
+    /// DRAM that programs requested, including traces.
     pub dram_used: Reading<u64>,
-    /// The rest.
+    /// DRAM that is not used.
     pub dram_free: Reading<u64>,
-    /// L1 the chip has.
+    /// L1 of the chip, in bytes.
     pub l1_total: Reading<u64>,
-    /// L1 that programs asked for, small buffers and circular buffers included.
+    /// L1 that programs requested, including small and circular buffers.
     pub l1_used: Reading<u64>,
-    /// The rest.
+    /// L1 that is not used.
     pub l1_free: Reading<u64>,
     /// Processes that hold the device or have memory on it.
     pub processes: u64,
-    /// Processes that do not report their memory: if there is one, the used bytes are a lower bound.
+    /// Number of processes that do not report their memory. If there is one, the used bytes are a lower bound.
     pub untracked_processes: u64,
-    /// Those of another pid namespace, which cannot be named; counted as untracked too.
+    /// Number of processes in another pid namespace, which cannot be named. They are also counted as untracked.
     pub hidden_processes: u64,
-    /// Of the chip.
+    /// Temperature of the chip.
     pub temperature: Reading<Celsius>,
-    /// Of the chip's core rail, not of the board.
+    /// Power of the chip's core rail, not of the board.
     pub power: Reading<Watts>,
-    /// Of the chip's cores.
+    /// Clock of the chip's cores.
     pub aiclk: Reading<Megahertz>,
 }
 
@@ -70,15 +70,15 @@ impl SystemStats {
 /// A process and its memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessStats {
-    /// On this host.
+    /// The pid on this host.
     pub pid: u32,
-    /// `comm`.
+    /// The `comm` of the process.
     pub name: Reading<String>,
-    /// What is known of its memory.
+    /// How its memory is tracked.
     pub status: Status,
-    /// Its memory on each chip it has to do with.
+    /// Its memory on each chip that it uses.
     pub devices: Vec<DeviceUse>,
-    /// Memory on chips that no device is for certain.
+    /// Memory on chips that cannot be mapped to a device with certainty.
     pub unmapped: Vec<Unmapped>,
 }
 
@@ -89,18 +89,18 @@ impl ProcessStats {
         Some(Self { pid, name, status, devices, unmapped })
     }
 
-    /// One of which this user may know nothing but that it is there.
+    /// Returns a process that this user may not read.
     pub(crate) fn denied(pid: u32) -> Self {
         Self { pid, name: Err(Missing::NoPermission), status: Status::NoPermission, devices: Vec::new(), unmapped: Vec::new() }
     }
 
-    /// Its memory on a device; `None` where it has nothing to do with it.
+    /// Returns the memory on a device, or `None` if the process does not use the device.
     pub fn on(&self, device: u32) -> Option<&PerKind<Figure>> {
         self.devices.iter().find(|use_of| use_of.device.0 == device).map(|use_of| &use_of.kinds)
     }
 
-    /// Its memory on all chips, unmapped ones included. Peaks cannot be added, since each chip had its own when it had it:
-    /// there is one only where there is one chip.
+    /// Returns the memory on all chips, including unmapped ones. Peaks of different chips occur at different times and cannot be added. So
+    /// there is a peak only if there is one chip.
     pub fn total(&self) -> PerKind<Figure> {
         let on_devices = self.devices.iter().map(|use_of| &use_of.kinds);
         let places: Vec<_> = on_devices.chain(self.unmapped.iter().map(|unmapped| &unmapped.kinds)).collect();
@@ -119,31 +119,31 @@ impl ProcessStats {
     }
 }
 
-/// Everything about the memory of a device.
+/// All memory figures of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetailedStats {
     /// Its id.
     pub device: u32,
     /// Time of the sample.
     pub time: UnixTime,
-    /// Each kind, all processes together.
+    /// Each kind of memory, over all processes.
     pub kinds: PerKind<KindMemory>,
     /// Each process that holds the device or has memory on it.
     pub processes: Vec<UseOfDevice>,
-    /// Processes that do not report their memory.
+    /// Number of processes that do not report their memory.
     pub untracked_processes: u64,
-    /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.
+    /// Bytes that dead processes left in TT-Metal's statistics. They are not part of any other figure.
     pub stale_bytes: u64,
-    /// Each open allocator on the device, by process.
+    /// The open allocators on the device, by process.
     pub allocators: Vec<AllocatorStats>,
 }
 
-/// An allocator on one device, as TT-Metal's MemoryView shows it to the process itself.
+/// An allocator on one device, with the values that TT-Metal's MemoryView shows to the process itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatorStats {
-    /// Its name: process, place in the ledger, generation.
+    /// Its id: process, slot in the ledger, generation.
     pub id: String,
-    /// Its process, on this host.
+    /// The pid of its process, on this host.
     pub pid: u32,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
@@ -158,16 +158,16 @@ impl AllocatorStats {
     }
 }
 
-/// A process on one device.
+/// The memory of a process on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UseOfDevice {
-    /// On this host.
+    /// The pid on this host.
     pub pid: u32,
-    /// `comm`.
+    /// The `comm` of the process.
     pub name: Reading<String>,
-    /// What is known of its memory.
+    /// How its memory is tracked.
     pub status: Status,
-    /// Its memory there.
+    /// Its memory on the device.
     pub kinds: PerKind<Figure>,
 }
 
@@ -192,12 +192,12 @@ impl DetailedStats {
     }
 }
 
-/// The open allocators on a device, by process.
+/// Returns the open allocators on a device, by process.
 pub(crate) fn allocators(snapshot: &Snapshot, id: DeviceId) -> impl Iterator<Item = &Allocator> {
     snapshot.allocators.iter().filter(move |allocator| allocator.is_open && allocator.devices.contains(&id))
 }
 
-/// The banks of one kind of an allocator.
+/// Returns the banks of one kind of an allocator.
 pub(crate) fn banks(allocator: &Allocator, kind: Kind) -> Reading<&Banks> {
     allocator.kinds[kind].as_ref().ok_or(Missing::NotTracked)?.banks.as_ref().map_err(|reason| *reason)
 }

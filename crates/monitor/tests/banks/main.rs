@@ -1,4 +1,4 @@
-//! Banks and fragmentation of a process that the hook tracks. It has a ledger of its own, so that this is a program of its own.
+//! Banks and fragmentation of a process that the hook tracks. A process has one ledger, so this test is a separate program.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 #[path = "../reading/lines.rs"]
@@ -22,7 +22,7 @@ use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
 
 use machine::Made;
 
-/// Four banks of 1,000 bytes with a hole of 100 between two buffers: 600 are free, 500 of them in one block.
+/// Tracks four banks of 1,000 bytes with a hole of 100 between two buffers: 600 are free, 500 of them in one block.
 fn track() {
     assert!(ttmon_client::start(ttmon_client::Options { machine: 0 }));
     let mut kinds = [KindGeometry::default(); layout::allocator::KINDS_MAX];
@@ -51,7 +51,7 @@ fn detailed_stats_have_banks_and_fragmentation() {
     let made = Made::new("n150x3,procs=1");
     let monitor = Monitor::at(made.path()).unwrap();
     let own = std::process::id();
-    // Calls in a row are about one sample, whichever comes first.
+    // Successive calls use the same sample, in any order.
     monitor.set_max_age(std::time::Duration::from_secs(3600));
     let time = monitor.system_stats(0).unwrap().unwrap().time;
     let stats = monitor.detailed_stats(0).unwrap().unwrap();
@@ -64,12 +64,12 @@ fn detailed_stats_have_banks_and_fragmentation() {
     assert_eq!((banks.blocks, banks.table.len()), (Ok(4), 4));
     assert!((banks.fragmentation.unwrap() - 1.0 / 6.0).abs() < 1e-9);
     assert_eq!(allocator.kinds[Kind::Kernel].as_ref().err(), Some(&Missing::NotTracked));
-    // A process on one device.
+    // The memory of a process on one device.
     let here = monitor.process_stats_on(own, 0).unwrap().unwrap();
     assert_eq!((here.device.0, here.kinds[Kind::L1].used), (0, Ok(1600)));
     assert_eq!(monitor.process_stats_on(own, 7).unwrap(), None);
 
-    // Without processes: the time of a peak differs by nanoseconds from one reading to the next.
+    // Processes are omitted, because the time of a peak differs by nanoseconds between two reads.
     let expected = lines::lines(&listed(&made), &[]);
     assert!(expected.contains("largest_free_per_bank=500 fragmentation=0.167 blocks=4"), "{expected}");
     if tools::has("cc") && tools::has("c++") {

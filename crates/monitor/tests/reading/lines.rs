@@ -14,7 +14,7 @@ fn real(reading: Reading<f64>) -> String {
     text(reading.map(|value| format!("{value:.3}")))
 }
 
-/// Everything of these processes and all devices.
+/// Formats all devices and these processes.
 pub(crate) fn lines(snapshot: &Snapshot, pids: &[u32]) -> String {
     let mut out = String::new();
     for device in &snapshot.devices {

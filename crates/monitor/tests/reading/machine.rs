@@ -1,4 +1,4 @@
-//! Machines to read: a tree of the simulator's, with real processes on it.
+//! Test machines: a tree of the simulator, with real processes on it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use ttmon_model::Snapshot;
 use ttmon_sim::{Machine, Spec};
 use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
 
-/// A tree, and the processes on it: this one, which tracks its memory, then others that do not.
+/// A tree and the processes on it: this process, which tracks its memory, and others that do not.
 pub(crate) struct Made {
     tree: TempDir,
     others: Vec<Child>,
@@ -28,7 +28,7 @@ impl Drop for Made {
 }
 
 impl Made {
-    /// The planned processes are this one and as many others as needed.
+    /// Creates a machine. The planned processes are this process and as many others as needed.
     pub(crate) fn new(spec: &str) -> Self {
         let tree = tempfile::tempdir().unwrap();
         let machine = Machine::new(&Spec::parse(spec).unwrap(), 1).unwrap();
@@ -51,13 +51,13 @@ impl Made {
     }
 }
 
-/// A process of this machine, as one of the machine below a directory.
+/// Shows a process of this machine in the machine below a directory.
 pub(crate) fn show_process(tree: &Path, pid: u32) {
     fs::create_dir_all(tree.join("proc")).unwrap();
     symlink(format!("/proc/{pid}"), tree.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// Makes this process one that tracks its memory; for good, and the same in each test.
+/// Makes this process track its memory. The effect is permanent, and the same in each test.
 pub(crate) fn track() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -73,7 +73,7 @@ pub(crate) fn track() {
     });
 }
 
-/// What the machine below a directory means, by the way that `ttmon` itself goes.
+/// Returns the snapshot of the machine below a directory, read in the same way as by `ttmon`.
 pub(crate) fn snapshot(tree: &Path, reach: Reach) -> Snapshot {
     let ledgers = Ledgers { reach, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };

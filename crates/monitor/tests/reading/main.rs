@@ -1,4 +1,4 @@
-//! The reading API against what `ttmon` itself would say of the same machine: in Rust, C, C++ and Python.
+//! Compares the reading API with the output of `ttmon` for the same machine: in Rust, C, C++ and Python.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod lines;

@@ -1,4 +1,4 @@
-//! The C ABI from C, C++ and Python: each prints what it sees, and that must be what `ttmon` itself would say.
+//! Tests the C ABI from C, C++ and Python. Each program must print the same values as `ttmon`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::lines::lines;
 use crate::machine::{Made, snapshot, track};
 use crate::tools::{build, has, libraries, program, python_prints, succeeds};
 
-/// A machine with a tracked, a reported and an untracked process, two of them on a card with a remote chip.
+/// Creates a machine with a tracked, a reported and an untracked process. Two of them are on a card with a remote chip.
 fn full_machine() -> Made {
     track();
     Made::new("n300,p150,procs=3")
@@ -57,7 +57,7 @@ fn headers_compile_alone() {
     let cpp = "#include \"ttmon_monitor.hpp\"\n#include \"ttmon_monitor.hpp\"\nint main() { return 0; }\n";
     check("alone.cpp", cpp, &["-Wshadow"]);
     check("alone20.cpp", cpp, &["-std=c++20"]);
-    // Beside the other library's header, whose names begin the same.
+    // Both headers can be included together, although their names have a common prefix.
     let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client/include");
     let both = "#include \"ttmon.hpp\"\n#include \"ttmon_monitor.hpp\"\nint main() { return TTMON_KIND_TRACE - 3; }\n";
     check("both.cpp", both, &["-I", client.to_str().unwrap(), "-fsyntax-only"]);
@@ -78,7 +78,8 @@ fn the_library_exports_its_functions_and_nothing_else() {
     assert_eq!(exported.iter().filter(|name| name.starts_with("ttmon_monitor_")).count(), 17);
 }
 
-/// A name, so that who is linked with it by path finds it elsewhere; and it is not unloaded while its threads may be on their way.
+/// The library has a soname, so a program that was linked with it by path finds it elsewhere. It is not unloaded, because its threads may
+/// still be ending.
 #[test]
 fn the_library_has_a_name_and_is_not_unloaded() {
     if !has("readelf") {

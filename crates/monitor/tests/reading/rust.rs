@@ -12,7 +12,8 @@ use ttmon_source::Reach;
 
 use crate::machine::{Made, show_process, snapshot, track};
 
-/// Without times: to the nanosecond they differ from look to look, since each measures the counter's rate anew.
+/// Returns the figures without times. Times differ by nanoseconds between two reads, because each read measures the rate of the counter
+/// again.
 fn figures(kinds: &PerKind<Figure>) -> Vec<[Reading<u64>; 4]> {
     kinds.iter().map(|(_, figure)| [figure.used, figure.allocated, figure.peak, figure.count]).collect()
 }
@@ -75,7 +76,7 @@ fn a_tracked_process_has_what_it_reported() {
     assert_eq!(monitor.system_stats(0).unwrap().unwrap().l1_used, Ok(1000 + 50 + 300));
 }
 
-/// Without a holder: the process is still found, but only if requested.
+/// The process holds no device. It is still found, but only if requested.
 #[test]
 fn a_tracked_process_without_a_device_is_found() {
     track();
@@ -89,7 +90,7 @@ fn a_tracked_process_without_a_device_is_found() {
     assert_eq!((stats.status, stats.on(0).unwrap()[Kind::L1].used), (Status::Tracked, Ok(1000)));
 }
 
-/// Asked about one after the other, within the age of a sample: each answer is about its own process.
+/// Two processes are requested one after the other, within the age of a sample. Each result belongs to its own process.
 #[test]
 fn processes_are_not_taken_for_each_other() {
     track();

@@ -1,4 +1,4 @@
-//! Programs of C, C++ and Python against the library.
+//! Builds and runs programs in C, C++ and Python with the library.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-pthread"];
 
-/// Cargo builds the library in all its forms beside the test's own program.
+/// Returns the directory of the libraries, which Cargo builds next to the test program.
 pub(crate) fn libraries() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap().to_owned();
@@ -15,7 +15,7 @@ pub(crate) fn libraries() -> PathBuf {
     folder
 }
 
-/// False, loudly, where there is no such program.
+/// Returns whether a program is installed. Prints a message if it is not.
 pub(crate) fn has(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
@@ -44,7 +44,7 @@ pub(crate) fn program(folder: &TempDir, name: &str) -> PathBuf {
 
 #[track_caller]
 pub(crate) fn succeeds(command: &mut Command) -> String {
-    // Cargo's own may name a folder with an older library.
+    // Cargo's own LD_LIBRARY_PATH may contain a directory with an older library.
     let Output { status, stdout, stderr } = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {status}\n{said}");
