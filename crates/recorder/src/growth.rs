@@ -1,4 +1,4 @@
-//! How much more a program has than at its last mark, by what asked for the memory.
+//! The change of a program's memory since its last mark, by line, tag and operation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use ttmon_source::ledgers::tag;
 
 use crate::live::TornDown;
 
-/// Bytes that one source of allocations has more, or fewer, than at the mark.
+/// The change of the bytes of one source of allocations since the mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// Slot of the allocator.
+    /// The slot of the allocator.
     pub slot: u16,
-    /// The line.
+    /// The line that requested the memory.
     pub line: Option<Arc<SourceLine>>,
-    /// The tag.
+    /// The tag of the allocations.
     pub tag: Option<Arc<String>>,
-    /// The operation.
+    /// The operation that allocated the memory.
     pub operation: Option<Arc<String>>,
-    /// Bytes allocated since the mark, less bytes freed.
+    /// Bytes allocated since the mark, minus bytes freed.
     pub bytes: i64,
 }
 
@@ -33,7 +33,7 @@ pub enum GrowthSinceMark {
     NoMark,
     /// Events since the mark were overwritten, or not all buffers are listed.
     Unknown,
-    /// What changed.
+    /// The changes since the mark.
     Known(Vec<Growth>),
 }
 

@@ -1,7 +1,8 @@
-//! The events of a ledger applied one after another: what was live at each refusal, how tight the banks were, phases and traces.
+//! Applies the events of a ledger one after another. The result is the live buffers at each refusal, the largest free blocks of the banks,
+//! phases and traces.
 //!
-//! Followed while its program runs, a history is complete as long as no event is overwritten before it is read. Made afterwards, it
-//! begins with the oldest event that the recorder still has.
+//! If the history is updated while the program runs, it is complete as long as no event is overwritten before it is read. If it is read
+//! afterwards, it begins with the oldest event in the recorder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::phases::Phases;
 use crate::room::{Room, geometry, largest_free, room};
 use crate::traces::Traces;
 
-/// Buffers that are sorted to find the largest free blocks, all points together. Later points are left out.
+/// Maximum number of buffers that are sorted to find the largest free blocks, over all points. Later points are skipped.
 const SORTED_MAX: usize = 64 << 20;
 
-/// What the events of one ledger amount to.
+/// The result of applying the events of one ledger.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Number of the last event applied.
+    /// Number of the last applied event.
     seen: u64,
     missed: u64,
     live: LiveSet,
@@ -44,7 +45,8 @@ pub struct History {
 #[derive(Debug, Default)]
 struct SinceMark {
     bytes: HashMap<u32, i64>,
-    /// What the last free-all of each row found live. It counts as freed while the allocator is open, or when another follows.
+    /// The buffers that were live at the last free-all of each row. They count as freed while the allocator is open, or if another free-all
+    /// follows.
     torn_down: HashMap<RowKey, HashMap<u32, i64>>,
 }
 
@@ -72,12 +74,12 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Whether memory of a device grows: not circular buffers, kernels and memory of the host.
+/// Returns whether growth of this kind is counted. Circular buffers, kernels and host memory are not.
 fn is_of_device(kind: BufferKind) -> bool {
     matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
 }
 
-/// What a batch of events needs besides the events.
+/// The additional data that a batch of events needs.
 #[derive(Debug, Default)]
 struct Ground {
     totals: Option<Totals>,
@@ -100,7 +102,7 @@ impl Ground {
 }
 
 impl History {
-    /// The history of the events that the recorder still has.
+    /// Returns the history of the events that are still in the recorder.
     pub fn of(region: &Region) -> Result<Self, ReadError> {
         let mut history = Self::default();
         history.follow(region)?;
@@ -124,22 +126,22 @@ impl History {
         Ok(())
     }
 
-    /// Number of the last event that was applied.
+    /// Returns the number of the last applied event.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Events that were overwritten before they were read.
+    /// Returns the number of events that were overwritten before they were read.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// What stood in the way of the request that was refused at this event; `None` where the event was overwritten.
+    /// Returns the buffers that prevented the request that was refused at this event. Returns `None` if the event was overwritten.
     pub fn room(&self, event: u64) -> Option<&Room> {
         self.rooms.get(&event)
     }
 
-    /// A refusal with what is known of the live buffers then.
+    /// Adds the known live buffers at this event to a refusal.
     pub fn complete(&self, event: u64, refusal: Refusal) -> Refusal {
         match self.rooms.get(&event) {
             Some(room) => {
@@ -149,23 +151,23 @@ impl History {
         }
     }
 
-    /// The smallest largest free block of a row (slot of its allocator, kind) at the points that events are.
+    /// Returns the smallest value of the largest free block of a row (slot of its allocator, kind), over the points that are events.
     pub fn tightest(&self, slot: u16, kind: u8) -> Option<&Tightest> {
         self.tightest.get(&(slot, kind))?.as_ref()
     }
 
-    /// The program's phases, in the order of their first begin.
+    /// Returns the program's phases, in the order of their first start.
     pub fn phases(&self, lines: &Lines) -> Vec<Phase> {
         self.phases.report(lines)
     }
 
-    /// The traces that overwrite buffers.
+    /// Returns the traces that overwrite buffers.
     pub fn unsafe_traces(&self, lines: &Lines) -> Vec<UnsafeTrace> {
         self.traces.report(lines)
     }
 
-    /// Bytes more than at the last mark by line, most first: of an allocator that was torn down, right before that. `None` without a mark, or
-    /// where events since the mark were overwritten.
+    /// Returns the change of the bytes since the last mark by line, highest first. For a closed allocator, the state just before the close
+    /// counts. Returns `None` without a mark, or if events since the mark were overwritten.
     pub fn growth_by_line(&self, lines: &Lines, is_open: impl Fn(u16) -> bool) -> Option<Vec<(Option<Arc<SourceLine>>, i64)>> {
         let since = self.since_mark.as_ref()?;
         let freed = since.torn_down.iter().filter(|((slot, kind), _)| is_open(*slot) && is_of_device(buffer_kind(*kind)));
@@ -244,7 +246,7 @@ impl History {
         }
     }
 
-    /// An event that changes no buffers.
+    /// Applies an event that changes no buffers.
     fn note(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
         let name = tag(tags, event.tag).map_or("", String::as_str);
         match event.op {

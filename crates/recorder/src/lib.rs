@@ -1,4 +1,4 @@
-//! Reads the flight recorders of all ledgers: the new events of all processes as model events, ordered by time.
+//! Reads the flight recorders of all ledgers. Returns the new events of all processes as model events, ordered by time.
 
 mod growth;
 mod history;
@@ -27,13 +27,13 @@ pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
 pub use room::{Room, largest_free};
 
-/// Events per ledger in one frame of a screen or a recording.
+/// Maximum number of events per ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
 
-/// A ledger of a process. A program started by `exec` has another ledger.
+/// Identifies a ledger of a process. A program that was started by `exec` has another ledger.
 type LedgerKey = (ProcessKey, (u64, u64));
 
-/// The position in each ledger's recorder.
+/// Stores the read position in each ledger's recorder.
 #[derive(Debug, Default)]
 pub struct Recorder {
     known: BTreeMap<LedgerKey, FollowedLedger>,
@@ -41,14 +41,14 @@ pub struct Recorder {
 
 #[derive(Debug, Default)]
 struct FollowedLedger {
-    /// Number and time of the last event returned.
+    /// Number and time of the last returned event.
     seen: u64,
     last: u64,
-    /// Kept for the last events of a process that has left the snapshot.
+    /// Stored for the last events of a process that has left the snapshot.
     allocators: Vec<Allocator>,
-    /// The lines of the stacks that events named.
+    /// The lines of the stacks in the events.
     lines: Arc<Lines>,
-    /// Its end was returned.
+    /// Whether the end of the program was returned.
     is_over: bool,
 }
 
@@ -63,9 +63,9 @@ pub struct Scene<'a> {
     pub present: &'a [Arc<OpenLedger>],
     /// Ledgers of ended processes.
     pub departed: &'a [Arc<Departed>],
-    /// Read only this process. Only then is a process returned that ended before the first read.
+    /// If set, reads only this process. Only in this case is a process included that ended before the first read.
     pub pid: Option<u32>,
-    /// Events to return at most. Each ledger gets an equal share; its oldest events beyond that count as overrun.
+    /// Maximum number of events to return. Each ledger gets an equal share. Its oldest events beyond that count as overrun.
     pub most: usize,
 }
 
@@ -81,25 +81,25 @@ struct Batch {
     recorded: Recorded,
     /// Details of the last refused requests among the events.
     failures: Vec<Failure>,
-    /// What was live then, where one process is asked for.
+    /// The live buffers at the refusals, if only one process is read.
     history: Option<History>,
     lines: Arc<Lines>,
-    /// When and how the program ended, if it did.
+    /// When and how the program ended, if it has ended.
     end: Option<(u64, End)>,
 }
 
 impl Recorder {
-    /// Whether no ledger is followed.
+    /// Returns whether no ledger is followed.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// The number of followed ledgers.
+    /// Returns the number of followed ledgers.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether a ledger was read before.
+    /// Returns whether a ledger was read before.
     pub fn has(&self, found: &OpenLedger) -> bool {
         self.known.contains_key(&key_of(found))
     }
@@ -118,7 +118,7 @@ impl Recorder {
         News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref), part)).collect())
     }
 
-    /// Reads the last few new events of each ledger, for a screen or a recording; if `devices` is not empty, only their events.
+    /// Reads the last few new events of each ledger, for a screen or a recording. If `devices` is not empty, returns only their events.
     pub fn newest(&mut self, scene: &Scene<'_>, devices: &[DeviceId]) -> Vec<BufferEvent> {
         let mut news = self.look(scene);
         for Batch { recorded, .. } in &mut news.0 {
@@ -152,14 +152,14 @@ impl Recorder {
         known.is_over = departed.is_some();
         let end = departed.map(|departed| match departed.end {
             End::Exited => (known.last.max(departed.time.0), End::Exited),
-            // The exec sorts before the events of the next program.
+            // The exec is sorted before the events of the next program.
             End::Replaced => (known.last, End::Replaced),
         });
         let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
         let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
-        // Costs a reading of the whole ledger, which is not done for everybody's.
+        // This reads the whole ledger, so it is done only if one process is requested.
         let history = if has_failed && scene.pid.is_some() { History::of(&found.region).ok() } else { None };
-        // Stacks are only appended: read them again when an event names a new one.
+        // Stacks are only appended, so they are read again only if an event refers to a new one.
         let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
         if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
             known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
@@ -205,15 +205,16 @@ fn take_newest(recorded: &mut Recorded, most: usize) {
     }
 }
 
-/// The result for a ledger that cannot be read any more.
+/// Returns the result for a ledger that cannot be read any more.
 fn nothing(seen: u64) -> Recorded {
     Recorded { events: Vec::new(), overrun: 0, next: seen, tags: Vec::new() }
 }
 
 impl News {
-    /// Iterates over all events by time; if `devices` is not empty, over their events. Lazy, because there may be millions.
+    /// Iterates over all events by time, or only over those of `devices` if it is not empty. The iterator is lazy, because there may be
+    /// millions of events.
     pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = BufferEvent> + 'a {
-        // Each batch is sorted already.
+        // Each batch is already sorted.
         let heads = self.0.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0))));
         let mut heads: BinaryHeap<Reverse<(u64, usize, usize)>> = heads.collect();
         let next = move || {
@@ -233,7 +234,7 @@ enum Item<'a> {
 }
 
 impl Batch {
-    /// First the overrun, then the events, then the end.
+    /// Returns an item of the batch: first the overrun, then the events, then the end.
     fn item(&self, position: usize) -> Option<Item<'_>> {
         let events = &self.recorded.events;
         let Some(position) = position.checked_sub(usize::from(self.recorded.overrun > 0)) else {

@@ -11,13 +11,13 @@ pub(crate) type RowKey = (u16, u8);
 /// A live buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveBuffer {
-    /// The event that made it; 0 where that is not in the recorder any more.
+    /// The event that allocated the buffer, or 0 if it is no longer in the recorder.
     pub(crate) event: u64,
-    /// Bytes as asked for.
+    /// Requested bytes.
     pub(crate) size: u64,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank, or 0 if unknown.
     pub(crate) per_bank: u32,
-    /// Number of the stack.
+    /// Number of the stack that requested it.
     pub(crate) stack: u32,
 }
 
@@ -28,11 +28,11 @@ pub(crate) type LiveRow = HashMap<u64, LiveBuffer>;
 #[derive(Debug, Default)]
 pub(crate) struct LiveSet {
     rows: HashMap<RowKey, LiveRow>,
-    /// Rows with buffers that are in no list.
+    /// Rows with buffers that are not listed.
     unknown: HashSet<RowKey>,
 }
 
-/// What one event did to the live buffers.
+/// The effect of one event on the live buffers.
 #[derive(Debug)]
 pub(crate) enum Change {
     Added(LiveBuffer),
@@ -49,8 +49,8 @@ fn buffer(entry: &Entry) -> LiveBuffer {
 }
 
 impl LiveSet {
-    /// The live buffers before the first recorded event: the listing with the recorded events taken back. The events were read
-    /// after the listing.
+    /// Returns the live buffers before the first recorded event. They are computed by undoing the recorded events, starting from the
+    /// listing. The events must have been read after the listing.
     pub(crate) fn before(listing: &Listing, recorded: &Recorded) -> Self {
         let mut set = Self::default();
         for entry in &listing.entries {
@@ -71,7 +71,7 @@ impl LiveSet {
                 Op::UnlistedAlloc | Op::UnlistedFree => {
                     set.unknown.insert(key_of(event));
                 }
-                // It counted the entries anew: what was before is not known.
+                // A repair counts the entries again, so the state before it is unknown.
                 Op::Repair => set.unknown.extend(set.rows.keys().copied()),
                 _ => {}
             }
@@ -101,28 +101,28 @@ impl LiveSet {
         }
     }
 
-    /// The buffers of a row; `None` where some are in no list.
+    /// Returns the buffers of a row, or `None` if some are not listed.
     pub(crate) fn row(&self, key: RowKey) -> Option<impl Iterator<Item = (u64, LiveBuffer)> + '_> {
         let buffers = self.rows.get(&key).into_iter().flatten();
         (!self.unknown.contains(&key)).then(|| buffers.map(|(address, buffer)| (*address, *buffer)))
     }
 
-    /// How many buffers a row has.
+    /// Returns the number of buffers in a row.
     pub(crate) fn count(&self, key: RowKey) -> usize {
         self.rows.get(&key).map_or(0, LiveRow::len)
     }
 
-    /// All buffers with their rows.
+    /// Returns all buffers with their rows.
     pub(crate) fn all(&self) -> impl Iterator<Item = (RowKey, &LiveBuffer)> {
         self.rows.iter().flat_map(|(key, row)| row.values().map(move |buffer| (*key, buffer)))
     }
 }
 
-/// What each free-all found live, from the ledger's own list of those.
+/// The buffers that were live at each free-all, from the ledger's own list.
 pub(crate) struct TornDown<'a> {
     /// Numbers of the free-all events by row, ascending.
     events: HashMap<RowKey, Vec<u64>>,
-    /// What they found, by row and creation.
+    /// The buffers that were live, by row and in the order of creation.
     left: HashMap<RowKey, Vec<&'a Entry>>,
 }
 

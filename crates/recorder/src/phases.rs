@@ -1,4 +1,4 @@
-//! The phases of a program: what each one did with memory, and what stays behind each time.
+//! The phases of a program: their use of memory, and the buffers that stay live after each iteration.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,11 +8,11 @@ use ttmon_source::Lines;
 
 use crate::live::LiveBuffer;
 
-/// Phases inside one another. Deeper ones are not counted.
+/// Maximum depth of nested phases. Deeper ones are not counted.
 const DEPTH_MAX: usize = 16;
-/// Phases by name; later names are not counted.
+/// Maximum number of phase names. Later names are not counted.
 const NAMES_MAX: usize = 256;
-/// Fewer iterations show no trend.
+/// Minimum number of iterations that show a trend.
 const TREND_MIN: u64 = 3;
 
 /// All phases of a ledger.
@@ -20,7 +20,7 @@ const TREND_MIN: u64 = 3;
 pub(crate) struct Phases {
     open: Vec<OpenPhase>,
     figures: Vec<Figures>,
-    /// The phases and iterations that a live buffer was allocated in, by its event.
+    /// The phases and iterations in which a live buffer was allocated, by the event of the allocation.
     born: HashMap<u64, Vec<(usize, u64)>>,
 }
 
@@ -36,7 +36,7 @@ struct OpenPhase {
 #[derive(Debug, Default)]
 struct Figures {
     report: Phase,
-    /// Live bytes at the end of the second iteration: the first one fills caches.
+    /// Live bytes at the end of the second iteration. The first one is skipped, because it fills caches.
     second_end: PhaseBytes,
     last_end: PhaseBytes,
     /// Buffers that are still live, by stack and iteration: count and bytes.
@@ -58,7 +58,7 @@ impl Phases {
         self.open.push(OpenPhase { phase, began: time, before: used, host_rss, peak: used });
     }
 
-    /// Ends the innermost phase of that name. `largest_free` is the largest free block of a bank by kind.
+    /// Ends the innermost phase with that name. `largest_free` is the largest free block of a bank by kind.
     pub(crate) fn end(&mut self, name: &str, time: u64, used: PhaseBytes, host_rss: u64, largest_free: [Option<u64>; 2]) {
         let is_it = |open: &OpenPhase| self.figures[open.phase].report.name == name;
         let Some(at) = self.open.iter().rposition(is_it) else { return };
@@ -89,7 +89,7 @@ impl Phases {
         }
     }
 
-    /// A buffer came.
+    /// Records that a buffer was allocated.
     pub(crate) fn added(&mut self, buffer: &LiveBuffer, used: PhaseBytes) {
         if self.open.is_empty() {
             return;
@@ -104,7 +104,7 @@ impl Phases {
         self.born.insert(buffer.event, self.open.iter().map(|open| (open.phase, self.figures[open.phase].report.count)).collect());
     }
 
-    /// A buffer was freed.
+    /// Records that a buffer was freed.
     pub(crate) fn removed(&mut self, buffer: &LiveBuffer) {
         for (phase, iteration) in self.born.remove(&buffer.event).into_iter().flatten() {
             let Some(of_stack) = self.figures[phase].retained.get_mut(&buffer.stack) else { continue };
@@ -117,17 +117,17 @@ impl Phases {
         }
     }
 
-    /// A buffer went with its device: nobody freed it.
+    /// Records that a buffer ended with its device without being freed.
     pub(crate) fn torn_down(&mut self, buffer: &LiveBuffer) {
         self.born.remove(&buffer.event);
     }
 
-    /// Events are missing: which phase is under way is not known.
+    /// Records that events are missing, so the current phase is unknown.
     pub(crate) fn interrupt(&mut self) {
         self.open.clear();
     }
 
-    /// The phases in the order of their first begin.
+    /// Returns the phases in the order of their first start.
     pub(crate) fn report(&self, lines: &Lines) -> Vec<Phase> {
         let whole = self.figures.iter().filter(|figures| figures.report.count > 0);
         whole.map(|figures| Phase { growth: figures.growth(lines), ..figures.report.clone() }).collect()
@@ -135,7 +135,7 @@ impl Phases {
 }
 
 impl Figures {
-    /// What stays with each iteration; `None` for a phase that ran only a few times.
+    /// Returns the growth per iteration, or `None` for a phase that ran only a few times.
     fn growth(&self, lines: &Lines) -> Option<Growth> {
         let count = self.report.count;
         if count < TREND_MIN {
@@ -143,13 +143,13 @@ impl Figures {
         }
         let steps = i64::try_from(count - 2).unwrap_or(i64::MAX).max(1);
         let bytes = [0, 1].map(|kind| difference(self.second_end[kind], self.last_end[kind]) / steps);
-        // Without the first iteration, which fills caches, and the last one, whose results may be in use.
+        // The first iteration is excluded because it fills caches, and the last because its results may still be in use.
         let middle = 1..count - 1;
         let mut retained: Vec<HeldByLine> = Vec::new();
         for (stack, iterations) in &self.retained {
             let kept: Vec<(u64, u64)> = iterations.range(middle.clone()).map(|(_, kept)| *kept).collect();
             let of = kept.len() as u64;
-            // Nearly every iteration leaves something: a trend, and no accident.
+            // At least four of five iterations must leave buffers, so that it is a trend.
             if of == 0 || of * 5 < (count - 2) * 4 {
                 continue;
             }

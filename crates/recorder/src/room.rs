@@ -1,4 +1,4 @@
-//! The room in a bank: what was free at an event, and what stood in the way of a refused request.
+//! The space in a bank: the free blocks at an event, and the buffers that prevented a refused request.
 
 use ttmon_ledger::layout::{Refused, kind};
 use ttmon_ledger::reader::{Failure, Geometry, Totals};
@@ -8,18 +8,18 @@ use ttmon_source::Lines;
 
 use crate::live::{LiveSet, RowKey};
 
-/// What is known of a refused request beyond the ledger's own record.
+/// Additional information about a refused request, besides the ledger's own record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes of a bank; `None` where the allocator is gone.
+    /// Bytes of a bank, or `None` if the allocator is gone.
     pub bank_bytes: Option<u64>,
-    /// What to release, where it is known what was live.
+    /// The buffers to release, if the live buffers are known.
     pub window: Option<Window>,
-    /// Of a clash: the part of L1 for small buffers.
+    /// For a clash: the part of L1 for small buffers.
     pub l1_small: Option<SmallRegion>,
 }
 
-/// What stood in the way of a refused request. `live` are the buffers at that event.
+/// Returns the buffers that prevented a refused request. `live` has the buffers at that event.
 pub(crate) fn room(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> Room {
     let geometry = geometry(totals, (failure.allocator, failure.kind), Some(failure.generation));
     let bank_bytes = geometry.map(|geometry| geometry.bank_bytes);
@@ -32,7 +32,7 @@ pub(crate) fn room(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &L
     }
 }
 
-/// How a row's memory is laid out; `None` where that is not known, or the slot belongs to another generation now.
+/// Returns the memory layout of a row. Returns `None` if it is unknown, or if the slot now belongs to another generation.
 pub(crate) fn geometry(totals: &Totals, (slot, kind): RowKey, generation: Option<u32>) -> Option<Geometry> {
     let allocator = totals.allocators.iter().find(|allocator| allocator.slot == slot)?;
     // A kind without buffers has no row.
@@ -48,14 +48,15 @@ fn window(failure: &Failure, live: &LiveSet, geometry: Geometry, lines: &Lines) 
         taken = taken.saturating_add(bytes);
         occupied.push(Occupied { start: address.checked_sub(geometry.base)?, bytes, line: lines.line(buffer.stack).cloned() });
     }
-    // Only what agrees with the allocator's own statistics is believed.
+    // The result is used only if it agrees with the allocator's own statistics.
     if taken.checked_add(failure.free_per_bank) != Some(geometry.bank_bytes) {
         return None;
     }
     cheapest_window(occupied, geometry.bank_bytes, failure.per_bank)
 }
 
-/// L1 buffers lie at the same addresses of every core: those below the end of the circular buffers are in the way.
+/// Returns the buffers that prevented circular buffers. L1 buffers have the same addresses on every core, so those below the end of the
+/// circular buffers are in the way.
 fn clash(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> Room {
     let geometry_of = |kind| geometry(totals, (failure.allocator, kind), Some(failure.generation));
     let l1 = geometry_of(kind::L1);
@@ -79,7 +80,8 @@ fn clash(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> R
     Room { bank_bytes: l1.map(|l1| l1.bank_bytes), window: in_the_way, l1_small }
 }
 
-/// The largest free block of a bank with these buffers (address, bytes in the bank); `None` where they do not fit into it.
+/// Returns the largest free block of a bank with these buffers (address, bytes in the bank). Returns `None` if they do not fit into the
+/// bank.
 pub fn largest_free(buffers: impl Iterator<Item = (u64, u64)>, geometry: Geometry) -> Option<u64> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for (address, bytes) in buffers {

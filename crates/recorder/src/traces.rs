@@ -1,6 +1,6 @@
-//! Traces of a program, and the buffers that were allocated after a capture and were live at a replay.
+//! Traces of a program, and the buffers that were allocated after the capture of a trace and live at its replay.
 //!
-//! A trace writes to the addresses that were free when it was captured: a buffer that was put there since is overwritten.
+//! A trace writes to the addresses that were free at its capture. A buffer that was allocated there since is overwritten.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,15 +10,15 @@ use ttmon_source::Lines;
 
 use crate::live::{LiveBuffer, RowKey};
 
-/// Traces at a time; a program has a few.
+/// Maximum number of traces at a time. A program has only a few.
 const TRACES_MAX: usize = 1024;
-/// Unsafe buffers that are kept of each trace, by stack.
+/// Maximum number of stacks with overwritten buffers that are stored for each trace.
 const STACKS_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     traces: Vec<Trace>,
-    /// Buffers that were allocated while a trace existed, by their event.
+    /// Buffers that were allocated while a trace existed, by the event of the allocation.
     young: BTreeMap<u64, (RowKey, LiveBuffer)>,
 }
 
@@ -32,7 +32,7 @@ struct Trace {
     replayed: u64,
     replays: u64,
     is_released: bool,
-    /// By stack: count and bytes.
+    /// Count and bytes of overwritten buffers, by stack.
     overwritten: HashMap<u32, (u64, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Traces {
         let trace = &mut self.traces[index];
         trace.replays += 1;
         let Some(captured) = trace.captured else { return };
-        // What is older than the last replay was counted there.
+        // Buffers that are older than the last replay were counted there.
         let from = captured.max(trace.replayed) + 1;
         for (row, buffer) in self.young.range(from..event).map(|(_, young)| young) {
             if row.0 == allocator && (trace.overwritten.len() < STACKS_MAX || trace.overwritten.contains_key(&buffer.stack)) {
@@ -86,7 +86,7 @@ impl Traces {
         self.young.remove(&buffer.event);
     }
 
-    /// Events are missing: which of the buffers are live is not known.
+    /// Records that events are missing, so the live buffers are unknown.
     pub(crate) fn interrupt(&mut self) {
         self.young.clear();
     }
@@ -100,7 +100,7 @@ impl Traces {
         self.traces.get_mut(index)
     }
 
-    /// The traces with buffers in their way.
+    /// Returns the traces that overwrote buffers.
     pub(crate) fn report(&self, lines: &Lines) -> Vec<UnsafeTrace> {
         let unsafe_traces = self.traces.iter().filter(|trace| !trace.overwritten.is_empty());
         let report = |trace: &Trace| {

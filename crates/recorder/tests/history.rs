@@ -1,4 +1,4 @@
-//! Histories of real ledgers: followed while the writer goes on, and read afterwards.
+//! Histories of real ledgers, updated while the writer continues, and read afterwards.
 
 use std::fs::File;
 
@@ -60,7 +60,7 @@ fn refuse<'a>(allocator: AllocatorId, per_bank: u64, free: u64, largest: u64) ->
     }
 }
 
-/// The recorder goes round more than once.
+/// Writes so many events that the ring of the recorder is overwritten more than once.
 fn churn(session: &mut Session<'_>, allocator: AllocatorId) {
     for _ in 0..40_000 {
         put(session, allocator, 990, 10, 99);
@@ -87,10 +87,10 @@ fn a_refusal_that_was_followed_is_known_after_the_ring_went_round() {
     let known = &refusals(&region, &history)[0];
     assert_eq!(known.window.as_ref().map(|window| window.bytes), Some(200));
     assert!(history.missed() > 0);
-    // Read only now, it is gone.
+    // A history that is read only now no longer has the event.
     let late = &refusals(&region, &History::of(&region).expect("read"))[0];
     assert!(late.is_overrun && late.window.is_none());
-    // What comes after the gap is known again.
+    // Later events are known again.
     session.failed(&refuse(id, 750, 800, 700));
     history.follow(&region).expect("read");
     assert_eq!(refusals(&region, &history)[1].window.as_ref().map(|window| window.bytes), Some(200));
@@ -129,7 +129,7 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     assert_eq!(growth.bytes, [120, 0]);
     let kept: Vec<_> = growth.lines.iter().map(|held| (held.line.as_ref().map(|line| line.line), held.count, held.bytes)).collect();
     assert_eq!(kept, [(Some(3), 1, 120)]);
-    // 100 bytes are taken at the front, 100 behind them, and the rest is one block.
+    // 100 bytes are taken at the start and 100 after them. The rest is one free block.
     assert_eq!(step.smallest_largest_free[0], Some(800));
     let tightest = history.tightest(0, kind::DRAM).expect("known");
     assert_eq!((tightest.bytes, tightest.points, &tightest.at), (800, 11, &Point::Phase("step".to_owned())));
@@ -140,7 +140,7 @@ fn a_phase_that_frees_what_it_takes_has_no_leak() {
     let (writer, id, region) = writer();
     let mut session = writer.session().expect("session");
     let step = session.tag("step");
-    // The result of each step lives until the next one, and the first fills a cache.
+    // The result of each step is live until the next one, and the first step fills a cache.
     for turn in 0..20 {
         session.phase(true, step, 0);
         if turn == 0 {
@@ -171,7 +171,7 @@ fn buffers_from_after_a_capture_that_live_at_a_replay_are_listed() {
     session.trace(id, TraceStep::Replay, 3);
     session.trace(id, TraceStep::Replay, 3);
     session.trace(id, TraceStep::Release, 3);
-    // Without a trace nothing is unsafe, and one that is not known is passed over.
+    // Without a trace, nothing is overwritten. An unknown trace is ignored.
     put(&mut session, id, 400, 10, 6);
     session.trace(id, TraceStep::Replay, 3);
     session.trace(id, TraceStep::Replay, 77);
@@ -235,7 +235,7 @@ fn growth_since_the_mark_is_net() {
     let mut session = writer.session().expect("session");
     session.mark();
     put(&mut session, allocator, 20, 5, 2);
-    // A buffer that came and went is no growth; one from before the mark that went is less.
+    // A buffer that was allocated and freed is no growth. Freeing a buffer from before the mark reduces the growth.
     put(&mut session, allocator, 40, 7, 3);
     session.remove(dram(allocator, 40)).expect("freed");
     session.remove(dram(allocator, 0)).expect("freed");
