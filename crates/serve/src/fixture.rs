@@ -36,6 +36,8 @@ pub(crate) fn machine() -> Snapshot {
     snapshot
 }
 
+pub(crate) use machines::churn;
+
 /// All hand-made machines, by name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
     machines::all()

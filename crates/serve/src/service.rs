@@ -311,6 +311,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::thread;
     use std::time::Instant;
 
@@ -342,5 +343,31 @@ mod tests {
         let is_published = publishing.is_finished();
         drop(journal);
         assert!(asking.join().is_ok() && publishing.join().is_ok() && is_published);
+    }
+
+    /// 10,000 processes, 50 at a time: the series of devices are the same ones in every scrape. Only jobs have series that come and go.
+    #[test]
+    fn churn_of_processes_adds_no_series_of_devices() {
+        let doors = [(Processes::Left, RequestOrigin::Loopback), (Processes::Shown, RequestOrigin::Metrics)];
+        for (detail, (processes, door)) in [Detail::Lean, Detail::Full].into_iter().flat_map(|detail| doors.map(|door| (detail, door))) {
+            let mut service = Service::new("0", Duration::from_secs(1), processes, None);
+            service.detail = detail;
+            let mut first = None;
+            for round in 0..200 {
+                let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };
+                let published = Published::new(u64::from(round), crate::fixture::churn(round), sample, Vec::new(), Vec::new());
+                service.publish(Duration::from_secs(u64::from(round)), Arc::new(published));
+                let text = String::from_utf8(service.scrape(Dialect::Text, false, door)).expect("text");
+                let of_devices = text.lines().filter(|line| line.contains("device=\"") && !line.starts_with("ttmon_workload_info{"));
+                let series: BTreeSet<String> = of_devices.filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect();
+                assert!(series.len() > 100, "{} series of four chips", series.len());
+                let first = first.get_or_insert_with(|| series.clone());
+                let other: Vec<&String> = first.symmetric_difference(&series).collect();
+                assert!(other.is_empty(), "{detail:?}, {door:?}, round {round}: {other:?}");
+                // All of them were seen.
+                let opened = text.lines().filter(|line| line.starts_with("ttmon_device_acquisitions_total{"));
+                assert_eq!(opened.filter(|line| line.ends_with(&format!("}} {}", 50 * round))).count(), 4, "{text}");
+            }
+        }
     }
 }

@@ -105,6 +105,22 @@ pub(crate) fn galaxy() -> Snapshot {
     )
 }
 
+/// Four chips with fifty processes on each, and others in each round. Every second one is a job of its own.
+#[allow(dead_code, reason = "each crate's tests use a part")]
+pub(crate) fn churn(round: u32) -> Snapshot {
+    let pids: Vec<u32> = (1..=50).map(|number| round * 50 + number).collect();
+    let mut devices: Vec<_> = (0..4).map(|id| device(id, "n150")).collect();
+    devices.iter_mut().for_each(|device| hold(device, &pids));
+    let named = |pid: &u32| {
+        let mut process = process(*pid, &format!("step-{pid}"), &format!("python3 step.py --run {pid}"));
+        process.workload.job = (pid % 2 == 0).then(|| pid.to_string());
+        process
+    };
+    let used = PerKind::from_fn(|_| MIB);
+    let regions = (0..4).map(|id| region_of(asic_id(id), pids.iter().map(|pid| (*pid, used.clone())).collect())).collect();
+    Snapshot::derive(&Sample { processes: pids.iter().map(named).collect(), regions, ..sample(devices) }, None)
+}
+
 /// A device without any known value.
 pub(crate) fn blank() -> Snapshot {
     let nothing = DeviceSample {
