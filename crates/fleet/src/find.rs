@@ -7,6 +7,7 @@ use ttmon_model::snapshot::{Health, State};
 
 use crate::answer::{Vector, label};
 use crate::promql::regex_prefix;
+use crate::templates::IDLE_CHIPS;
 
 /// Hosts in one answer: more is a fleet that has room everywhere.
 const MATCHES_MAX: usize = 1_000;
@@ -36,21 +37,24 @@ pub struct MatchingHost {
 }
 
 impl FindRequest {
-    /// The query.
-    pub fn query(&self) -> String {
+    /// The query for a store that has the recording rules, or for one without.
+    pub fn query(&self, has_rules: bool) -> String {
+        let chips = IDLE_CHIPS.query(has_rules);
+        // The name of the metric or record comes first.
+        let (name, rest) = chips.split_at(chips.find(' ').unwrap_or(chips.len()));
         let board = self.board.as_deref().map_or_else(String::new, |board| format!("{{board=~{}}}", regex_prefix(board)));
-        format!(
-            "topk({MATCHES_MAX}, count by (instance, rack, partition) (\
-             (ttmon_device_memory_holders{board} == 0) \
-             and on (instance, device) (ttmon_device_memory_free_bytes >= {}) \
-             unless on (instance, device) (ttmon_device_state{{state=~\"gone|unreadable|resetting|starting\"}} == 1) \
-             unless on (instance, device) (ttmon_device_health{{health=\"critical\"}} == 1)) >= {})",
-            self.free_dram, self.chips
-        )
+        let (free_dram, chips) = (self.free_dram, self.chips);
+        format!("topk({MATCHES_MAX}, count by (instance, rack, partition) (({name}{board}{rest}) >= {free_dram}) >= {chips})")
+    }
+
+    /// Asks the store through a function, first for the record.
+    pub(crate) fn ask<E>(&self, ask: impl Fn(&str) -> Result<Vector, E>) -> Result<Vec<MatchingHost>, E> {
+        let has_rules = !ask(&format!("count({})", IDLE_CHIPS.record))?.is_empty();
+        Ok(self.found(&ask(&self.query(has_rules))?))
     }
 
     /// The hosts of an answer: most chips first, then by name.
-    pub fn found(&self, answer: &Vector) -> Vec<MatchingHost> {
+    fn found(&self, answer: &Vector) -> Vec<MatchingHost> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of chips")]
         let row = |(labels, value): &(_, f64)| MatchingHost {
             host: label(labels, "instance"),
@@ -104,10 +108,28 @@ mod tests {
     #[test]
     fn parameters_stay_inside_the_query() {
         let request = FindRequest { chips: 8, board: Some("n300\"} or vector(99) #".to_owned()), free_dram: 10 << 30 };
-        let query = request.query();
-        assert!(query.contains(r#"{board=~"n300\"\\} or vector\\(99\\) #.*"}"#), "{query}");
-        assert!(query.contains(">= 10737418240)") && query.ends_with(">= 8)"), "{query}");
-        assert!(!FindRequest::default().query().contains("board"));
+        for (has_rules, name) in [(true, "device:ttmon_device_memory_free_bytes:idle"), (false, "ttmon_device_memory_free_bytes")] {
+            let query = request.query(has_rules);
+            assert!(query.contains(&format!(r#"(({name}{{board=~"n300\"\\}} or vector\\(99\\) #.*"}}"#)), "{query}");
+            assert!(query.contains(">= 10737418240)") && query.ends_with(">= 8)"), "{query}");
+            assert!(!FindRequest::default().query(has_rules).contains("board"));
+        }
+    }
+
+    /// A store without the rules is asked for the expression.
+    #[test]
+    fn record_is_used_if_the_store_has_it() {
+        let request = FindRequest { chips: 1, ..FindRequest::default() };
+        for has_rules in [true, false] {
+            let labels = Labels::from([("instance".to_owned(), "a".to_owned())]);
+            let one = || Vector(vec![(labels.clone(), 3.0)]);
+            let found = request.ask(|query| match query {
+                "count(device:ttmon_device_memory_free_bytes:idle)" => Ok(if has_rules { one() } else { Vector::default() }),
+                query if query == request.query(has_rules) => Ok(one()),
+                query => Err(query.to_owned()),
+            });
+            assert_eq!(found.map(|found| found.len()), Ok(1));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!      └──────► recording rules, dashboards    hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
 //! ```
 //!
-//! [`Store`] is the only part with a network; the rest is pure. Every query is a row of [`TEMPLATES`] or one of the few functions of
+//! [`Store`] is the only part with a network and threads; the rest is pure. Every query is a row of [`TEMPLATES`] or one of the few functions of
 //! this crate with parameters, which are escaped.
 
 mod answer;

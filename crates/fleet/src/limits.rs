@@ -14,6 +14,8 @@ pub(crate) const LABELS_MAX: usize = 32;
 pub(crate) const LABEL_BYTES_MAX: usize = 1024;
 /// How long one query may take. The store's own limit is often two minutes; a screen is of no use then.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Queries that a store is asked at the same time. Their answers are in memory together.
+pub(crate) const QUERIES_AT_ONCE: usize = 4;
 /// Hosts in one document unless more are asked for: a screen has fewer lines, and the totals have all of them.
 pub const HOSTS_SHOWN: usize = 1_000;
 /// Workloads and alerts in one document.

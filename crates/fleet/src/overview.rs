@@ -8,11 +8,9 @@ use ttmon_model::fields::DeviceField;
 use ttmon_model::snapshot::Health;
 
 use crate::answer::{Labels, Vector, label};
-use crate::limits::{ROWS_MAX, SERIES_MAX};
-use crate::templates::{AGE, ALERTS, MISSING, Subject, TEMPLATES, probe};
+use crate::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
+use crate::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
 
-/// The port of a host's own page.
-const PAGE_PORT: u16 = 9477;
 /// Keys of a host's row that are sums over its chips, in the order of documents.
 const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];
 
@@ -29,6 +27,8 @@ pub struct HostRow {
     pub values: BTreeMap<&'static str, f64>,
     /// Seconds since its newest sample.
     pub age: Option<f64>,
+    /// The address of its own page, if that is known and can be reached by the host's name.
+    pub url: Option<String>,
     /// Whether the host itself was asked.
     pub is_direct: bool,
 }
@@ -94,21 +94,78 @@ impl HostRow {
         self.values.get(key).copied()
     }
 
-    /// The address of its own page, where its name is an address.
-    pub fn url(&self) -> Option<String> {
-        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-        is_name.then(|| format!("http://{name}:{PAGE_PORT}/"))
-    }
-
     fn badness(&self) -> [f64; 4] {
         ["critical", "unhealthy", "untracked", "temperature_max"].map(|key| self.value(key).unwrap_or(0.0))
     }
 }
 
+/// The address of a host's page by the labels of its series. A page that listens only on its own host has none, unless that is this host.
+fn page_url(labels: &Labels) -> Option<String> {
+    let instance = label(labels, "instance");
+    let name = instance.rsplit_once(':').map_or(instance.as_str(), |(name, _)| name);
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let is_reached = label(labels, "reach") == "network" || name == "localhost" || name.starts_with("127.");
+    let scheme = label(labels, "scheme");
+    let port: u16 = label(labels, "port").parse().ok()?;
+    (is_name && is_reached && matches!(scheme.as_str(), "http" | "https")).then(|| format!("{scheme}://{name}:{port}/"))
+}
+
+/// Adds a value of each host. Each query may name other hosts, so their number is bounded here.
+fn add_hosts(hosts: &mut BTreeMap<String, HostRow>, key: &'static str, answer: Vector) {
+    for (labels, value) in answer.0 {
+        let host = label(&labels, "instance");
+        if hosts.len() < SERIES_MAX || hosts.contains_key(&host) {
+            let row = hosts.entry(host).or_default();
+            (row.rack, row.partition) = (label(&labels, "rack"), label(&labels, "partition"));
+            row.values.insert(key, value);
+        }
+    }
+}
+
+fn add_workloads(workloads: &mut BTreeMap<Labels, BTreeMap<&'static str, f64>>, key: &'static str, answer: Vector) {
+    for (mut labels, value) in answer.0 {
+        labels.remove("__name__");
+        if workloads.len() < SERIES_MAX || workloads.contains_key(&labels) {
+            workloads.entry(labels).or_default().insert(key, value);
+        }
+    }
+}
+
+/// Changes the rows of the hosts that are known and named in an answer.
+fn each_host(hosts: &mut BTreeMap<String, HostRow>, answer: &Vector, change: impl Fn(&mut HostRow, &Labels, f64)) {
+    for (labels, value) in &answer.0 {
+        if let Some(row) = hosts.get_mut(&label(labels, "instance")) {
+            change(row, labels, *value);
+        }
+    }
+}
+
+/// What a store is asked for.
+#[derive(Clone, Copy)]
+enum Question {
+    Template(&'static Template),
+    Age,
+    Page,
+    Missing,
+    Alerts,
+}
+
+impl Question {
+    fn query(self, has_rules: bool) -> &'static str {
+        match self {
+            Self::Template(template) => template.query(has_rules),
+            Self::Age => AGE,
+            Self::Page => PAGE,
+            Self::Missing => MISSING,
+            Self::Alerts => ALERTS,
+        }
+    }
+}
+
 impl Overview {
-    /// Asks the store through a function. The first query that fails ends it: a store that is down is not asked twenty times.
-    pub fn ask<E: std::fmt::Display>(url: &str, mut ask: impl FnMut(&str) -> Result<Vector, E>) -> Self {
+    /// Asks the store through a function that answers a few queries. The first that fails ends it: a store that is down is not asked
+    /// twenty times.
+    pub fn ask<E: std::fmt::Display>(url: &str, mut ask: impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>) -> Self {
         let mut overview = Self { store: StoreState { url: Some(url.to_owned()), ..StoreState::default() }, ..Self::default() };
         if let Err(error) = overview.fill(&mut ask) {
             overview.store.error = Some(error.to_string());
@@ -117,37 +174,29 @@ impl Overview {
         overview
     }
 
-    fn fill<E>(&mut self, ask: &mut impl FnMut(&str) -> Result<Vector, E>) -> Result<(), E> {
-        let has_rules = !ask(probe())?.is_empty();
+    fn fill<E>(&mut self, ask: &mut impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>) -> Result<(), E> {
+        let has_rules = ask(&[probe()])?.iter().any(|answer| !answer.is_empty());
         self.store.has_rules = has_rules;
         let mut hosts: BTreeMap<String, HostRow> = BTreeMap::new();
         let mut workloads: BTreeMap<Labels, BTreeMap<&'static str, f64>> = BTreeMap::new();
-        for template in TEMPLATES.iter().filter(|template| template.subject != Subject::Rack) {
-            for (mut labels, value) in ask(template.query(has_rules))?.0 {
-                labels.remove("__name__");
-                if template.subject == Subject::Host {
-                    let host = label(&labels, "instance");
-                    // Each query may name others.
-                    if hosts.len() >= SERIES_MAX && !hosts.contains_key(&host) {
-                        continue;
-                    }
-                    let row = hosts.entry(host).or_default();
-                    (row.rack, row.partition) = (label(&labels, "rack"), label(&labels, "partition"));
-                    row.values.insert(template.key, value);
-                } else if workloads.len() < SERIES_MAX || workloads.contains_key(&labels) {
-                    workloads.entry(labels).or_default().insert(template.key, value);
+        let is_asked = |template: &&Template| !matches!(template.subject, Subject::Rack | Subject::Chip);
+        let templates = TEMPLATES.iter().filter(is_asked).map(Question::Template);
+        let questions: Vec<Question> = templates.chain([Question::Age, Question::Page, Question::Missing, Question::Alerts]).collect();
+        for some in questions.chunks(QUERIES_AT_ONCE) {
+            let queries: Vec<&'static str> = some.iter().map(|question| question.query(has_rules)).collect();
+            for (question, answer) in some.iter().zip(ask(&queries)?) {
+                match question {
+                    Question::Template(template) if template.subject == Subject::Host => add_hosts(&mut hosts, template.key, answer),
+                    Question::Template(template) => add_workloads(&mut workloads, template.key, answer),
+                    Question::Age => each_host(&mut hosts, &answer, |row, _, age| row.age = Some(age)),
+                    Question::Page => each_host(&mut hosts, &answer, |row, labels, _| row.url = page_url(labels)),
+                    Question::Missing => self.missing = answer.0.iter().map(|(labels, _)| label(labels, "instance")).collect(),
+                    Question::Alerts => self.alerts = answer.0.into_iter().map(|(labels, _)| labels).collect(),
                 }
-            }
-        }
-        for (labels, age) in ask(AGE)?.0 {
-            if let Some(row) = hosts.get_mut(&label(&labels, "instance")) {
-                row.age = Some(age);
             }
         }
         self.hosts = hosts.into_iter().map(|(host, row)| HostRow { host, ..row }).collect();
         self.workloads = workloads.into_iter().collect();
-        self.missing = ask(MISSING)?.0.iter().map(|(labels, _)| label(labels, "instance")).collect();
-        self.alerts = ask(ALERTS)?.0.into_iter().map(|(labels, _)| labels).collect();
         Ok(())
     }
 
@@ -231,7 +280,7 @@ fn host_document(row: &HostRow) -> Value {
         ("partition".to_owned(), json!(row.partition)),
         ("age_s".to_owned(), json!(row.age)),
         ("source".to_owned(), json!(if row.is_direct { "host" } else { "store" })),
-        ("url".to_owned(), json!(row.url())),
+        ("url".to_owned(), json!(row.url)),
     ]);
     Value::Object(document)
 }
@@ -252,6 +301,7 @@ mod tests {
             "instance:ttmon_chips_unhealthy:sum" => hosts([0.0, 1.0]),
             "slurm_job:ttmon_chips:count" => Vector(vec![series(&[("slurm_job", "7")], 4.0)]),
             AGE => Vector(vec![host("a:9478", "r1", 3.0)]),
+            PAGE => Vector(vec![series(&[("instance", "b:9478"), ("scheme", "https"), ("port", "9443"), ("reach", "network")], 1.0)]),
             MISSING => Vector(vec![host("c:9478", "r3", 1.0)]),
             query if query == probe() => Vector(vec![series(&[], 2.0)]),
             _ => Vector::default(),
@@ -261,9 +311,9 @@ mod tests {
     #[test]
     fn worst_host_comes_first() {
         let mut asked = Vec::new();
-        let overview = Overview::ask("http://store", |query| {
-            asked.push(query.to_owned());
-            Ok::<_, String>(answer(query))
+        let overview = Overview::ask("http://store", |queries| {
+            asked.extend(queries.iter().map(|query| (*query).to_owned()));
+            Ok::<_, String>(queries.iter().map(|query| answer(query)).collect())
         });
         assert_eq!(overview.hosts.iter().map(|row| row.host.as_str()).collect::<Vec<_>>(), ["b:9478", "a:9478"]);
         assert!(overview.store.has_rules && overview.store.error.is_none());
@@ -272,10 +322,28 @@ mod tests {
         assert_eq!((&document["host_count"], document["hosts"].as_array().map(Vec::len)), (&json!(2), Some(1)));
         assert_eq!((&document["totals"]["chips"], &document["missing"][0]), (&json!(40.0), &json!("c:9478")));
         assert_eq!((&document["racks"][0]["name"], &document["workloads"][0]["slurm_job"]), (&json!("r1"), &json!("7")));
-        assert_eq!(document["hosts"][0]["url"], "http://b:9477/");
+        assert_eq!((&document["hosts"][0]["url"], &overview.hosts[1].url), (&json!("https://b:9443/"), &None));
         // Not a value: not known.
         assert!(document["hosts"][0].get("power").is_none());
-        assert!(asked.iter().all(|query| !query.starts_with("rack:")));
+        assert!(asked.iter().all(|query| !query.starts_with("rack:") && !query.starts_with("device:")));
+    }
+
+    /// The scheme and port are those of the host's own series; a page that cannot be reached from here has no link.
+    #[test]
+    fn link_follows_the_page_of_the_host() {
+        for (instance, scheme, port, reach, expected) in [
+            ("tt-1:9478", "https", "9477", "network", Some("https://tt-1:9477/")),
+            ("tt-1", "http", "80", "network", Some("http://tt-1:80/")),
+            ("tt-1:9478", "http", "9477", "host", None),
+            ("localhost:9478", "http", "9477", "host", Some("http://localhost:9477/")),
+            ("127.0.0.1:9478", "https", "9477", "host", Some("https://127.0.0.1:9477/")),
+            ("tt-1:9478", "javascript", "9477", "network", None),
+            ("tt-1:9478", "https", "", "network", None),
+            ("evil/@x:9478", "https", "9477", "network", None),
+        ] {
+            let (labels, _) = series(&[("instance", instance), ("scheme", scheme), ("port", port), ("reach", reach)], 1.0);
+            assert_eq!(page_url(&labels).as_deref(), expected, "{instance} {scheme} {port} {reach}");
+        }
     }
 
     #[test]
@@ -283,7 +351,7 @@ mod tests {
         let mut count = 0;
         let mut overview = Overview::ask("http://store", |_| {
             count += 1;
-            Err::<Vector, _>("cannot be reached")
+            Err::<Vec<Vector>, _>("cannot be reached")
         });
         assert_eq!((count, overview.store.error.as_deref()), (1, Some("cannot be reached")));
         overview.add(HostRow { host: "x".to_owned(), is_direct: true, ..HostRow::default() });

@@ -1,10 +1,13 @@
 //! A store with Prometheus's HTTP API: Prometheus, VictoriaMetrics, Thanos, Mimir.
 
 use std::fmt;
+use std::panic::resume_unwind;
+use std::thread;
 
 use ttmon_ask::{Credentials, Roots, Target, Trouble};
 
 use crate::answer::{AnswerError, Vector};
+use crate::find::{FindRequest, MatchingHost};
 use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT};
 use crate::overview::Overview;
 use crate::promql::query_path;
@@ -52,6 +55,7 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Trouble(Trouble::Refused) => f.write_str("refuses the token or password (--store-token-file, --store-password-file)"),
             Self::Trouble(trouble) => trouble.fmt(f),
             Self::Answer(error) => error.fmt(f),
         }
@@ -85,15 +89,88 @@ impl Store {
         Vector::parse(&text.map_err(StoreError::Trouble)?).map_err(StoreError::Answer)
     }
 
+    /// Hosts with idle chips.
+    pub fn find(&self, request: &FindRequest) -> Result<Vec<MatchingHost>, StoreError> {
+        request.ask(|query| self.query(query))
+    }
+
     /// What it knows of all hosts.
     pub fn overview(&self) -> Overview {
-        Overview::ask(&self.url, |query| self.query(query))
+        Overview::ask(&self.url, |queries| self.query_all(queries))
+    }
+
+    /// Answers a few instant queries, asked at the same time.
+    fn query_all(&self, queries: &[&str]) -> Result<Vec<Vector>, StoreError> {
+        thread::scope(|scope| {
+            let ask = |query| move || self.query(query);
+            // Without another thread, this one asks.
+            let asking = queries.iter().map(|query| thread::Builder::new().spawn_scoped(scope, ask(query)).map_err(|_| query));
+            let asking: Vec<_> = asking.collect();
+            asking
+                .into_iter()
+                .map(|asked| match asked {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    Err(query) => self.query(query),
+                })
+                .collect()
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
+    use crate::limits::QUERIES_AT_ONCE;
+
+    /// A store, and a thread that does something with it.
+    fn store(serve: impl FnOnce(TcpListener) + Send + 'static) -> (Store, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        (Store::new(&url, None, None).expect("a store"), thread::spawn(move || serve(listener)))
+    }
+
+    /// Reads a request, and returns its first line.
+    fn request(peer: &TcpStream) -> String {
+        let mut lines = BufReader::new(peer).lines().map_while(Result::ok);
+        let first = lines.next().unwrap_or_default();
+        lines.find(String::is_empty);
+        first
+    }
+
+    /// The store answers nobody before all have asked: queries that wait for each other would run into their timeout.
+    #[test]
+    fn queries_are_asked_at_the_same_time() {
+        let (store, serving) = store(|listener| {
+            let peers: Vec<TcpStream> = listener.incoming().take(QUERIES_AT_ONCE).map_while(Result::ok).collect();
+            for mut peer in peers.into_iter().rev() {
+                let number = request(&peer).split("query=").nth(1).and_then(|rest| rest.chars().next()).expect("a query");
+                let series = format!("{{\"metric\":{{}},\"value\":[1,\"{number}\"]}}");
+                let answer = format!("{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":[{series}]}}}}");
+                let _ = write!(peer, "HTTP/1.0 200 OK\r\n\r\n{answer}");
+            }
+        });
+        let answers = store.query_all(&["1", "2", "3", "4"]).expect("answers");
+        let values: Vec<f64> = answers.iter().map(|answer| answer.0[0].1).collect();
+        assert_eq!(values, [1.0, 2.0, 3.0, 4.0]);
+        serving.join().expect("the store");
+    }
+
+    #[test]
+    fn refused_secret_names_the_flags_of_the_store() {
+        for status in ["401 Unauthorized", "403 Forbidden"] {
+            let (store, serving) = store(move |listener| {
+                let (mut peer, _) = listener.accept().expect("a peer");
+                request(&peer);
+                let _ = write!(peer, "HTTP/1.0 {status}\r\n\r\n");
+            });
+            let error = store.query("up").expect_err("refused").to_string();
+            assert_eq!(error, "refuses the token or password (--store-token-file, --store-password-file)", "{status}");
+            serving.join().expect("the store");
+        }
+    }
 
     #[test]
     fn addresses_are_checked() {

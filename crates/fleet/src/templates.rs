@@ -31,6 +31,8 @@ pub enum Subject {
     Job,
     /// A pod.
     Pod,
+    /// A chip: its own labels. Only `find` asks for it.
+    Chip,
 }
 
 /// One query.
@@ -78,10 +80,17 @@ pub const TEMPLATES: &[Template] = &[
     row(Subject::Pod, "dram_used", "pod:ttmon_device_memory_used_bytes:sum", of_pods!("ttmon_device_memory_used_bytes")),
     row(Subject::Pod, "power", "pod:ttmon_device_power_watts:sum", of_pods!("ttmon_device_power_watts")),
     row(Subject::Pod, "held_seconds_1h", "pod:ttmon_device_held_seconds:increase1h", of_pods!("increase(ttmon_device_held_seconds_total[1h])")),
+    IDLE_CHIPS,
 ];
+
+/// Free bytes of each chip that a job could take: no process holds it, its memory is known, and it is usable.
+#[rustfmt::skip] // one row a line
+pub(crate) const IDLE_CHIPS: Template = row(Subject::Chip, "idle_free", "device:ttmon_device_memory_free_bytes:idle", "ttmon_device_memory_free_bytes and on (instance, device) (ttmon_device_memory_holders == 0) unless on (instance, device) (ttmon_device_state{state=~\"gone|unreadable|resetting|starting\"} == 1) unless on (instance, device) (ttmon_device_health{health=\"critical\"} == 1)");
 
 /// Seconds since the newest sample of each host. It has no rule: a record would have an age of its own.
 pub(crate) const AGE: &str = "time() - timestamp(ttmon_up)";
+/// Where each host's own page is. It has no rule: it is one series per host already.
+pub(crate) const PAGE: &str = "ttmon_page_info";
 /// Hosts that the store knew an hour ago and has no sample of now.
 pub(crate) const MISSING: &str = "count by (instance, rack, partition) (ttmon_up offset 1h) unless on (instance) ttmon_up";
 /// Alerts that fire, where the store evaluates rules.
@@ -114,6 +123,7 @@ mod tests {
                 Subject::Rack => "rack",
                 Subject::Job => "slurm_job",
                 Subject::Pod => "pod",
+                Subject::Chip => "device",
             };
             assert_eq!(level, expected, "{}", row.record);
         }

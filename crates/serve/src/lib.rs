@@ -197,6 +197,7 @@ impl Host {
         service.state = options.state;
         service.cluster = cluster;
         service.detail = options.metrics_detail;
+        service.page = tcp.as_ref().map(|tcp| metrics::PageAddress { address: tcp.address(), is_tls: tls.is_some() });
         service.fleet = options.fleet;
         service.complain = options.complain;
         service.alerting = alerting::Alerting::new(options.alerts);

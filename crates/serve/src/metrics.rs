@@ -15,7 +15,7 @@ use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
 
 pub(crate) use gzip::{deflated, gzip_of};
-pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, ServiceFigures};
+pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, PageAddress, ServiceFigures};
 pub(crate) use writer::Dialect;
 use writer::{Family, SeriesType, Writer};
 

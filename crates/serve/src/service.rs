@@ -20,7 +20,7 @@ use crate::deltas::Deltas;
 use crate::ended_processes::{EndedProcess, IntakeCallbacks};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
-use crate::metrics::{self, Counters, Detail, Dialect, Processes, Scope, ServiceFigures};
+use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
 use crate::newest::{Form, Published};
 use crate::recorder_slots::RecorderSlots;
 use crate::service_events::{EventKind, Journal, ServiceEvent};
@@ -36,6 +36,7 @@ pub(crate) struct Service {
     pub(crate) interval: Duration,
     pub(crate) processes: Processes,
     pub(crate) detail: Detail,
+    pub(crate) page: Option<PageAddress>,
     /// The store with data of other hosts.
     pub(crate) fleet: Option<ttmon_fleet::Store>,
     pub(crate) token: Option<Token>,
@@ -96,6 +97,7 @@ impl Service {
             interval,
             processes,
             detail: Detail::Full,
+            page: None,
             fleet: None,
             token,
             state: None,
@@ -268,6 +270,7 @@ impl Service {
         ServiceFigures {
             version: self.version,
             origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
+            page: self.page,
             is_fresh: fresh.is_some(),
             age: newest.map(Published::age),
             scan_age: newest.map(Published::scan_age),

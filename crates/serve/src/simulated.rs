@@ -5,7 +5,7 @@ use std::time::Duration;
 use ttmon_model::Snapshot;
 
 use crate::chips::Chips;
-use crate::metrics::{self, Counters, Detail, Dialect, Processes, Scope, ServiceFigures};
+use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
 use crate::texts::{TextAnswer, TextRequest};
 
 /// State of a simulated host between two scrapes.
@@ -32,6 +32,8 @@ impl SimulatedHost {
         let own = ServiceFigures {
             version,
             origin: snapshot.origin.name(),
+            // As a host that allows other hosts has it.
+            page: Some(PageAddress { address: ([0, 0, 0, 0], 9477).into(), is_tls: true }),
             is_fresh: true,
             age: Some(Duration::ZERO),
             scan_age: Some(Duration::ZERO),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ttmon_ask::{Credentials, Roots};
+use ttmon_ask::{Credentials, Roots, ServicePlace};
 use ttmon_fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
 use ttmon_model::units::{UnixTime, size};
 use ttmon_print::text;
@@ -52,9 +52,9 @@ pub(crate) fn store(request: &StoreRequest) -> Result<Store, Failure> {
 }
 
 fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> Result<(), Failure> {
-    let answer = store.map(|store| store.query(&request.query()).map_err(|error| format!("the store at {} {error}", store.url())));
+    let answer = store.map(|store| store.find(request).map_err(|error| format!("the store at {} {error}", store.url())));
     let (answering, found) = match answer {
-        Some(Ok(answer)) => (store.map(Store::url), request.found(&answer)),
+        Some(Ok(found)) => (store.map(Store::url), found),
         Some(Err(why)) if fleet.places.is_empty() => return Err(Failure::new(why)),
         failed => {
             if let Some(Err(why)) = failed {
@@ -109,7 +109,11 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     }
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
-            Ok((snapshot, age)) => overview.add(HostRow::of_snapshot(&snapshot, age.as_secs_f64())),
+            Ok((snapshot, age)) => {
+                let is_page = matches!(service.place(), ServicePlace::Tcp { .. });
+                let url = is_page.then(|| format!("{}/", service.place()));
+                overview.add(HostRow { url, ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
+            }
             Err(trouble) => overview.problems.push(format!("the service at {} {trouble}", service.place())),
         }
     }
@@ -185,9 +189,12 @@ mod tests {
     #[test]
     fn table_shows_ages_and_what_is_unknown() {
         let labels = |host: &str| [("instance".to_owned(), host.to_owned()), ("rack".to_owned(), "r1".to_owned())].into_iter().collect();
-        let overview = Overview::ask("http://store", |query| {
-            let is_chips = query.contains("count by (instance, rack, partition) (ttmon_device_info)");
-            Ok::<_, String>(if is_chips { Vector(vec![(labels("tt\u{1b}[2J-01"), 32.0)]) } else { Vector::default() })
+        let overview = Overview::ask("http://store", |queries| {
+            let answer = |query: &&str| match query.contains("count by (instance, rack, partition) (ttmon_device_info)") {
+                true => Vector(vec![(labels("tt\u{1b}[2J-01"), 32.0)]),
+                false => Vector::default(),
+            };
+            Ok::<_, String>(queries.iter().map(answer).collect())
         });
         let text = table(&overview, 10);
         assert!(text.contains("32") && text.contains("N/A") && text.contains("r1"), "{text}");

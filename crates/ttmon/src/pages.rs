@@ -202,7 +202,7 @@ fn queries() -> String {
     let templates =
         ttmon_fleet::TEMPLATES.iter().flat_map(|row| [row.record, row.expression].map(|query| ("template", row.record, query.to_owned())));
     let find = ttmon_fleet::FindRequest { chips: 1, board: None, free_dram: 1 };
-    let own = [("template", "find", find.query())];
+    let own = [true, false].map(|has_rules| ("template", "find", find.query(has_rules)));
     let all = templates.chain(own).chain(ttmon_fleet::dashboard_queries());
     all.map(|(file, name, query)| format!("{file}\t{name}\t{query}\n")).collect()
 }

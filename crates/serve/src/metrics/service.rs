@@ -1,5 +1,6 @@
 //! Series about the service itself. They are formatted for each scrape, because ages and counts change between two snapshots.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ mod families {
     use super::{Family, SeriesType};
 
     pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: SeriesType::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
+    pub(super) const PAGE_INFO: Family = Family { name: "ttmon_page_info", sort: SeriesType::Info, unit: "", help: "Where the page of this host is: http or https, its port, and whether it can be reached from the network or only from its host. No series if there is no page." };
     pub(super) const UP: Family = Family { name: "ttmon_up", sort: SeriesType::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
     pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest sample." };
     pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
@@ -36,8 +38,9 @@ mod families {
 }
 
 /// All families, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 23] = [
+pub(super) const ALL: [(Family<'static>, &str); 24] = [
     (families::BUILD_INFO, "version, origin"),
+    (families::PAGE_INFO, "scheme, port, reach"),
     (families::UP, ""),
     (families::AGE, ""),
     (families::SCAN_AGE, ""),
@@ -121,11 +124,19 @@ impl Counters {
     }
 }
 
+/// Where the page listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageAddress {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
+}
+
 /// The service's own figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceFigures {
     pub(crate) version: &'static str,
     pub(crate) origin: &'static str,
+    pub(crate) page: Option<PageAddress>,
     pub(crate) is_fresh: bool,
     pub(crate) age: Option<Duration>,
     pub(crate) scan_age: Option<Duration>,
@@ -192,6 +203,12 @@ impl ServiceFigures {
         let mut out = Writer::new(dialect);
         out.family(&families::BUILD_INFO);
         out.value(&[], &[("version", self.version), ("origin", self.origin)], 1.0);
+        if let Some(PageAddress { address, is_tls }) = self.page {
+            out.family(&families::PAGE_INFO);
+            let scheme = if is_tls { "https" } else { "http" };
+            let reach = if address.ip().is_loopback() { "host" } else { "network" };
+            out.value(&[("scheme", scheme.to_owned()), ("port", address.port().to_string())], &[("reach", reach)], 1.0);
+        }
         let mut one = |family: &Family<'_>, value: Option<f64>| {
             out.family(family);
             out.reading(&[], &[], value);

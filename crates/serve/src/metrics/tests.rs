@@ -11,6 +11,7 @@ fn a_scrape() {
     let own = ServiceFigures {
         version: "0.0.0",
         origin: "local",
+        page: Some(PageAddress { address: ([127, 0, 0, 1], 9477).into(), is_tls: false }),
         is_fresh: true,
         age: Some(Duration::from_millis(250)),
         duration: Duration::from_millis(4),

@@ -29,8 +29,8 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
     let making = Arc::clone(service);
     let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
-        let answer = store.query(&request.query()).map_err(|error| Problem::Stale(format!("the store {error}")))?;
-        Ok(to_string(&request.document(Some(store.url()), &request.found(&answer)), Layout::Line) + "\n")
+        let found = store.find(&request).map_err(|error| Problem::Stale(format!("the store {error}")))?;
+        Ok(to_string(&request.document(Some(store.url()), &found), Layout::Line) + "\n")
     });
     Ok(aged(text.await?, 0))
 }

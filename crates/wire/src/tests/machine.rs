@@ -113,7 +113,7 @@ pub(crate) fn churn(round: u32) -> Snapshot {
     devices.iter_mut().for_each(|device| hold(device, &pids));
     let named = |pid: &u32| {
         let mut process = process(*pid, &format!("step-{pid}"), &format!("python3 step.py --run {pid}"));
-        process.workload.job = (pid % 2 == 0).then(|| pid.to_string());
+        process.workload.job = pid.is_multiple_of(2).then(|| pid.to_string());
         process
     };
     let used = PerKind::from_fn(|_| MIB);

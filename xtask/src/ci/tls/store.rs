@@ -49,17 +49,24 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
     };
     let ca = ("--store-ca", scraped.certificate);
     let cases = [
-        ("Prometheus with a password", prometheus_port, "--store-password-file", &files.password, &files.wrong_password),
-        ("vmauth with a bearer token", victoria_port, "--store-token-file", &files.token, &files.wrong_token),
+        ("Prometheus with a password", prometheus_port, "--store-password-file", [&files.password, &files.wrong_password], "(--store-"),
+        // vmauth answers a wrong token with 400.
+        ("vmauth with a bearer token", victoria_port, "--store-token-file", [&files.token, &files.wrong_token], "(400)"),
     ];
-    for (what, port, flag, right, wrong) in cases {
+    // The link to the host's page is https too.
+    let page = format!("https://localhost:{}/", scraped.port);
+    for (what, port, flag, [right, wrong], refusal) in cases {
         until(&format!("scraped over HTTPS with a token, and asked over HTTPS: {what}"), || {
-            fleet(port, &[ca, (flag, right)]).is_ok_and(|found| found["host_count"] == 1 && found["store"]["error"].is_null())
+            let is_whole = |found: &Value| found["host_count"] == 1 && found["hosts"][0]["url"] == page.as_str();
+            fleet(port, &[ca, (flag, right)]).is_ok_and(|found| is_whole(&found) && found["store"]["error"].is_null())
         })?;
-        println!("{what}, over HTTPS: 1 host, which was scraped over HTTPS with its token");
-        for (how, flags) in [("a wrong secret", &[ca, (flag, wrong)][..]), ("no secret", &[ca]), ("no authority", &[(flag, right)])] {
+        println!("{what}, over HTTPS: 1 host, which was scraped over HTTPS with its token; its page is {page}");
+        let cases =
+            [("a wrong secret", &[ca, (flag, wrong)][..], refusal), ("no secret", &[ca], flag), ("no authority", &[(flag, right)], "")];
+        for (how, flags, named) in cases {
             let found = fleet(port, flags)?;
-            let Some(error) = found["store"]["error"].as_str().filter(|_| found["host_count"] == 0) else {
+            let is_named = |error: &&str| found["host_count"] == 0 && error.contains(named);
+            let Some(error) = found["store"]["error"].as_str().filter(is_named) else {
                 return Err(format!("{what}: {how}, and the store answers: {found}"));
             };
             println!("{what}, {how}: the store {error}");
