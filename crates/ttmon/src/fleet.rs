@@ -110,9 +110,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, age)) => {
-                let is_page = matches!(service.place(), ServicePlace::Tcp { .. });
-                let url = is_page.then(|| format!("{}/", service.place()));
-                overview.add(HostRow { url, ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
+                overview.add(HostRow { url: page(service.place()), ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
             }
             Err(trouble) => overview.problems.push(format!("the service at {} {trouble}", service.place())),
         }
@@ -127,6 +125,11 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     };
     Output::Stdout.write(text.as_bytes())?;
     if overview.hosts.is_empty() { Err(Failure::new("no host is known; see the messages above, and deploy/README.md")) } else { Ok(()) }
+}
+
+/// The page of a service that was asked.
+fn page(place: &ServicePlace) -> Option<String> {
+    matches!(place, ServicePlace::Tcp { .. }).then(|| format!("{place}/"))
 }
 
 fn table(overview: &Overview, limit: usize) -> String {
@@ -185,6 +188,17 @@ fn table(overview: &Overview, limit: usize) -> String {
 mod tests {
     use super::*;
     use ttmon_fleet::Vector;
+
+    #[test]
+    fn page_of_a_service_has_its_scheme() {
+        for (place, expected) in [
+            ("https://tt-1", Some("https://tt-1:9477/")),
+            ("http://[::1]:8080", Some("http://[::1]:8080/")),
+            ("unix:/run/ttmon/api.sock", None),
+        ] {
+            assert_eq!(page(&place.parse().unwrap()).as_deref(), expected);
+        }
+    }
 
     #[test]
     fn table_shows_ages_and_what_is_unknown() {

@@ -46,6 +46,11 @@ impl Tool {
         command.args(["--mount", "sh", "-c", "mount --bind \"$0\" /usr/share && exec \"$@\""]).arg(share).arg(&self.program);
         command
     }
+
+    /// The program that checks its configuration.
+    pub(super) fn amtool(&self) -> PathBuf {
+        self.program.with_file_name("amtool")
+    }
 }
 
 /// The installed one, else Debian's package.

@@ -41,7 +41,7 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
     gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
     let project = gate.project;
     let ttmon = project.metadata()?.target.join("debug/ttmon");
-    files(project, tools)?;
+    files(project, tools, alertmanager)?;
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let failed = |error: std::io::Error| format!("{}: {error}", directory.path().display());
     let hook = Hook::start()?;
@@ -154,13 +154,14 @@ fn line(target: &Value) -> String {
 }
 
 /// The files of deploy/ that a tool can check.
-fn files(project: &Project, tools: &prometheus::Tools) -> Result<(), String> {
+fn files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool) -> Result<(), String> {
     let file = |path: &str| project.root.join("deploy").join(path);
     let promtool = |arguments: &[&str], path: &str| project::run(project.command(&tools.promtool, arguments).arg(file(path)));
     promtool(&["check", "rules"], "rules/ttmon-records.yml")?;
     promtool(&["check", "rules"], "rules/ttmon-alerts.yml")?;
     promtool(&["test", "rules"], "rules/ttmon-alerts-test.yml")?;
-    promtool(&["check", "config"], "prometheus/prometheus.yml")
+    promtool(&["check", "config"], "prometheus/prometheus.yml")?;
+    project::run(project.command(alertmanager.amtool(), &["check-config"]).arg(file("alertmanager/alertmanager.yml")))
 }
 
 /// The program's own commands on both engines: the same hosts, whichever is asked.

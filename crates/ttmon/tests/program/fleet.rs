@@ -162,6 +162,30 @@ fn hosts_are_asked_themselves_when_the_store_is_down() {
     assert!(ran.code == 1 && ran.stderr.contains("/nowhere/api.sock"), "{}", ran.stderr);
 }
 
+/// The scripts of deploy/slurm fail for a hot chip of the job, and not for that of another job.
+#[test]
+fn slurm_scripts_examine_the_chips_of_the_job() {
+    for (spec, chips, expected) in [
+        ("n300x2,idle", "", 0),
+        ("n300x2,idle,fault=hot:0", "", 1),
+        ("n300x2,idle,fault=hot:0", "0", 1),
+        ("n300x2,idle,fault=hot:0", "1", 0),
+    ] {
+        for name in ["prolog.sh", "epilog.sh"] {
+            let mut script = Command::new("sh");
+            script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slurm/").to_owned() + name);
+            script.env("TTMON", env!("CARGO_BIN_EXE_ttmon")).env("TTMON_SIM", spec).env("SLURM_JOB_GPUS", chips);
+            let output = script.stdin(Stdio::null()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(
+                (output.status.code(), text.contains("CRITICAL: device 0")),
+                (Some(expected), expected == 1),
+                "{name} {spec}: {text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn simulated_hosts_are_scraped() {
     let serving = Serving::start(&["sim-fleet", "--hosts", "9", "--spec", "n300", "--listen", "127.0.0.1:0", "--fault", "0:hot:0"]);

@@ -77,7 +77,9 @@ fn names(query: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:.*".contains(letter);
     let words = query.split(|letter: char| !is_part(letter));
     let is_name = |word: &&str| {
-        ["ttmon_", "vllm:", "tt_media_server_", "instance:", "rack:", "slurm_job:", "pod:"].iter().any(|begin| word.starts_with(begin))
+        ["ttmon_", "vllm:", "tt_media_server_", "instance:", "rack:", "slurm_job:", "pod:", "device:"]
+            .iter()
+            .any(|begin| word.starts_with(begin))
     };
     words.filter(is_name).collect()
 }
