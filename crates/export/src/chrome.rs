@@ -1,4 +1,4 @@
-//! The Chrome trace format, which Perfetto's page opens: counters by kind, spans of buffers, refusals.
+//! Writes the Chrome trace format, which Perfetto's page opens: counters by kind, spans of buffers, and refusals.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use ttmon_wire::{Layout, to_string};
 use crate::spool::{Action, Record};
 use crate::trace::{KINDS, Trace, kind_name};
 
-/// Bytes of each kind, asked for.
+/// Requested bytes of each kind.
 type Used = [i128; KINDS.len()];
 
 /// Writes a trace as JSON.
@@ -44,7 +44,8 @@ struct File<'t, 'w> {
     trace: &'t Trace,
     out: &'w mut dyn Write,
     is_first: bool,
-    /// Open spans of a chip by address: number and name. Numbers are local to a chip's process, or Perfetto draws them apart from it.
+    /// Open spans of a chip by address: number and name. Numbers must be local to a chip's process, or Perfetto draws the spans outside of
+    /// it.
     spans: HashMap<u64, (u64, String)>,
     next: u64,
 }
@@ -55,7 +56,7 @@ impl File<'_, '_> {
         self.out.write_all(to_string(event, Layout::Line).as_bytes())
     }
 
-    /// Microseconds since the trace began.
+    /// Returns the microseconds since the start of the trace.
     fn time(&self, time: u64) -> f64 {
         time.saturating_sub(self.trace.span().0) as f64 / 1000.0
     }
@@ -64,7 +65,7 @@ impl File<'_, '_> {
         let trace = self.trace;
         let mut used = self.at_start(chip)?;
         self.counter(chip, trace.span().0, &used)?;
-        // What was there before the trace has a span from its start on.
+        // A buffer from before the trace has a span that begins with the trace.
         let (mut before, mut live): (Vec<Record>, HashMap<u64, Record>) = (Vec::new(), HashMap::new());
         trace.spool.each(|record| {
             match record.action {
@@ -85,13 +86,13 @@ impl File<'_, '_> {
         })?;
         let end = trace.span().1;
         for (_, (number, name)) in std::mem::take(&mut self.spans) {
-            // Still live: the span ends with the trace.
+            // The buffer is still live, so its span ends with the trace.
             self.end(chip, number, &name, end)?;
         }
         self.counter(chip, end, &used)
     }
 
-    /// What was used when the trace begins: what is live at its end, less what the events changed.
+    /// Returns the bytes in use at the start of the trace: the live bytes at its end, minus the changes of the events.
     fn at_start(&self, chip: u32) -> io::Result<Used> {
         let mut used: Used = [0; KINDS.len()];
         for record in self.trace.live_on(chip).values() {
@@ -163,7 +164,7 @@ impl File<'_, '_> {
         self.event(&json!({"ph": "e", "cat": "buffer", "name": name, "id2": {"local": id}, "pid": chip, "tid": 0, "ts": time}))
     }
 
-    /// What a span is called: the line, the tag or the operation that made the buffer, or its kind.
+    /// Returns the name of a span: the line, the tag or the operation that created the buffer, or else its kind.
     fn name(&self, record: &Record) -> String {
         let line = self.trace.stacks.get(record.stack as usize).and_then(|stack| user_line(stack.iter()));
         let text = |number: u32| self.trace.texts.get(number as usize).filter(|text| !text.is_empty()).cloned();

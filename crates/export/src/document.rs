@@ -1,4 +1,4 @@
-//! Traces from documents of ttmon: run reports and recordings.
+//! Creates traces from documents of ttmon: run reports and recordings.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,19 +17,19 @@ use ttmon_wire::{Document, ReadError};
 
 use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 
-/// What a trace from a run report has.
+/// The note on a trace from a run report.
 pub const OF_REPORT: &str = "from a run report: only buffers that were never freed, and refused requests";
-/// What a trace from a recording has.
+/// The note on a trace from a recording.
 pub const OF_RECORDING: &str = "from a recording: buffers that were freed between two samples are missing";
 
 /// Why a document is not a trace.
 #[derive(Debug)]
 pub enum DocumentError {
-    /// It is neither a run report nor a recording.
+    /// The document is neither a run report nor a recording.
     NotOurs,
-    /// A part cannot be read.
+    /// A part of the document cannot be read.
     Read(ReadError),
-    /// The events cannot be kept.
+    /// The events cannot be stored.
     Spool(io::Error),
     /// No frame of a recording can be read.
     Damaged,
@@ -114,7 +114,7 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
     let Some(kind) = item["kind"].as_str().and_then(kind) else { return Ok(()) };
     let address = item["address"].as_str().and_then(hexadecimal).unwrap_or(0);
     let per_bank = item["per_bank"].as_u64().unwrap_or(0);
-    // The bank itself is not in the document: its range is what its buffers take.
+    // The document does not have the range of the bank. The range of its buffers is used instead.
     let Some(space) = trace.space(&chips(item), kind, banks.map(|banks| (banks, address, 0))) else { return Ok(()) };
     let stack = line(&item["line"]).map_or(0, |line| trace.stack(&[line]));
     let buffer = Buffer {
@@ -133,7 +133,7 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
     }
 }
 
-/// Devices of this host first; ids that the program gave are other chips.
+/// Returns the chips: first the devices of this host, then the chips that only the program's ids identify.
 fn chips(item: &Value) -> Vec<Chip> {
     let devices = item["devices"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(device);
     let unmapped = item["unmapped"].as_array().into_iter().flatten().filter_map(|id| id.as_str()?.parse::<u64>().ok()).map(unmapped);
@@ -145,7 +145,7 @@ fn device(number: u64) -> Chip {
 }
 
 fn unmapped(number: u64) -> Chip {
-    // Apart from the devices.
+    // The complement avoids a conflict with the ids of devices.
     Chip { id: !number, number, name: format!("chip {number}") }
 }
 
@@ -159,12 +159,12 @@ fn line(value: &Value) -> Option<Arc<SourceLine>> {
     Some(Arc::new(SourceLine { file: value["file"].as_str()?.into(), line: number, function: function.into() }))
 }
 
-/// `0x2000`
+/// Parses `0x2000`.
 fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Of a number of seconds; 0 where there is none.
+/// Converts seconds to nanoseconds. Returns 0 if there is no number.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn nanoseconds(seconds: &Value) -> u64 {
     (seconds.as_f64().unwrap_or(0.0) * 1e9) as u64
@@ -172,7 +172,7 @@ fn nanoseconds(seconds: &Value) -> u64 {
 
 type BufferKey = (u32, String, BufferKind, u64, u64);
 
-/// The frame before: each buffer with what is needed to free it.
+/// The buffers of the previous frame, with the values that are needed to free each.
 type Present = HashMap<BufferKey, (Owner, Space)>;
 
 /// Adds a recording, frame by frame.
@@ -195,7 +195,7 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
     if read == 0 { Err(DocumentError::Damaged) } else { Ok(()) }
 }
 
-/// A process, the number of its stack, and the line: the number may be unknown.
+/// A process, the number of its stack, and the line. The number may be unknown.
 type StackKey = (u32, u32, Arc<SourceLine>);
 
 fn add_frame(
@@ -216,7 +216,7 @@ fn add_frame(
             None => new.push((key, buffer)),
         }
     }
-    // Frees first: an address may be used again.
+    // Frees come first, because an address may be used again.
     for ((_, _, _, address, _), (owner, space)) in before {
         trace.free(time, owner, space, &Buffer { address, ..Buffer::default() })?;
     }

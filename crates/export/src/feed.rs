@@ -1,4 +1,4 @@
-//! Follows the event ring of a ledger into a trace.
+//! Adds the events from the ring of a ledger to a trace.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,21 +16,21 @@ pub struct LedgerFeed {
     owner: Owner,
     seen: u64,
     last_time: u64,
-    /// By slot and kind.
+    /// The spaces, by slot and kind.
     spaces: HashMap<(u16, u8), Space>,
     lines: Lines,
-    /// Numbers of stacks in the trace by those of the ledger.
+    /// The numbers of stacks in the trace, by their numbers in the ledger.
     stacks: HashMap<u32, u32>,
 }
 
 impl LedgerFeed {
-    /// Follows a ledger from its first event. `pid` is the process as seen from here.
+    /// Starts with the first event of a ledger. `pid` is the pid on this host.
     pub fn new(trace: &mut Trace, region: &Region, pid: u32) -> Self {
         let owner = trace.process(pid, &region.identity().program);
         Self { owner, seen: 0, last_time: 0, spaces: HashMap::new(), lines: Lines::default(), stacks: HashMap::new() }
     }
 
-    /// Adds the events that are new and not later than `until`, in nanoseconds since 1970.
+    /// Adds the new events up to the time `until`, in nanoseconds since 1970.
     pub fn take(&mut self, trace: &mut Trace, region: &Region, until: u64) -> io::Result<()> {
         if region.last_event().is_ok_and(|last| last <= self.seen) {
             return Ok(());
@@ -43,11 +43,11 @@ impl LedgerFeed {
         self.add(trace, region, &recorded)
     }
 
-    /// Adds what is left, and what is live: in a process that runs, at the time of the call.
+    /// Adds the remaining events and the live buffers. If the process runs, these are the buffers that are live at the time of the call.
     pub fn finish(&mut self, trace: &mut Trace, region: &Region, is_running: bool) -> Result<(), FeedError> {
         let listing = region.list()?;
         let mut recorded = region.events(self.seen)?;
-        // Events after the list would be in no live set.
+        // The live buffers do not include later events, so those are dropped.
         recorded.events.retain(|event| event.number <= listing.totals.events);
         self.add(trace, region, &recorded)?;
         self.settle(trace, region, &listing)?;
@@ -85,7 +85,7 @@ impl LedgerFeed {
         let events = &recorded.events;
         let is_new = |event: &Event| event.op == Op::Open || is_drawn(event) && !self.spaces.contains_key(&(event.allocator, event.kind));
         if events.iter().any(is_new) {
-            // Without its allocators an event has no chip: the next call reads it again.
+            // The chips of an event are unknown without its allocators. The next call reads the event again.
             let Ok(totals) = region.totals() else { return Ok(()) };
             self.find_spaces(trace, &totals);
         }
@@ -159,12 +159,12 @@ impl LedgerFeed {
     }
 }
 
-/// Why a ledger could not be followed to its end.
+/// Why the events of a ledger could not be read to the end.
 #[derive(Debug)]
 pub enum FeedError {
     /// The ledger cannot be read.
     Ledger(ReadError),
-    /// The events cannot be kept.
+    /// The events cannot be stored.
     Spool(io::Error),
 }
 

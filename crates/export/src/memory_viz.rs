@@ -1,4 +1,4 @@
-//! The snapshot that PyTorch's memory_viz page and `_memory_viz.py` read: docs/run.md has the mapping.
+//! Writes the snapshot format of PyTorch's memory_viz page and `_memory_viz.py`. docs/run.md has the mapping.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use crate::pickle::{Batch, Memo, Pickle};
 use crate::spool::{Action, Record};
 use crate::trace::{Trace, kind_name};
 
-/// Chips with a number of their own in the list; others follow.
+/// If all chips have different numbers below this, the number of a chip is its index in the list.
 const NUMBERS_MAX: u64 = 1024;
-/// Categories get a colour and a line in the legend; more do not fit on the page.
+/// Maximum number of categories. Each has a colour and a line in the legend, and more do not fit on the page.
 const CATEGORIES_MAX: usize = 20;
-/// The page fails where there are categories and none has this name.
+/// The page fails if there are categories and none has this name.
 const NO_CATEGORY: &str = "unknown";
 
 /// Writes a trace as a pickle.
@@ -25,7 +25,7 @@ pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     file.pickle.finish()
 }
 
-/// The chip behind each number of a device; `None` where there is none.
+/// Returns the chip for each device number, or `None` if a number has no chip.
 fn devices(trace: &Trace) -> Vec<Option<u32>> {
     let mut chips: Vec<(u64, u32)> = (0..).zip(&trace.chips).map(|(index, chip)| (chip.chip.number, index)).collect();
     chips.sort_unstable();
@@ -41,7 +41,7 @@ fn devices(trace: &Trace) -> Vec<Option<u32>> {
     devices
 }
 
-/// Whether tags or operations are categories: only where there are few.
+/// Returns whether tags or operations are used as categories. This is so only if there are few.
 fn has_categories(trace: &Trace) -> io::Result<bool> {
     let mut names: Vec<u32> = Vec::new();
     trace.spool.each(|record| {
@@ -61,9 +61,9 @@ fn category(record: &Record) -> u32 {
 struct File<'t, 'w> {
     trace: &'t Trace,
     pickle: Pickle<'w>,
-    /// Keys and short texts that come again.
+    /// Keys and short texts that may be repeated.
     texts: HashMap<String, Memo>,
-    /// By stack and operation.
+    /// Stacks that may be repeated, by stack and operation.
     stacks: HashMap<(u32, u32), Memo>,
     has_categories: bool,
 }
@@ -89,7 +89,7 @@ impl File<'_, '_> {
         self.pickle.close_dictionary()
     }
 
-    /// A text, the second time as a reference to the first.
+    /// Writes a text, or a reference if it was written before.
     fn text(&mut self, text: &str) -> io::Result<()> {
         if let Some(memo) = self.texts.get(text) {
             return self.pickle.repeat(*memo);
@@ -110,7 +110,7 @@ impl File<'_, '_> {
         self.text(word)
     }
 
-    /// What is live at the end on a chip, kind by kind. Kinds with overlapping addresses are one segment.
+    /// Writes the live buffers of a chip at the end, by kind. Kinds with overlapping addresses share one segment.
     fn segments(&mut self, device: u64, chip: u32, batch: &mut Batch) -> io::Result<()> {
         let Some(traced) = self.trace.chips.get(chip as usize) else { return Ok(()) };
         let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
@@ -133,7 +133,7 @@ impl File<'_, '_> {
     }
 
     fn segment(&mut self, device: u64, (start, end, kind): (u64, u64, u64), live: &[Record]) -> io::Result<()> {
-        // Each ends where the next one begins at the latest: two processes may report the same bytes.
+        // Each block ends at the start of the next one at the latest, because two processes may report the same bytes.
         let ends = live.iter().skip(1).map(|next| next.address).chain([end]);
         let blocks: Vec<(Record, u64)> =
             live.iter().zip(ends).map(|(record, next)| (*record, record.size.min(next - record.address))).collect();
@@ -179,7 +179,7 @@ impl File<'_, '_> {
         self.pickle.close_dictionary()
     }
 
-    /// Innermost first: the operation, then the lines of the program.
+    /// Writes the frames, innermost first: the operation, then the lines of the program.
     fn frames(&mut self, stack: u32, operation: u32) -> io::Result<()> {
         if let Some(memo) = self.stacks.get(&(stack, operation)) {
             return self.pickle.repeat(*memo);
@@ -232,7 +232,7 @@ impl File<'_, '_> {
         self.pickle.close_list()
     }
 
-    /// An event that changes nothing and states how complete the list is.
+    /// Writes an event that changes nothing and states how complete the list is.
     fn first(&mut self, chip: u32) -> io::Result<()> {
         let name = self.trace.chips.get(chip as usize).map_or_else(String::new, |chip| chip.chip.name.clone());
         let complete = match self.trace.complete_since() {
@@ -279,7 +279,7 @@ impl File<'_, '_> {
         batch.item(&mut self.pickle)
     }
 
-    /// A key that no viewer reads: what the file is, and from when on it is complete.
+    /// Writes a key that no viewer reads. It describes the file, and since when it is complete.
     fn about(&mut self, devices: &[Option<u32>]) -> io::Result<()> {
         let trace = self.trace;
         self.pickle.open_dictionary()?;

@@ -1,8 +1,8 @@
-//! Writes pickles of protocol 2 with the few opcodes that every reader has.
+//! Writes pickles of protocol 2, with the few opcodes that every reader supports.
 
 use std::io::{self, Write};
 
-/// What a list or a dictionary adds at once: the page of memory_viz passes a batch as arguments of one call.
+/// Maximum number of items that are appended at once. The page of memory_viz passes them as arguments of one call.
 const BATCH: usize = 1000;
 
 /// A pickle being written.
@@ -11,7 +11,7 @@ pub(crate) struct Pickle<'w> {
     memo: u32,
 }
 
-/// A value that was written and can be repeated.
+/// A value that was written and can be referenced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memo(u32);
 
@@ -33,7 +33,7 @@ impl<'w> Pickle<'w> {
                 self.out.write_all(&word.to_le_bytes())
             }
             _ => {
-                // Signed: a number with the highest bit needs one byte more.
+                // The number is signed, so a number with its highest bit set needs one more byte.
                 let bytes = u128::from(number).to_le_bytes();
                 let length = (64 - number.leading_zeros()) / 8 + 1;
                 self.out.write_all(&[0x8a, u8::try_from(length).unwrap_or(9)])?;
@@ -49,7 +49,7 @@ impl<'w> Pickle<'w> {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Remembers the value that was written last.
+    /// Stores the last written value in the memo.
     pub(crate) fn remember(&mut self) -> io::Result<Memo> {
         let number = self.memo;
         match u8::try_from(number) {
@@ -73,7 +73,7 @@ impl<'w> Pickle<'w> {
         }
     }
 
-    /// Begins a dictionary. Keys and values follow in turn, fewer than a batch.
+    /// Starts a dictionary. Keys and values must follow in turn, fewer than a batch.
     pub(crate) fn open_dictionary(&mut self) -> io::Result<()> {
         self.out.write_all(b"}(")
     }
@@ -82,7 +82,7 @@ impl<'w> Pickle<'w> {
         self.out.write_all(b"u")
     }
 
-    /// Begins a list. [`Batch::item`] follows each item.
+    /// Starts a list. The caller must call [`Batch::item`] after each item.
     pub(crate) fn open_list(&mut self) -> io::Result<Batch> {
         self.out.write_all(b"](")?;
         Ok(Batch(0))
@@ -98,7 +98,7 @@ impl<'w> Pickle<'w> {
 pub(crate) struct Batch(usize);
 
 impl Batch {
-    /// An item was written.
+    /// Counts an item that was written. Ends the batch if it is full.
     pub(crate) fn item(&mut self, pickle: &mut Pickle<'_>) -> io::Result<()> {
         self.0 += 1;
         if self.0.is_multiple_of(BATCH) { pickle.out.write_all(b"e(") } else { Ok(()) }

@@ -1,21 +1,21 @@
-//! The events of a trace: the newest [`RECORDS_MAX`], in memory first, then in a file that is used as a ring.
+//! Stores the events of a trace: the newest [`RECORDS_MAX`], in memory first, then in a file that is used as a ring.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Creates the file of a spool, when it is needed.
+/// Creates the file of a spool. It is called when the file is needed.
 pub type SpoolFile = Box<dyn FnMut() -> io::Result<File>>;
 
-/// Records kept in memory: more than the event ring of a process has.
+/// Maximum number of records in memory. The event ring of a process has fewer.
 const MEMORY_MAX: usize = 128 * 1024;
-/// Records kept in the file, 1 GiB: more than a viewer opens.
+/// Maximum number of records in the file, 1 GiB. A viewer cannot open more.
 const RECORDS_MAX: u64 = 16 * 1024 * 1024;
-/// Records read at once.
+/// Number of records that are read at once.
 const CHUNK: usize = 4096;
 const RECORD_BYTES: usize = 64;
 
-/// What an event did.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Action {
@@ -39,21 +39,21 @@ impl Action {
     }
 }
 
-/// One event. Numbers of texts, stacks, chips and owners are those of the trace.
+/// One event. The numbers of texts, stacks, chips and owners are indices in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) action: Action,
     /// Index in [`crate::trace::KINDS`].
     pub(crate) kind: u8,
-    /// Nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub(crate) time: u64,
-    /// Address as drawn.
+    /// The address at which the buffer is drawn.
     pub(crate) address: u64,
-    /// Bytes taken.
+    /// Allocated bytes.
     pub(crate) size: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub(crate) requested: u64,
-    /// Of a refused request: the largest free block of all banks.
+    /// For a refused request: the largest free block, times the number of banks.
     pub(crate) free: u64,
     pub(crate) chips: u32,
     pub(crate) owner: u32,
@@ -78,7 +78,7 @@ impl Record {
         bytes
     }
 
-    /// `None` for bytes that are not a record: the disk lost them.
+    /// Decodes a record. Returns `None` if the bytes are not a record, because the disk lost data.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -103,7 +103,7 @@ impl Record {
 pub struct Spool {
     create: SpoolFile,
     file: Option<File>,
-    /// Records written to the file so far.
+    /// Number of records that were written to the file so far.
     written: u64,
     memory: Vec<Record>,
     memory_max: usize,
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Spool {
 }
 
 impl Spool {
-    /// Creates an empty spool. `create` is called once, if the events outgrow the memory that a spool may use.
+    /// Creates an empty spool. `create` is called once, if the events exceed the memory limit of the spool.
     pub fn new(create: SpoolFile) -> Self {
         Self { create, file: None, written: 0, memory: Vec::new(), memory_max: MEMORY_MAX, records_max: RECORDS_MAX }
     }
@@ -156,7 +156,7 @@ impl Spool {
         Ok(())
     }
 
-    /// How many of the oldest records were overwritten.
+    /// Returns how many of the oldest records were overwritten.
     pub(crate) fn dropped(&self) -> u64 {
         self.written.saturating_sub(self.records_max)
     }

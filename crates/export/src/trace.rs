@@ -1,4 +1,4 @@
-//! What is known of the memory of some chips over a time: events, and what is live at the end.
+//! The memory of some chips over time: the events, and the live buffers at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -10,25 +10,25 @@ use ttmon_model::stack::SourceLine;
 
 use crate::spool::{Action, Record, Spool};
 
-/// Kinds of memory in a trace. The index is the stream of the memory_viz page.
+/// Kinds of memory in a trace. The index is the stream number on the memory_viz page.
 pub(crate) const KINDS: [Kind; 4] = Kind::BANKED;
-/// L1 is drawn behind all of DRAM.
+/// Start of the addresses of L1, which is drawn after all of DRAM.
 const L1_START: u64 = 1 << 40;
-/// Buffers without a real address are drawn behind all others, each kind from a multiple of this on.
+/// Buffers without a real address are drawn after all others. Each kind starts at a multiple of `1 << NAMES_SHIFT`, from this one on.
 const NAMES_START: u64 = 8;
 const NAMES_SHIFT: u32 = 44;
-/// Addresses are doubles in the viewers.
+/// Maximum address. The viewers use doubles for addresses.
 const ADDRESS_MAX: u64 = 1 << 52;
-/// Stacks and texts kept of all processes; later ones are left out.
+/// Maximum number of stored stacks and texts over all processes. Later ones are dropped.
 const STACKS_MAX: usize = 1 << 20;
 const TEXTS_MAX: usize = 1 << 20;
 
 /// A chip.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chip {
-    /// What distinguishes it from the others: its unique id, or the number that the program gave it.
+    /// The identity of the chip: its unique id, or the number that the program uses for it.
     pub id: u64,
-    /// The number that the program gave it.
+    /// The number that the program uses for the chip.
     pub number: u64,
     /// Its name in a viewer.
     pub name: String,
@@ -38,12 +38,12 @@ pub struct Chip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(pub(crate) u32);
 
-/// One kind of memory of an allocator: the chips, and the banks where they are known.
+/// One kind of memory of an allocator: the chips, and the banks if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Space {
     pub(crate) chips: u32,
     pub(crate) kind: u8,
-    /// How many banks there are; 0 is unknown, and then an address is only a name.
+    /// The number of banks, or 0 if unknown. If it is unknown, an address is only an identifier.
     pub(crate) banks: u32,
 }
 
@@ -52,26 +52,26 @@ pub struct Space {
 pub struct Buffer<'a> {
     /// Its address in each bank.
     pub address: u64,
-    /// Bytes asked for, per chip.
+    /// Requested bytes, per chip.
     pub size: u64,
-    /// Bytes in each bank; 0 is unknown.
+    /// Bytes in each bank, or 0 if unknown.
     pub per_bank: u64,
     /// Its tag.
     pub tag: Option<&'a str>,
-    /// The operation that made it.
+    /// The operation that created it.
     pub operation: Option<&'a str>,
-    /// Where the program asked for it: [`Trace::stack`].
+    /// The stack that requested it: a number from [`Trace::stack`].
     pub stack: u32,
 }
 
-/// What a file says of itself.
+/// The description of a trace, which is written into the file.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// Version of ttmon.
     pub version: String,
     /// The command, or the name of the input.
     pub title: String,
-    /// How the events were collected, in words, where it was not by following every one.
+    /// How the events were collected, if not every event was read.
     pub note: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ struct LiveKey {
     address: u64,
 }
 
-/// Addresses for buffers that have none: the places of freed ones are used again.
+/// Generates addresses for buffers without one. The addresses of freed buffers are used again.
 #[derive(Debug, Default)]
 struct Names {
     next: u64,
@@ -110,7 +110,7 @@ impl Names {
     }
 }
 
-/// What is drawn for a chip.
+/// The data that is drawn for a chip.
 #[derive(Debug)]
 pub(crate) struct TracedChip {
     pub(crate) chip: Chip,
@@ -120,7 +120,7 @@ pub(crate) struct TracedChip {
     user: Option<u32>,
 }
 
-/// Memory over time.
+/// A memory trace: events over time.
 #[derive(Debug)]
 pub struct Trace {
     pub(crate) about: About,
@@ -137,7 +137,7 @@ pub struct Trace {
     pub(crate) spool: Spool,
     first_time: Option<u64>,
     last_time: u64,
-    /// Events that are missing, and the time until which some are.
+    /// The number of missing events, and the time until which events are missing.
     lost: u64,
     lost_until: u64,
 }
@@ -176,8 +176,8 @@ impl Trace {
         Owner(number(self.processes.len() - 1))
     }
 
-    /// A kind of memory on some chips; `None` for a kind that is not drawn. `banks` is their count, the first address of a bank and
-    /// its bytes, where they are known.
+    /// Adds a kind of memory on some chips. Returns `None` for a kind that is not drawn. `banks` has the number of banks, the first address
+    /// of a bank and its bytes, if known.
     pub fn space(&mut self, chips: &[Chip], kind: BufferKind, banks: Option<(u32, u64, u64)>) -> Option<Space> {
         let BufferKind::Of(kind) = kind else { return None };
         let kind = u8::try_from(KINDS.iter().position(|known| *known == kind)?).ok()?;
@@ -212,7 +212,7 @@ impl Trace {
         *self.by_set.entry(set).or_insert(number(self.sets.len() - 1))
     }
 
-    /// Every address of an event lies in a range: a viewer fails on one that does not.
+    /// Extends the range of a kind so that it includes these addresses. A viewer fails if the address of an event is outside of all ranges.
     fn cover(&mut self, space: Space, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes);
         for chip in self.sets.get(space.chips as usize).into_iter().flatten() {
@@ -223,7 +223,7 @@ impl Trace {
         }
     }
 
-    /// The number of a stack, innermost frame first.
+    /// Adds a stack, innermost frame first. Returns its number.
     pub fn stack(&mut self, frames: &[Arc<SourceLine>]) -> u32 {
         if frames.is_empty() || self.stacks.len() >= STACKS_MAX {
             return 0;
@@ -244,12 +244,12 @@ impl Trace {
         *self.by_text.entry(text.to_owned()).or_insert(number(self.texts.len() - 1))
     }
 
-    /// Notes a new buffer.
+    /// Records a new buffer.
     pub fn alloc(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
         self.release_ended(time, owner, space)?;
         let key = key_of(owner, space, buffer.address);
         if self.live.contains_key(&key) {
-            // The free in between was lost.
+            // The free of the previous buffer was lost.
             self.free(time, owner, space, buffer)?;
         }
         let record = self.record(Action::Alloc, time, owner, space, buffer);
@@ -257,7 +257,7 @@ impl Trace {
         self.push(record)
     }
 
-    /// Notes the end of a buffer. One that is not known was there before the trace.
+    /// Records that a buffer was freed. An unknown buffer was allocated before the trace.
     pub fn free(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
         let record = match self.live.remove(&key_of(owner, space, buffer.address)) {
             Some(record) => record,
@@ -274,7 +274,7 @@ impl Trace {
         self.push(Record { action: Action::Free, time, ..record })
     }
 
-    /// Notes the end of all buffers of a process in a space.
+    /// Records that all buffers of a process in a space were freed.
     pub fn free_all(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
         self.free_where(time, |key| (key.owner, key.chips, key.kind) == (owner.0, space.chips, space.kind))
     }
@@ -290,7 +290,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes a request that was refused. `free` is the largest block in each bank.
+    /// Records a refused request. `free` is the largest free block of a bank.
     pub fn refused(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>, free: u64, is_clash: bool) -> io::Result<()> {
         let action = if is_clash { Action::Clash } else { Action::OutOfMemory };
         let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
@@ -312,7 +312,7 @@ impl Trace {
         })
     }
 
-    /// Notes `ttmon.mark()`.
+    /// Records a call of `ttmon.mark()`.
     pub fn mark(&mut self, time: u64, owner: Owner) -> io::Result<()> {
         let nothing = Record {
             action: Action::Mark,
@@ -331,20 +331,20 @@ impl Trace {
         self.push(nothing)
     }
 
-    /// Notes that events of a process until `time` are missing.
+    /// Records that events of a process until `time` are missing.
     pub fn lose(&mut self, count: u64, time: u64) {
         self.lost = self.lost.saturating_add(count);
         self.lost_until = self.lost_until.max(time);
     }
 
-    /// Notes that a process has ended. Its buffers stay until another process uses their chips.
+    /// Records that a process has ended. Its buffers stay until another process uses their chips.
     pub fn end(&mut self, owner: Owner) {
         if let Some(process) = self.processes.get_mut(owner.0 as usize) {
             process.has_ended = true;
         }
     }
 
-    /// Replaces what is live of a process by what its ledger lists.
+    /// Replaces the live buffers of a process by those that its ledger lists.
     pub fn settle<'a>(&mut self, owner: Owner, time: u64, listed: impl Iterator<Item = (u64, Space, Buffer<'a>)>) {
         let mut before: HashMap<LiveKey, Record> = HashMap::new();
         self.live.retain(|key, record| {
@@ -362,7 +362,7 @@ impl Trace {
         self.last_time = self.last_time.max(time);
     }
 
-    /// A chip that another process left its buffers on when it ended has them no more.
+    /// Frees the buffers that an ended process left on these chips, when another process uses the chips.
     fn release_ended(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
         for index in self.sets.get(space.chips as usize).cloned().unwrap_or_default() {
             let Some(chip) = self.chips.get_mut(index as usize) else { continue };
@@ -406,7 +406,7 @@ impl Trace {
         self.spool.push(record)
     }
 
-    /// Buffers live at the end on a chip, by address.
+    /// Returns the live buffers at the end on a chip, by address.
     pub(crate) fn live_on(&self, chip: u32) -> BTreeMap<u64, Record> {
         let is_there = |record: &&Record| self.is_on(record, chip);
         self.live.values().filter(is_there).map(|record| (record.address, *record)).collect()
@@ -416,17 +416,17 @@ impl Trace {
         self.sets.get(record.chips as usize).is_some_and(|set| set.contains(&chip))
     }
 
-    /// When the trace begins and ends, in nanoseconds since 1970.
+    /// Returns start and end of the trace, in nanoseconds since 1970.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.first_time.unwrap_or(self.last_time), self.last_time)
     }
 
-    /// Events that are missing.
+    /// Returns the number of missing events.
     pub fn lost(&self) -> u64 {
         self.lost.saturating_add(self.spool.dropped())
     }
 
-    /// From when on every event is there, in nanoseconds since 1970; `None` where it is from the start.
+    /// Returns the time since which the trace is complete, in nanoseconds since 1970. Returns `None` if it is complete from the start.
     pub fn complete_since(&self) -> Option<u64> {
         let mut first = None;
         if self.spool.dropped() > 0 {
@@ -439,7 +439,7 @@ impl Trace {
         (self.lost() > 0).then(|| self.lost_until.max(first.unwrap_or(0)))
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the trace is empty.
     pub fn is_empty(&self) -> bool {
         self.spool.is_empty() && self.live.is_empty()
     }
@@ -449,7 +449,7 @@ fn key_of(owner: Owner, space: Space, address: u64) -> LiveKey {
     LiveKey { owner: owner.0, chips: space.chips, kind: space.kind, address }
 }
 
-/// Where an address is drawn.
+/// Returns the address at which a buffer is drawn.
 fn place(kind: u8, address: u64) -> u64 {
     let is_l1 = matches!(KINDS.get(usize::from(kind)), Some(Kind::L1 | Kind::L1Small));
     let start = if is_l1 { L1_START } else { 0 };

@@ -1,4 +1,4 @@
-//! What a trace says, read from the Chrome format. `python/tests/test_export.py` reads the other one.
+//! Checks the contents of a trace in the Chrome format. `python/tests/test_export.py` checks the other format.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -32,7 +32,7 @@ fn events(trace: &Trace) -> Vec<Value> {
     document["traceEvents"].as_array().unwrap().clone()
 }
 
-/// Phase, chip, and name or DRAM bytes.
+/// Returns the phase, the chip, and the name or the DRAM bytes of each event.
 fn shown(trace: &Trace) -> Vec<String> {
     let events = events(trace);
     let shown = events.iter().filter(|event| event["ph"] != "M").map(|event| match event["ph"].as_str().unwrap() {
@@ -100,7 +100,7 @@ fn a_teardown_frees_only_its_own_buffers() {
     assert_eq!((last["args"]["dram"].as_u64(), last["args"]["l1"].as_u64()), (Some(40), Some(20)));
 }
 
-/// Its memory was given back when it ended, so the next process on the chip begins with nothing.
+/// The memory of a process is freed when the process ends, so the next process on the chip starts with none.
 #[test]
 fn an_ended_process_gives_way_to_the_next() {
     let mut trace = empty();
