@@ -1,4 +1,4 @@
-//! The limit of open files and the kernel's table of descriptors.
+//! The limit of open files, and the kernel's table of descriptors.
 
 use std::os::fd::AsFd;
 
@@ -15,8 +15,8 @@ pub fn allow(most: u64) {
 
 /// Makes the kernel allocate its descriptor table for `count` files, by duplicating `file` to a high number.
 ///
-/// This is free in a process with one thread. With threads, each growth of the table (at 64 files, at 128, ...) blocks all opens for about
-/// 10 ms.
+/// This is fast in a process with one thread. In a process with threads, each growth of the table (at 64 files, at 128, ...) blocks all
+/// opens for about 10 ms.
 pub fn expect(count: u64, file: impl AsFd) {
     let possible = getrlimit(Resource::Nofile).current.map_or(count, |limit| limit.min(count));
     let highest = i32::try_from(possible.saturating_sub(1)).unwrap_or_default();
@@ -39,7 +39,7 @@ mod tests {
         assert!(allowed >= limit.maximum.unwrap_or(4096).min(4096), "{allowed}");
         expect(700, std::io::stdin());
         assert!(size() >= allowed.min(700), "{}", size());
-        // Clamped to the limit.
+        // The count is limited to the maximum of the process.
         expect(u64::MAX, std::io::stdin());
     }
 }

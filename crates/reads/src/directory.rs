@@ -1,4 +1,4 @@
-//! The names in a directory. The standard library allocates 32 KiB for each directory, which costs more than listing a short one.
+//! Lists the names in a directory. The standard library allocates 32 KiB for each directory, which costs more than listing a short one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, RawDir};
 
-/// Enough for about 200 names.
+/// Bytes for about 200 names.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// Calls `each` for every name until it breaks, in the order of the file system.
+/// Calls `each` for every name in the order of the file system, until it breaks.
 pub fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io::Result<()> {
     let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];

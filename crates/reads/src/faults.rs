@@ -1,4 +1,4 @@
-//! Faults for tests and simulations that a regular file cannot produce: `EIO`, `ENODATA`, a read that hangs.
+//! Injects faults that a regular file cannot produce, for tests and simulations: `EIO`, `ENODATA`, a read that hangs.
 //!
 //! A root other than `/` may have a file `.ttmon-faults`. Each line is a path below the root, a tab, and an errno name, `hang` or
 //! `slow:MILLISECONDS`. The line of a directory covers everything below it.
@@ -20,7 +20,7 @@ pub enum Fault {
     Slow(Duration),
 }
 
-/// The injected faults of a root; empty for a real machine.
+/// The injected faults of a root. Empty for a real machine.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Vec<(PathBuf, Fault)>);
 
@@ -31,7 +31,7 @@ impl Faults {
         Self(text.lines().filter_map(|line| parse_line(base, line)).collect())
     }
 
-    /// The fault of a path.
+    /// Returns the fault of a path.
     pub fn find(&self, path: &Path) -> Option<Fault> {
         self.0.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, fault)| *fault)
     }

@@ -1,8 +1,8 @@
-//! Runs the reading threads in a process of their own.
+//! Runs the reading threads in a separate process.
 //!
-//! A thread that is blocked in a read of a chip under reset cannot be ended, and its process cannot exit. A shell would wait for it. So the
-//! program forks before it starts a thread: the child reads, the parent sends requests over a socket. If the child is stuck when the parent
-//! exits, it is left behind without the parent's terminal and standard files.
+//! A thread that is blocked in a read of a chip under reset cannot be ended, so its process cannot exit, and a shell would wait for it.
+//! Therefore the program forks before it starts a thread. The child reads, and the parent sends requests over a socket. If the child is
+//! stuck when the parent exits, it is left behind without the parent's terminal and standard files.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -22,13 +22,13 @@ use crate::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Reque
 
 /// Longer frames are rejected. A batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Limit for all replies of one frame: a frame without the lengths around each reply.
+/// Limit for all replies of one frame. It is smaller than a frame, because a frame also has the length of each reply.
 pub const REPLY_BYTES_MAX: usize = FRAME_BYTES_MAX - 8 * 1024 * 1024;
 /// Time that the parent waits for a reply beyond the read timeouts.
 const GRACE: Duration = Duration::from_secs(5);
-/// Open files that the reading process asks for: those of 32 devices and some hundred processes.
+/// Number of open files that the reading process needs: those of 32 devices and some hundred processes.
 const OPEN_FILES: u64 = 4096;
-/// Files of 32 devices. The kernel's table for them takes 8 KiB.
+/// Number of descriptors to reserve: the files of 32 devices. The kernel's table for them takes 8 KiB.
 const FILE_TABLE: u64 = 1024;
 
 /// The parent's end of a reading process.
@@ -37,7 +37,7 @@ pub struct Reader {
     stream: UnixStream,
     child: i32,
     is_stuck: bool,
-    /// Request lists that the child has, by the key of their lane, and the batch that last used them.
+    /// Request lists that the child already has, by the key of their lane, and the batch that last used them.
     sent: HashMap<u64, (Arc<[Request]>, u64)>,
     batch: u64,
     question: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Forks. Must be called while the program has only one thread.
+    /// Forks. The program must have only one thread.
     pub fn fork(read_timeout: Duration, base: Option<PathBuf>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         match fork::fork()? {
@@ -66,19 +66,19 @@ impl Reader {
         }
     }
 
-    /// Returns a reader for the child at the other end of a socket; `child` is its pid, or 0 if there is none to wait for.
+    /// Returns a reader for the child at the other end of a socket. `child` is its pid, or 0 if there is no process to wait for.
     pub fn new(stream: UnixStream, child: i32) -> Self {
         Self { stream, child, is_stuck: false, sent: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
     }
 
-    /// Reads all lanes, as [`Pool::read`]. Do not use the reader after an error: a late reply would be taken for the next one.
+    /// Reads all lanes like [`Pool::read`]. Do not use the reader after an error, because a late reply would be mistaken for the next one.
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
         self.put_question(&lanes);
-        // Frees thousands of paths before the reply arrives.
+        // This frees thousands of paths before the reply arrives.
         drop(lanes);
         let read = self.ask(&counts);
-        // A child that does not reply in time is not waited for on drop.
+        // If the child does not reply in time, `drop` does not wait for it.
         self.is_stuck |= read.is_err();
         read
     }
@@ -135,7 +135,8 @@ impl Drop for Reader {
     }
 }
 
-/// Ctrl-C goes to the whole foreground group. This process ends when the parent closes its end of the socket.
+/// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. This process ends when the parent closes its end of
+/// the socket.
 fn detach() {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
@@ -160,7 +161,7 @@ fn begin_frame(frame: &mut Vec<u8>) {
     frame.extend([0; LENGTH_BYTES]);
 }
 
-/// Writes in one piece: each write wakes the other side.
+/// Writes the frame in one piece, because each write wakes the other side.
 fn write_frame(stream: &mut UnixStream, frame: &mut [u8]) -> io::Result<()> {
     let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
     frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -197,7 +198,7 @@ const FRAME_BYTES_USUAL: usize = 16 * 1024;
 /// Lists of files by the key of their lane.
 type RequestLists = HashMap<u64, Arc<[Request]>>;
 
-/// Of a list that the child has already, only the key is sent.
+/// Encodes a lane. If the child already has the list, only the key is sent.
 fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_sent: bool) {
     out.extend(lane.key.to_le_bytes());
     out.push(u8::from(is_sent));
@@ -304,7 +305,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// The bytes left to decode; every length is checked against them.
+/// The bytes that remain to be decoded. Every length is checked against them.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

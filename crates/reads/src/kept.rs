@@ -1,4 +1,4 @@
-//! Files that stay open between batches, per lane. Opening a file costs several times what reading it does.
+//! Files that stay open between batches, by lane. Opening a file costs several times as much as reading it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -10,16 +10,16 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{Failure, IDLE_BATCHES_MAX, Lane, Request};
 
-/// Limit of open files: 32 devices and a thousand processes.
+/// Maximum number of open files: 32 devices and a thousand processes.
 const FILES_MAX: usize = 2048;
-/// The limit where the system sets no smaller one.
+/// The limit of the process, if the system sets none.
 const FILES_USUAL: usize = 1024;
 
 /// The files of a lane and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) requests: Arc<[Request]>,
-    /// By the index of the request.
+    /// The open files, by the index of the request.
     files: Mutex<Vec<Option<Arc<OwnedFd>>>>,
     room: Arc<Room>,
 }
@@ -38,7 +38,7 @@ struct Room {
 }
 
 impl Default for KeptFiles {
-    /// Half of the files that this process may open.
+    /// Uses half of the files that this process may open.
     fn default() -> Self {
         let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         Self { lanes: Mutex::default(), room: Arc::new(Room { open: AtomicUsize::new(0), most: (limit / 2).min(FILES_MAX) }) }
@@ -56,7 +56,7 @@ impl Plan {
         self.files()[index].clone()
     }
 
-    /// The number of open files.
+    /// Returns the number of open files.
     pub(super) fn open(&self) -> usize {
         self.files().iter().flatten().count()
     }
@@ -71,7 +71,7 @@ impl Plan {
         let mut theirs = other.files();
         let mut from = 0;
         for (request, file) in self.requests.iter().zip(files.iter_mut()) {
-            // Lists of a lane rarely differ in order, so the search continues from the last match.
+            // The lists of a lane rarely differ in order, so the search continues from the last match.
             let Some(found) = other.requests[from..].iter().position(|known| known.path == request.path) else { continue };
             *file = theirs[from + found].take();
             from += found + 1;
@@ -108,7 +108,7 @@ impl KeptFiles {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a batch: closes files that no recent batch has used.
+    /// Starts a batch. Closes files that no recent batch has used.
     pub(super) fn begin(&self) {
         let mut lanes = self.lanes();
         lanes.batch += 1;
@@ -118,7 +118,7 @@ impl KeptFiles {
         }
     }
 
-    /// Returns the plan of a lane: the previous one if the list is unchanged.
+    /// Returns the plan of a lane. It is the previous one if the list is unchanged.
     pub(super) fn plan(&self, lane: Lane) -> Arc<Plan> {
         let new = |requests: Arc<[Request]>| {
             let files = Mutex::new(vec![None; requests.len()]);
@@ -126,7 +126,7 @@ impl KeptFiles {
         };
         let mut lanes = self.lanes();
         if !lane.is_repeated() {
-            // Its open files may belong to a device that left; another device may get the same names.
+            // The open files may belong to a device that left, and another device may get the same names.
             lanes.plans.remove(&lane.key);
             return new(lane.requests);
         }

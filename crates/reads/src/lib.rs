@@ -2,7 +2,7 @@
 //!
 //! A *lane* is a list of files that may block together: the files of one device or of one process. A few worker threads take lanes and read
 //! their files in order. A read that takes too long is abandoned. Its worker cannot be stopped, so another worker continues with the next
-//! file. While the worker is stuck, its file is skipped; with two stuck files, the whole lane is.
+//! file. While the worker is stuck, its file is skipped. If two files are stuck, the whole lane is skipped.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ use kept::{KeptFiles, Plan};
 pub use pool::Pool;
 pub use restrict::restrict_scan;
 
-/// A lane that was in none of this many batches is dropped: its device left or its process ended.
+/// A lane that was in none of this many batches is dropped, because its device left or its process ended.
 pub(crate) const IDLE_BATCHES_MAX: u64 = 64;
 
 /// One file to read.
@@ -43,14 +43,14 @@ pub struct Request {
     pub path: PathBuf,
     /// What to return.
     pub want: Want,
-    /// The limit of the reply.
+    /// Maximum length of the reply.
     pub bytes_max: usize,
     /// Whether to keep the file open.
     pub pace: Pace,
 }
 
 impl Request {
-    /// The longest possible reply.
+    /// Returns the maximum length of the reply.
     pub fn reply_bytes_max(&self) -> usize {
         /// A range of addresses, an inode and a name.
         const LINE_BYTES_MAX: usize = 256;
@@ -66,21 +66,21 @@ impl Request {
 /// What a request returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The whole file. A longer one is an error: [`Failure::TooLong`].
+    /// The whole file. If it is longer than the limit, the reply is [`Failure::TooLong`].
     Whole,
-    /// The file, or its beginning.
+    /// The file, or its start if it is longer than the limit.
     Beginning,
-    /// The owner and the content of a plain file. For folders that other users can write.
+    /// The owner and the contents of a regular file. This is for directories that other users can write to.
     PlainFile,
-    /// One line with the directory's device, inode and the bytes of its names; then the names of regions, one per line. Other users decide
-    /// how many names there are.
+    /// One line with the directory's device, its inode and the total bytes of its names, then the names of regions, one per line. Other
+    /// users decide how many names there are.
     Names,
-    /// Of `/proc/PID/maps`: one line with its length in bytes, then the first line that names a ledger. Other users decide how long the
+    /// For `/proc/PID/maps`: one line with its length in bytes, then the first line that names a ledger. Other users decide how long the
     /// list is.
     LedgerMapping,
 }
 
-/// The owner of a plain file: the start of its reply.
+/// The owner of a regular file. It is at the start of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user id.
@@ -106,7 +106,7 @@ impl Owner {
         (Some(Self { uid: word(0), mode: word(4) }), content)
     }
 
-    /// Returns the only user who can write the file (except root and its group), or `None` if all users can.
+    /// Returns the only user who can write to the file (except root and its group), or `None` if all users can.
     pub fn only_writer(self) -> Option<u32> {
         const OTHERS_WRITE: u32 = 0o002;
         (self.mode & OTHERS_WRITE == 0).then_some(self.uid)
@@ -116,18 +116,18 @@ impl Owner {
 /// How often a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Opened, read and closed.
+    /// The file is opened, read and closed.
     Once,
-    /// Kept open: later reads are several times cheaper.
+    /// The file stays open. Later reads are then several times cheaper.
     Repeated,
 }
 
 /// Files that may block together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Identifies the lane. It is skipped while an earlier read of this key is stuck.
+    /// Identifies the lane. The lane is skipped while an earlier read of this key is stuck.
     pub key: u64,
-    /// The files, in order. Reuse the `Arc`: an identical list is recognized without a comparison.
+    /// The files, in order. Reuse the `Arc`, because an identical list is then recognized without a comparison.
     pub requests: Arc<[Request]>,
 }
 
@@ -140,13 +140,13 @@ impl Lane {
 /// The replies of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneReply {
-    /// When its first file was read, by [`boot_time`].
+    /// When its first file was read, on the clock of [`boot_time`].
     pub at: Duration,
     /// One reply per request.
     pub replies: Vec<Reply>,
 }
 
-/// The bytes, or the reason why there are none.
+/// The bytes, or the reason why they are missing.
 pub type Reply = Result<Vec<u8>, Failure>;
 
 /// Why a file could not be read.
@@ -160,7 +160,7 @@ pub enum Failure {
     TooLong,
 }
 
-/// The directory of the last file. Its neighbours are opened relative to it, because resolving a long path costs more than a read.
+/// The directory of the last file. Other files in it are opened relative to it, because resolving a long path costs more than a read.
 type Directory = Option<(PathBuf, OwnedFd)>;
 
 fn read_one(kept: &KeptFiles, plan: &Plan, index: usize, faults: &Faults, directory: &mut Directory) -> Reply {
@@ -207,7 +207,7 @@ fn has_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
-/// Returns `DEVICE:INODE BYTES`, then the names of regions.
+/// Lists a directory: `DEVICE:INODE BYTES`, then the names of regions.
 fn list_names(path: &Path, bytes_max: usize) -> Reply {
     let directory = open_directory(path)?;
     let stat = rustix::fs::fstat(&directory).map_err(failure)?;
@@ -235,7 +235,8 @@ fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<Own
     }
 }
 
-/// Directories behind `/proc/PID/root` belong to a container: a link there could lead out of the container, so none is followed.
+/// Opens a directory. Directories behind `/proc/PID/root` belong to a container. A link there could lead out of the container, so links are
+/// not followed.
 fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
     let is_pid = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
@@ -247,8 +248,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     Ok(directory)
 }
 
-/// Does not wait for the writer of a FIFO and does not follow links. Kernel files are neither, and links of other users could lead
-/// anywhere.
+/// Flags for opening a file. They do not wait for the writer of a FIFO and do not follow links. Kernel files are neither, and links of
+/// other users could lead anywhere.
 const READ_ONLY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
 fn open(path: &Path) -> Result<OwnedFd, Failure> {
@@ -259,7 +260,7 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
     if want == Want::PlainFile {
         return read_plain(file, bytes_max);
     }
-    // One byte more than allowed detects a file that is too long.
+    // One byte more than allowed is read, to detect a file that is too long.
     let mut first = [0; FIRST_READ_BYTES];
     let room = first.len().min(bytes_max + 1);
     let length = read_at(file, &mut first[..room], 0)?;
@@ -285,7 +286,7 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
     }
 }
 
-/// The name of a mapped file begins at the first `/` of a line.
+/// Returns the length of the list and the first line that names a ledger. The name of a mapped file begins at the first `/` of a line.
 fn ledger_among(list: &[u8]) -> Vec<u8> {
     let named = format!("/memfd:{NAME} (deleted)");
     let names_ledger =
@@ -295,7 +296,7 @@ fn ledger_among(list: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// A short read of a plain file is its end.
+/// Reads a regular file. A short read means the end of the file.
 fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
     let mut bytes = Owner::of(file)?.encode();
     let mut chunk = [0; PLAIN_READ_BYTES];
@@ -312,10 +313,11 @@ fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
     }
 }
 
-/// Longer than a region of TT-Metal's statistics.
+/// Bytes of one read. A region of TT-Metal's statistics is shorter.
 const PLAIN_READ_BYTES: usize = 12 * 1024;
 
-/// Most files have less than a hundred bytes, and `/proc/PID/stat` about 300. Files below half of this are read at once.
+/// Bytes of the first read. Most files have less than a hundred bytes, and `/proc/PID/stat` about 300. Files shorter than half of this are
+/// complete after one read.
 const FIRST_READ_BYTES: usize = 1024;
 
 fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Failure> {
@@ -337,7 +339,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The reason that a reading reports.
+/// Converts a failure to the reason that a reading reports.
 impl From<Failure> for Missing {
     fn from(failure: Failure) -> Self {
         /// The error of old drivers for an unsupported sensor. The kernel has no public name for it.
@@ -368,14 +370,14 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// Reads a small file directly: one that cannot block, or that the user named.
+/// Reads a small file directly. The file must be one that cannot block, or one that the user named.
 pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// The time since boot. It never jumps and includes suspend.
+/// Returns the time since boot. It never jumps, and includes the time in suspend.
 pub fn boot_time() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())

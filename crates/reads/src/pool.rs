@@ -11,18 +11,18 @@ use rustix::io::Errno;
 use crate::faults::Faults;
 use crate::{Failure, KeptFiles, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 
-/// Workers that read at the same time when no read blocks. More would only wait for each other.
+/// Number of workers that read at the same time if no read blocks. More would only wait for each other.
 const WORKERS: usize = 2;
-/// Up to this many lanes are read by one worker when no read blocks.
+/// Maximum number of lanes that one worker reads if no read blocks.
 const LANES_FOR_ONE_MAX: usize = 16;
-/// A worker that spends this long in one read is replaced by another one, so that several blocked chips time out together.
+/// If a worker spends this long in one read, another one is started, so that several blocked chips time out together.
 const SLOW: Duration = Duration::from_millis(5);
-/// Reads abandoned in one batch before the rest of the lane is skipped.
+/// Maximum number of abandoned reads in one batch. Then the rest of the lane is skipped.
 const GIVEN_UP_PER_LANE_MAX: usize = 2;
 /// A slow lane is abandoned after this many read timeouts.
 const LANE_TIMEOUTS: u32 = 4;
 
-/// Worker threads and what they share.
+/// The worker threads and their shared data.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -30,11 +30,11 @@ pub struct Pool {
     base: Option<PathBuf>,
 }
 
-/// Locks are taken in this order: `state`, then a lane's `progress`.
+/// Shared data. Locks are taken in this order: `state`, then a lane's `progress`.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Signalled when a lane waits.
+    /// Signalled when a lane is waiting.
     work: Condvar,
     /// Signalled when the last lane is finished.
     done: Condvar,
@@ -49,16 +49,16 @@ struct State {
     workers: usize,
     /// Paths that workers are stuck in, by the key of their lane.
     stuck: HashMap<u64, Vec<PathBuf>>,
-    /// The pool was dropped: idle workers end.
+    /// Whether the pool was dropped. Idle workers then end.
     is_closed: bool,
 }
 
-/// A lane of the current batch. A worker that returns late still holds the lane of its batch.
+/// A lane of the current batch. A worker that returns late still has the lane of its own batch.
 #[derive(Debug)]
 struct Running {
     key: u64,
     plan: Arc<Plan>,
-    /// Files of this lane that an earlier read is stuck in.
+    /// Files of this lane in which an earlier read is stuck.
     stuck: Vec<PathBuf>,
     faults: Arc<Faults>,
     progress: Mutex<Progress>,
@@ -68,9 +68,9 @@ struct Running {
 struct Progress {
     replies: Vec<Reply>,
     began: Option<(Instant, Duration)>,
-    /// When the current read began. `replies.len()` is its index.
+    /// When the current read began. The index of its file is `replies.len()`.
     reading_since: Option<Instant>,
-    /// Abandoned reads. A worker that finds more than before has been abandoned itself.
+    /// Number of abandoned reads. If a worker finds more than before its read, it was abandoned itself.
     given_up: usize,
 }
 
@@ -105,7 +105,7 @@ impl Pool {
             let patience = state.until_next_deadline(self.read_timeout);
             let waited;
             (state, waited) = self.shared.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
-            // Idle workers should have taken these lanes: a batch was seen that waited for ever beside them.
+            // Idle workers should have taken these lanes. A batch that waited forever next to idle workers has been seen.
             if waited.timed_out() && !state.waiting.is_empty() {
                 self.shared.work.notify_all();
             }
@@ -151,8 +151,8 @@ impl Pool {
     }
 }
 
-/// Waking a thread costs as much as reading a dozen files. So one worker reads a few lanes, and also files that are open and read every
-/// second, where CPU time matters more than latency.
+/// Returns the number of workers for some lanes. Waking a thread costs as much as reading a dozen files, so one worker reads a few lanes.
+/// One worker also reads files that are already open. They are read every second, and CPU time matters more than latency.
 fn workers_for(lanes: &[Arc<Running>]) -> usize {
     let files: usize = lanes.iter().map(|lane| lane.plan.requests.len()).sum();
     let open: usize = lanes.iter().map(|lane| lane.plan.open()).sum();
@@ -167,7 +167,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// Ignores poisoning: each change is one step, so a panicked worker leaves valid data.
+    /// Locks the state. Poisoning is ignored: each change is one step, so a panicked worker leaves valid data.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,7 +213,7 @@ impl Running {
         self.progress().replies.len() == self.plan.requests.len()
     }
 
-    /// Skips files that an earlier read is stuck in.
+    /// Skips files in which an earlier read is stuck.
     fn pass_over_stuck(&self, progress: &mut Progress) {
         while self.plan.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
             progress.replies.push(Err(Failure::Timeout));
@@ -224,7 +224,7 @@ impl Running {
         progress.replies.resize(self.plan.requests.len(), Err(failure));
     }
 
-    /// Abandons a read that takes too long and returns its file.
+    /// Abandons a read that takes too long. Returns its file.
     fn give_up_late_read(&self, read_timeout: Duration) -> Option<PathBuf> {
         let mut progress = self.progress();
         let since = progress.reading_since?;
@@ -249,7 +249,7 @@ impl Running {
         LaneReply { at, replies: std::mem::take(&mut progress.replies) }
     }
 
-    /// Reads the files in order. The error is the file in which this worker was abandoned.
+    /// Reads the files in order. If this worker was abandoned, the error is the file of its read.
     fn run(&self, kept: &KeptFiles) -> Result<(), PathBuf> {
         let mut directory = None;
         let mut progress = self.progress();
@@ -272,7 +272,7 @@ impl Running {
     }
 }
 
-/// The loop of a worker: takes a lane, reads its files, takes the next. It ends when the worker was abandoned.
+/// The loop of a worker: takes a lane, reads its files, takes the next. It ends if the worker was abandoned.
 fn work(shared: &Shared) {
     let mut state = shared.lock();
     loop {

@@ -1,4 +1,4 @@
-//! Restricts a reading process, or a thread that scans: afterwards it can only open files for reading and reply.
+//! Restricts a reading process or a scanning thread. Afterwards it can only open files for reading and send replies.
 //!
 //! Both open files of other users, possibly as root. The system call filter allows no call that writes to a file, opens a connection,
 //! starts a program or affects another process.
@@ -9,28 +9,29 @@ use std::env::consts::ARCH;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 
-/// Capabilities to keep, if present: they open files of other users and of their processes.
+/// Capabilities to keep, if present. They allow opening files of other users and of their processes.
 const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Capabilities that a thread that scans keeps: it also opens memory of processes that closed all their files.
+/// Capabilities that a scanning thread keeps. It also opens memory of processes that closed all their files.
 const KEPT_BY_SCAN: CapabilitySet = KEPT.union(CapabilitySet::CHECKPOINT_RESTORE);
 
-/// Restricts the calling thread and every thread that it starts. What the kernel does not support is skipped: the process has no more
-/// rights than before.
+/// Restricts the calling thread and every thread that it starts. Restrictions that the kernel does not support are skipped, and the process
+/// then has no more rights than before.
 pub(crate) fn restrict() {
     restrict_to(KEPT, &[]);
 }
 
 /// Restricts a thread that opens and reads ledgers of all users, and every thread that it starts. The other threads of the program keep
-/// their rights. What the kernel, or a filter of the service manager, does not allow is skipped; then it returns false.
+/// their rights. Restrictions that the kernel or a filter of the service manager does not allow are skipped, and the function returns
+/// false.
 pub fn restrict_scan() -> bool {
-    // Ends its reading process.
+    // The thread needs these calls to end its reading process.
     restrict_to(KEPT_BY_SCAN, &[libc::SYS_shutdown, libc::SYS_wait4])
 }
 
 fn restrict_to(kept: CapabilitySet, more: &[i64]) -> bool {
     let has_dropped = drop_capabilities(kept).is_ok();
-    // Also sets no_new_privs.
+    // This also sets no_new_privs.
     let is_filtered = filter(more).is_ok_and(|filter| seccompiler::apply_filter(&filter).is_ok());
     has_dropped && is_filtered
 }
@@ -41,7 +42,7 @@ fn drop_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, left)
 }
 
-/// Calls that only use memory, threads, time and open files.
+/// System calls that only use memory, threads, time and open files.
 const ALLOWED: &[i64] = &[
     // Reading, and the reply socket.
     libc::SYS_read,
@@ -95,28 +96,28 @@ const ALLOWED: &[i64] = &[
     libc::SYS_geteuid,
 ];
 
-/// Calls that only this architecture has.
+/// System calls that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[libc::SYS_stat, libc::SYS_lstat, libc::SYS_readlink, libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Flags of `open` for anything but reading.
+/// Flags of `open` that allow anything but reading.
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// A call, the index of an argument, the mask of its relevant bits, and their value.
+/// System calls that are allowed for some arguments: the call, the index of an argument, the mask of its relevant bits, and their value.
 const ALLOWED_IF: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_openat, 2, WRITING, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, WRITING, 0),
     (libc::SYS_clone, 0, THREAD, THREAD),
     (libc::SYS_prctl, 0, !0, libc::PR_SET_NAME as u64),
-    // Reads a limit, does not set one.
+    // The call may read a limit, but not set one.
     (libc::SYS_prlimit64, 2, !0, 0),
 ];
 
-/// A forbidden call fails with ENOSYS: the C library then starts threads by `clone`, whose flags can be checked.
+/// Builds the filter. A forbidden call fails with ENOSYS, so the C library starts threads by `clone`, whose flags can be checked.
 fn filter(more: &[i64]) -> Result<BpfProgram, BackendError> {
     let all = ALLOWED.iter().chain(ALLOWED_HERE).chain(more);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = all.map(|call| (*call, Vec::new())).collect();
@@ -139,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Restricts a new thread, so that the other tests are not affected.
+    /// Restricts a new thread, so that other tests are not affected.
     fn restricted<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         restricted_by(restrict, work)
     }
@@ -161,7 +162,7 @@ mod tests {
         [restrict as fn(), || _ = restrict_scan()].into_iter().for_each(refuses_all_but_reading);
     }
 
-    /// A service manager may refuse the calls: the thread goes on, and its owner can report it.
+    /// A service manager may refuse the calls. The thread continues, and its owner can report the failure.
     #[test]
     fn refused_restrictions_are_reported() {
         assert!(restricted_by(|| (), restrict_scan));

@@ -189,7 +189,7 @@ fn a_plain_file_that_was_replaced_is_opened_anew() {
     assert_eq!(read(), Err(Failure::TooLong));
 }
 
-/// A file of `/proc/PID` fails with ESRCH when its process is gone, as a file of the driver fails with ENODEV.
+/// A file of `/proc/PID` fails with ESRCH when its process is gone, like a file of the driver fails with ENODEV.
 #[test]
 fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
     struct Child(std::process::Child);
@@ -266,7 +266,7 @@ fn errors_have_a_meaning() {
     }
 }
 
-/// Another user keeps replacing a region: nothing but a plain file is ever opened.
+/// Another user keeps replacing a region. Only regular files are ever opened.
 #[test]
 fn what_is_no_plain_file_is_never_opened() {
     use rustix::fs::{CWD, FileType, Mode, RenameFlags, inotify, mknodat, renameat_with};
