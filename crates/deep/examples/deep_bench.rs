@@ -1,4 +1,4 @@
-//! What samples of a chip in memory cost: CPU time, and words read. `cargo xtask bench deep` compares them with their limits.
+//! Measures the cost of samples of a chip in memory: CPU time, and words read. `cargo xtask bench deep` compares them with their limits.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ttmon_model::Arch;
 use ttmon_model::deep::{Counters, SubDevice, TAGS, tag};
 
 const SAMPLES: u32 = 100_000;
-/// Of the promise of 0.2 ms.
+/// The documented maximum of 0.2 ms.
 const LIMIT: Duration = Duration::from_micros(200);
 
 fn main() {

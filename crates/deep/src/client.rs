@@ -1,4 +1,4 @@
-//! The other end of the reading processes.
+//! Starts the reading processes and requests samples from them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -16,23 +16,23 @@ use ttmon_model::{Arch, Missing, Reading};
 use crate::process::{READER_NAME, SIMULATED};
 use crate::wire::{SAMPLE_BYTES_MAX, decode};
 
-/// A reading process that ended by itself is started again after this long.
+/// A reading process that ended unexpectedly is started again after this time.
 const RESTART_AFTER: Duration = Duration::from_secs(10);
-/// The first answer has to wait until the process has started.
+/// Additional time for the first answer, because the process has to start.
 const START: Duration = Duration::from_secs(1);
 
-/// Where a chip is.
+/// The paths and properties of a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChipFiles {
     /// Its device node.
     pub node: PathBuf,
     /// The driver's list of its users.
     pub pids: PathBuf,
-    /// The driver's time until it powers an idle chip down.
+    /// The driver's file with the time until it powers down an idle chip.
     pub grace: PathBuf,
     /// Its architecture.
     pub arch: Arch,
-    /// The node is an [image](crate::image) of a simulated chip.
+    /// Whether the node is an [image](crate::image) of a simulated chip.
     pub is_simulated: bool,
 }
 
@@ -45,13 +45,13 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Readers run `program`, whose `main` calls [`run_as_reader`](crate::run_as_reader). None is started yet.
+    /// Creates readers that run `program`. Its `main` must call [`run_as_reader`](crate::run_as_reader). No reader is started yet.
     pub fn new(program: PathBuf, timeout: Duration) -> Self {
         Self { program, timeout, readers: BTreeMap::new() }
     }
 
-    /// Samples these chips, all at the same time. One that does not answer in time is `timeout`, and is not asked again before it
-    /// does. Readers of other chips end.
+    /// Samples these chips, all at the same time. A chip that does not answer in time is `timeout`, and gets no further request until it
+    /// answers. Readers of other chips end.
     pub fn sample(&mut self, places: &[ChipFiles]) -> Vec<Reading<DeepSample>> {
         let start = Instant::now();
         self.readers.retain(|node, reader| places.iter().any(|place| place.node == *node && place.arch == reader.place.arch));
@@ -79,9 +79,9 @@ struct Reader {
 struct Running {
     child: Child,
     stream: UnixStream,
-    /// A request without an answer so far, and its result.
+    /// Whether a request has no answer yet.
     is_asked: bool,
-    /// The question is an earlier sample's: nobody waits for its answer any more.
+    /// Whether the request belongs to an earlier sample, so that its answer is dropped.
     is_late: bool,
     answer: Vec<u8>,
     has_answered: bool,
@@ -125,7 +125,7 @@ impl Reader {
 }
 
 impl Running {
-    /// Starts a process in which nothing of this one is open, at any time: this program may have threads.
+    /// Starts a process that inherits no open file of this one. This is safe at any time, even if this program has threads.
     fn start(program: &Path, place: &ChipFiles) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
@@ -135,7 +135,7 @@ impl Running {
         Ok(Self { child: command.spawn()?, stream: ours, is_asked: false, is_late: false, answer: Vec::new(), has_answered: false })
     }
 
-    /// The answer, if it comes in time. An error means that the process is of no more use.
+    /// Returns the answer, if it arrives in time. An error means that the process cannot be used any more.
     fn take(&mut self, start: Instant, timeout: Duration) -> io::Result<Option<Reading<DeepSample>>> {
         if !self.is_asked {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -149,7 +149,7 @@ impl Running {
                 (self.is_asked, self.has_answered) = (false, true);
                 return decode(sample).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
             }
-            // A socket takes no timeout of zero; one that waited long enough gets a last look.
+            // A socket does not accept a timeout of zero. If the time is over, one last read is tried.
             let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(left))?;
             let mut chunk = [0; 4096];
@@ -165,7 +165,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// A process that is well ends at once, and is waited for so that it leaves no zombie; a stuck one is left behind.
+    /// A healthy process ends at once. It is waited for, so that it leaves no zombie. A stuck one is left behind.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
         let _ = if self.is_asked { self.child.try_wait() } else { self.child.wait().map(Some) };
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Stands for the reading process: what it does with a socket as its standard input.
+    /// Creates readers with a shell script in place of the reading process. Its standard input is the socket.
     fn readers(directory: &Path, script: &str) -> Readers {
         use std::os::unix::fs::PermissionsExt;
         let program = directory.join("program");

@@ -1,4 +1,4 @@
-//! Counters of TT-Metal's dispatch firmware: where a program says they are, and what they are.
+//! Counters of TT-Metal's dispatch firmware: where a program publishes them, and their contents.
 
 use ttmon_model::deep::{Counters, SubDevice};
 use ttmon_model::{Arch, Missing, Reading};
@@ -6,23 +6,23 @@ use ttmon_model::{Arch, Missing, Reading};
 use crate::table::Layout;
 use crate::transport::{Failure, Tile, Window, read_at, window_bytes};
 
-/// Bytes of the block that a program publishes: the first version has 53, later ones more.
+/// Minimum size of the block that a program publishes. The first version has 53 bytes, later ones have more.
 const BLOCK_BYTES_MIN: u32 = 53;
-/// Those with a count of worker cores at byte 50.
+/// Since this size, the block has the number of worker cores at byte 50.
 pub(crate) const BLOCK_BYTES_WITH_CORES: u32 = 55;
-/// The values that are read.
+/// Number of words of the block that are read.
 pub(crate) const BLOCK_WORDS: usize = 14;
 pub(crate) const BLOCK_VERSION: u32 = 1;
 pub(crate) const BLOCK_SIGNATURE: u32 = 0x534D_435F;
 const SLOW_DISPATCH: u8 = 1;
 const QUEUES_MAX: u8 = 3;
 const NO_CORE: u32 = u32::MAX;
-/// Offsets in the block: the number of queues, then the cores of each.
+/// Offsets in the block: the number of queues, then the cores of each queue.
 pub(crate) const QUEUES_AT: usize = 13;
 pub(crate) const CORES_AT: usize = 14;
 pub(crate) const CORES_BYTES: usize = 12;
 
-/// The counters of a queue, in the L1 of its dispatch core.
+/// Size of the counters of a queue, in the L1 of its dispatch core.
 pub(crate) const COUNTERS_BYTES: u64 = 248;
 pub(crate) const COUNTERS_VERSION: u32 = 1;
 pub(crate) const COUNTERS_SIGNATURE: u32 = 0x4449_5350;
@@ -32,21 +32,21 @@ pub(crate) const RUNTIME_AT: u64 = 120;
 pub(crate) const COMPLETED_AT: u64 = 184;
 pub(crate) const WORKERS_AT: u64 = 216;
 
-/// What a program publishes of its command queues.
+/// The block that a program publishes about its command queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where the block is, and how many bytes it has.
+    /// Address and size of the block.
     place: [u32; 2],
     words: [u32; BLOCK_WORDS],
-    /// Cores it may use, where it says so.
+    /// Number of cores that the program may use, if it publishes it.
     pub worker_cores: Option<u32>,
-    /// Where the counters are in the L1 of each core.
+    /// The address of the counters in the L1 of each core.
     pub counters: u64,
     /// The dispatch core of each queue in use.
     pub cores: Vec<Tile>,
 }
 
-/// Coordinates that dispatch cores can have: with translation those that the hardware translates, else those of NoC 0.
+/// Returns whether a tile can be a dispatch core. The coordinates are translated by the hardware, or else those of NoC 0.
 fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
     let Tile { x, y } = tile;
     match (arch, is_translated) {
@@ -58,7 +58,7 @@ fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
 }
 
 impl Block {
-    /// Finds and checks the block. Of a block that is `known`, only the words that name its queues are read and compared.
+    /// Finds and checks the block. If `known` is given, only the words that name the queues are read and compared with it.
     pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
         let mut place = [0; 2];
         read_at(window, arch, layout.arc, layout.metal_block, &mut place).map_err(Missing::from)?;
@@ -79,18 +79,18 @@ impl Block {
         Self::parse(&words, place, arch, layout.l1_bytes, is_translated)
     }
 
-    /// Whether the block is complete: the number of cores is written last.
+    /// Returns whether the block is complete. The number of cores is written last.
     fn is_complete(&self) -> bool {
         self.place[1] < BLOCK_BYTES_WITH_CORES || self.worker_cores.is_some()
     }
 
-    /// Words up to the cores of the last queue.
+    /// Returns the number of words up to the cores of the last queue.
     fn words_with_queues(&self) -> usize {
         let queues = usize::from(self.words[QUEUES_AT / 4].to_le_bytes()[QUEUES_AT % 4]);
         (CORES_AT + CORES_BYTES * queues).div_ceil(4).min(BLOCK_WORDS)
     }
 
-    /// Checks the words of a block, which is at this place.
+    /// Checks the words of a block at this place.
     fn parse(words: &[u32; BLOCK_WORDS], place: [u32; 2], arch: Arch, l1_bytes: u64, is_translated: bool) -> Reading<Self> {
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
@@ -110,7 +110,7 @@ impl Block {
         if !(is_in_l1 && is_in_one_window && (1..=QUEUES_MAX).contains(&queues)) {
             return Err(Missing::OutOfRange);
         }
-        // Each queue has three cores: prefetch, dispatch, and another for dispatch.
+        // Each queue has three cores: one for prefetch and two for dispatch.
         let core = |queue: u8| word(CORES_AT + CORES_BYTES * usize::from(queue) + 4);
         let tile =
             |core: u32| Tile { x: u16::try_from(core >> 16).unwrap_or_default(), y: u16::try_from(core & 0xFFFF).unwrap_or_default() };
@@ -125,8 +125,8 @@ impl Block {
         Ok(Self { place, words: *words, worker_cores: worker_cores.filter(|cores| *cores > 0), counters, cores })
     }
 
-    /// Reads the counters of a queue. `None` where the core has none, as while its firmware starts. `parts` is the number of its
-    /// sub-devices if that is known: then a new one is noticed only if it follows the others.
+    /// Reads the counters of a queue. Returns `None` if the core has none, for example while its firmware starts. `parts` is the number of
+    /// its sub-devices if known. In that case, a new one is detected only if it follows the others.
     pub fn counters(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<Option<Counters>, Failure> {
         let mut head = [0; 14];
         read_at(window, arch, core, self.counters, &mut head)?;
@@ -155,7 +155,7 @@ impl Block {
         }))
     }
 
-    /// The workers of each sub-device.
+    /// Returns the workers of each sub-device.
     fn workers(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<[u32; SUB_DEVICES], Failure> {
         let mut workers = [0; SUB_DEVICES];
         let first = parts.map_or(SUB_DEVICES, |parts| (parts + 1).min(SUB_DEVICES));

@@ -9,7 +9,7 @@ use ttmon_model::Arch;
 use crate::plant::Run;
 use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
 
-/// A chip whose words can be set. Clones share the words.
+/// A chip with words that can be set. Clones share the words.
 #[derive(Clone, Debug)]
 pub struct Fake(Rc<RefCell<State>>);
 
@@ -17,7 +17,7 @@ pub struct Fake(Rc<RefCell<State>>);
 struct State {
     arch: Arch,
     words: HashMap<(Tile, u64), u32>,
-    /// What stands where nothing was written: 0, or all ones for a chip off the bus.
+    /// The value of words that were not written: 0, or all ones for a chip that left the bus.
     otherwise: u32,
     opens: u64,
     open_now: u64,
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Fake {
-    /// A chip full of zeros.
+    /// Creates a chip full of zeros.
     pub fn new(arch: Arch) -> Self {
         let (words, otherwise) = (HashMap::new(), 0);
         Self(Rc::new(RefCell::new(State { arch, words, otherwise, opens: 0, open_now: 0, reads: 0, refuses: None, breaks: None })))
@@ -41,37 +41,37 @@ impl Fake {
         }
     }
 
-    /// Writes planned words.
+    /// Writes the words of these runs.
     pub fn plant(&self, runs: &[Run]) {
         runs.iter().for_each(|(tile, address, words)| self.write(*tile, *address, words));
     }
 
-    /// Off the bus: every word reads all ones.
+    /// Sets whether the chip has left the bus. Every word then reads all ones.
     pub fn set_dead(&self, is_dead: bool) {
         self.0.borrow_mut().otherwise = if is_dead { u32::MAX } else { 0 };
     }
 
-    /// Lets opening fail.
+    /// Makes `open` fail.
     pub fn refuse(&self, failure: Option<Failure>) {
         self.0.borrow_mut().refuses = failure;
     }
 
-    /// Lets reading fail, as after a reset.
+    /// Makes reads fail, as after a reset.
     pub fn break_off(&self, failure: Option<Failure>) {
         self.0.borrow_mut().breaks = failure;
     }
 
-    /// How often it was opened.
+    /// Returns how often the chip was opened.
     pub fn opens(&self) -> u64 {
         self.0.borrow().opens
     }
 
-    /// How many windows are open.
+    /// Returns the number of open windows.
     pub fn open_now(&self) -> u64 {
         self.0.borrow().open_now
     }
 
-    /// Words read so far.
+    /// Returns the number of words read so far.
     pub fn reads(&self) -> u64 {
         self.0.borrow().reads
     }

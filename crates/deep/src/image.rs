@@ -1,5 +1,5 @@
-//! A chip in a file, as a simulated machine has it. Each line is a run of words, in hexadecimal: `X Y ADDRESS WORD...`. A line `ones`
-//! makes every word read all ones.
+//! The image of a simulated chip in a file. Each line is a run of words, in hexadecimal: `X Y ADDRESS WORD...`. A line `ones` makes every
+//! word read all ones.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,16 +12,16 @@ use crate::fake::{Fake, FakeWindow};
 use crate::plant::Run;
 use crate::transport::{Failure, Tile, Transport};
 
-/// More than any image has; one with a table of 255 tags has 10 kB.
+/// Maximum size of an image. An image with a table of 255 tags has 10 kB.
 const BYTES_MAX: u64 = 64 * 1024;
-/// No chip has an address beyond this.
+/// Upper limit of addresses on any chip.
 const ADDRESS_MAX: u64 = 1 << 40;
 const EINVAL: i32 = 22;
 
-/// The image of a chip that is off the bus.
+/// The image of a chip that left the bus.
 pub const ALL_ONES: &str = "ones\n";
 
-/// The text of an image with these words.
+/// Returns the text of an image with these words.
 pub fn text(runs: &[Run]) -> String {
     let mut text = String::new();
     for (tile, address, words) in runs {
@@ -32,7 +32,7 @@ pub fn text(runs: &[Run]) -> String {
     text
 }
 
-/// A file with the words of a chip. It is read anew at each open, as it may have been replaced.
+/// A file with the words of a chip. It is read again at each open, because it may have been replaced.
 #[derive(Debug)]
 pub struct Image {
     path: PathBuf,
@@ -40,7 +40,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image of a chip of this architecture.
+    /// Creates the image of a chip of this architecture.
     pub fn new(path: &Path, arch: Arch) -> Self {
         Self { path: path.to_owned(), arch }
     }

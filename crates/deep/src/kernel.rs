@@ -1,7 +1,7 @@
-//! The kernel driver behind [`Transport`].
+//! Implements [`Transport`] with the kernel driver.
 //!
-//! Five ioctls are used: driver info, device info, and to allocate, configure and free a window. The window is mapped for reading.
-//! The device is opened with `O_APPEND`, which asks for no power.
+//! Five ioctls are used: driver info, device info, and to allocate, configure and free a window. The window is mapped for reading. The
+//! device is opened with `O_APPEND`, so that the driver does not power up the chip.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use ttmon_model::Arch;
 
 use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
 
-/// `_IO(0xFA, n)`: neither size nor direction is part of the number.
+/// `_IO(0xFA, n)`. The number includes neither size nor direction.
 const GET_DEVICE_INFO: libc::Ioctl = 0xFA00;
 const GET_DRIVER_INFO: libc::Ioctl = 0xFA05;
 const ALLOCATE_TLB: libc::Ioctl = 0xFA0B;
 const FREE_TLB: libc::Ioctl = 0xFA0C;
 const CONFIGURE_TLB: libc::Ioctl = 0xFA0D;
 
-/// The version of the driver's interface that has windows.
+/// The first version of the driver's interface that has windows.
 const API_VERSION_MIN: u32 = 2;
 
 /// A device node.
@@ -33,21 +33,21 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A device of this architecture. It is opened for each sample.
+    /// Creates a device of this architecture. It is opened for each sample.
     pub fn new(node: &Path, arch: Arch) -> Self {
         Self { node: node.to_owned(), arch }
     }
 }
 
-/// Arguments of an ioctl: `{in, out}` back to back, as words.
+/// Arguments of an ioctl as words: `{in, out}`, one after the other.
 type Words<const N: usize> = [u32; N];
 
-/// The driver's window that is mapped. Dropped in this order: unmapped, freed, closed.
+/// A mapped window of the driver. Dropping it unmaps, frees and closes it, in this order.
 #[derive(Debug)]
 pub struct KernelWindow {
     mapping: Mapping,
     id: u32,
-    /// Where it points.
+    /// The tile and address of the window.
     target: Option<(Tile, u64)>,
     file: OwnedFd,
 }
@@ -58,7 +58,7 @@ impl Transport for Kernel {
     fn open(&mut self) -> Result<KernelWindow, Failure> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.node, flags, Mode::empty()).map_err(not_opened)?;
-        // Nothing but the driver's node is asked anything.
+        // Ioctls are sent only to a character device.
         let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(not_opened)?;
         if kind != FileType::CharacterDevice {
             return Err(Failure::NotSupported);
@@ -93,7 +93,7 @@ impl Window for KernelWindow {
         let mut words: Words<12> = [0; 12];
         words[0] = self.id;
         (words[2], words[3]) = (low(address), low(address >> 32));
-        // Unicast: the target is the end of the range, its start stays 0. Ordering, NoC and the rest are the defaults.
+        // Unicast: the target is the end of the range, and its start stays 0. Ordering, NoC and the rest have their defaults.
         words[4] = u32::from(tile.x) | u32::from(tile.y) << 16;
         self.target = None;
         ioctl(&self.file, CONFIGURE_TLB, &mut words)?;
@@ -108,7 +108,7 @@ impl Window for KernelWindow {
 
 impl Drop for KernelWindow {
     fn drop(&mut self) {
-        // A window that is mapped cannot be freed.
+        // A mapped window cannot be freed.
         self.mapping.unmap();
         let _ = ioctl(&self.file, FREE_TLB, &mut [self.id]);
     }
@@ -120,9 +120,9 @@ fn low(number: u64) -> u32 {
 }
 
 fn ioctl<const N: usize>(file: &OwnedFd, request: libc::Ioctl, words: &mut Words<N>) -> Result<(), Failure> {
-    // SAFETY: `words` is as long as the driver's struct for the request, or as the output size in its first word says (a struct of
-    // `GET_*_INFO`). The driver writes within it and keeps no pointer. The file is a character device; another driver would refuse
-    // the number.
+    // SAFETY: `words` is as long as the driver's struct for the request, or as the output size in its first word states (a struct of
+    // `GET_*_INFO`). The driver writes only within it and keeps no pointer. The file is a character device. Another driver would reject the
+    // number.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), request, words.as_mut_ptr()) };
     match result {
         0.. => Ok(()),
@@ -136,7 +136,7 @@ fn not_opened(errno: Errno) -> Failure {
         Errno::NXIO | Errno::NODEV => Failure::Gone,
         Errno::ACCESS | Errno::PERM => Failure::NoPermission,
         Errno::AGAIN | Errno::BUSY => Failure::Busy,
-        // A link, a directory: not what the driver makes.
+        // The driver creates neither links nor directories.
         Errno::LOOP | Errno::ISDIR => Failure::NotSupported,
         errno => Failure::Errno(errno.raw_os_error()),
     }
@@ -151,17 +151,17 @@ fn refused(errno: Errno) -> Failure {
     }
 }
 
-/// A window that is mapped for reading. A process has one at a time, so that the handler of SIGBUS knows it.
+/// A window that is mapped for reading. A process has only one at a time, so that the handler of SIGBUS can identify it.
 #[derive(Debug)]
 struct Mapping {
     start: *const u32,
     bytes: usize,
 }
 
-/// Where the window is mapped, for the handler: 0 for nowhere.
+/// The address of the mapped window for the handler, or 0 if there is none.
 static WINDOW_START: AtomicUsize = AtomicUsize::new(0);
 static WINDOW_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// The window was removed during the read.
+/// Whether the window was removed during the read.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 static HANDLER: Once = Once::new();
 
@@ -173,7 +173,8 @@ impl Mapping {
         if WINDOW_START.load(Ordering::Relaxed) != 0 {
             return Err(Failure::Busy);
         }
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing else is touched. It is read through this struct alone.
+        // SAFETY: this creates a new mapping at an address that the kernel chooses, and changes nothing else. It is read only through this
+        // struct.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
         if start == libc::MAP_FAILED {
             return Err(refused(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)));
@@ -190,8 +191,8 @@ impl Mapping {
             return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
         }
         for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: inside the mapping, as checked, and aligned. The chip changes the words, so the reads are volatile. When the
-            // driver removes the window, the handler of SIGBUS puts zeros there and the read goes on.
+            // SAFETY: the address is inside the mapping, as checked, and aligned. The chip changes the words, so the reads are volatile. If
+            // the driver removes the window, the handler of SIGBUS maps zeros there and the read continues.
             *word = unsafe { self.start.add(offset / 4 + index).read_volatile() };
         }
         if IS_LOST.load(Ordering::Acquire) { Err(Failure::Reset) } else { Ok(()) }
@@ -202,7 +203,7 @@ impl Mapping {
             return;
         }
         WINDOW_START.store(0, Ordering::Release);
-        // SAFETY: the mapping of `new`, or the zeros that the handler put in its place; nothing refers to it any more.
+        // SAFETY: this is the mapping of `new`, or the zeros that the handler mapped in its place. Nothing refers to it any more.
         unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
         self.start = ptr::null();
     }
@@ -214,23 +215,23 @@ impl Drop for Mapping {
     }
 }
 
-/// After a reset the driver removes all windows, and access to one raises SIGBUS.
+/// Installs a handler for SIGBUS. After a reset the driver removes all windows, and an access to one raises SIGBUS.
 fn handle_bus_errors() {
-    // SAFETY: a struct of plain numbers and pointers, for which zeros are valid.
+    // SAFETY: the struct consists of plain numbers and pointers, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and calls only functions that a handler may call.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires, and calls only async-signal-safe functions.
     unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
 }
 
-/// Puts zeros in the place of the window. Any other SIGBUS ends the process as usual.
+/// Maps zeros in place of the window. Any other SIGBUS ends the process as usual.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let (start, bytes) = (WINDOW_START.load(Ordering::Acquire), WINDOW_BYTES.load(Ordering::Relaxed));
     // SAFETY: the kernel passes a valid `siginfo_t` of SIGBUS, which has an address.
     let address = unsafe { (*info).si_addr() }.addr();
     if start != 0 && (start..start + bytes).contains(&address) {
-        // SAFETY: exactly the pages of our own mapping are replaced. `mmap` is a system call and nothing else.
+        // SAFETY: exactly the pages of our own mapping are replaced. `mmap` is only a system call.
         let zeros = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
             libc::mmap(ptr::with_exposed_provenance_mut(start), bytes, libc::PROT_READ, flags, -1, 0)
@@ -240,7 +241,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
             return;
         }
     }
-    // SAFETY: the default action of a signal may be set in a handler; the access is repeated and ends the process.
+    // SAFETY: a handler may set the default action of a signal. The access is repeated and ends the process.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
 }
 
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(failure_of(&file), Some(Failure::NotSupported));
         assert_eq!(failure_of(&link), Some(Failure::NotSupported));
         assert_eq!(failure_of(directory.path()), Some(Failure::NotSupported));
-        // Another driver's device refuses the first ioctl.
+        // The device of another driver rejects the first ioctl.
         assert_eq!(failure_of(Path::new("/dev/null")), Some(Failure::NotSupported));
     }
 

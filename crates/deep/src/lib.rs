@@ -1,12 +1,12 @@
-//! Reads a chip itself, through the kernel driver's own interface: telemetry of its firmware, counters of its command queues.
+//! Reads a chip directly through the interface of the kernel driver: the telemetry of its firmware, and the counters of its command queues.
 //!
-//! What this does to a machine, and what it never does, is in docs/deep.md. In short: the device is opened for about a millisecond
-//! per sample, one window is mapped for reading, and nothing is written.
+//! docs/deep.md describes the effects on a machine. In short: the device is opened for about a millisecond per sample, one window is mapped
+//! for reading, and nothing is written.
 //!
-//! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver, for the [image] of a simulated chip, and as a
-//! [fake] for tests. A [`Session`] takes samples of one chip through a transport, within the limits of
-//! [`ChipSchedule`](pace::ChipSchedule). Each session runs in [a process of its own](process), because a read may hang when the chip is
-//! reset. [`Readers`] starts these processes and requests samples from them.
+//! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver, for the [image] of a simulated chip, and as a [fake]
+//! for tests. A [`Session`] takes samples of one chip through a transport, within the limits of [`ChipSchedule`](pace::ChipSchedule). Each
+//! session runs in [a separate process](process), because a read may hang when the chip is reset. [`Readers`] starts these processes and
+//! requests samples from them.
 
 mod client;
 pub mod dispatch;

@@ -1,31 +1,32 @@
 //! When a chip may be read.
 //!
-//! Opening a Wormhole device cancels its pending power-down, and closing it does not arm it again. So a chip that no process holds is
-//! read only after the power-down has happened, and seldom.
+//! Opening a Wormhole device cancels its pending power-down, and closing it does not schedule it again. So a chip that no process holds is
+//! read rarely, and only after the power-down has happened.
 
 use std::time::Duration;
 
-/// A chip in use is read at most twice a second. A little less than half a second, so that a sample every 500 ms reads each time.
+/// Minimum interval for a chip in use: at most twice a second. It is slightly below half a second, so that samples every 500 ms always
+/// read.
 const HELD_EVERY: Duration = Duration::from_millis(490);
-/// A chip that no process holds is read this often at most.
+/// Minimum interval for a chip that no process holds.
 const IDLE_EVERY: Duration = Duration::from_secs(30);
-/// Beyond the driver's own time until it powers an idle chip down.
+/// Additional time to wait after the driver's time until it powers down an idle chip.
 const GRACE_MORE: Duration = Duration::from_secs(1);
-/// A chip that answers with all ones is left alone for this long.
+/// Time without reads after a chip answered with all ones.
 const BACK_OFF: Duration = Duration::from_secs(10);
 
-/// What is to be done now.
+/// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Open the device and read.
     Read,
-    /// Show what was read before.
+    /// Return the last sample.
     Keep,
-    /// The power-down of the chip may be pending.
+    /// Wait, because the power-down of the chip may be pending.
     Wait,
 }
 
-/// When a chip was read, and when it was last held.
+/// When a chip was last read, and since when no process holds it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChipSchedule {
     read_at: Option<Duration>,
@@ -34,12 +35,12 @@ pub struct ChipSchedule {
 }
 
 impl ChipSchedule {
-    /// Notes whether a process holds the chip.
+    /// Records whether a process holds the chip.
     pub fn note(&mut self, now: Duration, is_held: bool) {
         self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
     }
 
-    /// What may be done now. `grace` is the driver's time until it powers an idle chip down, zero if it does so at once.
+    /// Decides what may be done now. `grace` is the driver's time until it powers down an idle chip, or zero if it does so at once.
     pub fn decide(&mut self, now: Duration, is_held: bool, grace: Duration) -> Decision {
         self.note(now, is_held);
         let every = if is_held { HELD_EVERY } else { IDLE_EVERY };
@@ -55,7 +56,7 @@ impl ChipSchedule {
         }
     }
 
-    /// Leaves the chip alone for a while.
+    /// Prevents reads of the chip for some time.
     pub fn back_off(&mut self, now: Duration) {
         self.not_before = Some(now + BACK_OFF);
     }

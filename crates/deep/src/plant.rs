@@ -1,5 +1,5 @@
-//! Builds the memory content of a chip: given values at the addresses that a [`Session`](crate::Session) reads. Used by simulated chips
-//! and tests.
+//! Builds the memory contents of a chip: given values at the addresses that a [`Session`](crate::Session) reads. Simulated chips and tests
+//! use it.
 
 use ttmon_model::Arch;
 use ttmon_model::deep::Counters;
@@ -19,7 +19,7 @@ const BLOCK: u32 = 0x1007_6000;
 /// Address of the counters in L1, the same as in TT-Metal.
 const COUNTERS: u32 = 0x1_A180;
 
-/// A telemetry table with these tags and values. Empty for an architecture that cannot be read.
+/// Returns a telemetry table with these tags and values. It is empty for an architecture that cannot be read.
 pub fn tags(arch: Arch, values: &[(u16, u32)]) -> Vec<Run> {
     let Some(layout) = Layout::of(arch) else { return Vec::new() };
     let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
@@ -33,7 +33,7 @@ pub fn tags(arch: Arch, values: &[(u16, u32)]) -> Vec<Run> {
     ]
 }
 
-/// The block that a TT-Metal program publishes, and the counters of each of its queues, on the core of the queue.
+/// Returns the block that a TT-Metal program publishes, and the counters of each of its queues on the core of the queue.
 pub fn queues(arch: Arch, worker_cores: u16, queues: &[(Tile, Counters)]) -> Vec<Run> {
     let Some(layout) = Layout::of(arch) else { return Vec::new() };
     let mut block = [0xFF; 4 * BLOCK_WORDS];

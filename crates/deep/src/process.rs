@@ -1,7 +1,7 @@
-//! The process that reads one chip. It can be left behind: a read of a chip under reset may never return.
+//! The process that reads one chip. It can be left behind, because a read of a chip under reset may never return.
 //!
-//! It answers each byte on its standard input, a socket, with a sample, and ends with it. Between questions it looks whether a process
-//! holds the chip, so that it knows for how long none did.
+//! Its standard input is a socket. It answers each byte with a sample, and ends when the socket is closed. Between requests it checks
+//! whether a process holds the chip, so that it knows for how long none did.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,16 +25,16 @@ use crate::session::{IsHeld, Session};
 use crate::transport::Transport;
 use crate::wire::encode;
 
-/// The name of a reading process, as its first argument and as `/proc/PID/comm`.
+/// The name of a reading process: its first argument and its `/proc/PID/comm`.
 pub const READER_NAME: &str = "ttmon-deep";
 /// The last argument, if the chip is simulated.
 pub(crate) const SIMULATED: &str = "simulated";
-/// How often it looks whether a process holds the chip.
+/// Interval of the check whether a process holds the chip.
 const CHECK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Most bytes of the file with the driver's grace.
+/// Maximum size of the file with the driver's grace time.
 const GRACE_BYTES_MAX: usize = 64;
 
-/// What a reading process is started with.
+/// The arguments of a reading process.
 struct Arguments {
     node: PathBuf,
     pids: PathBuf,
@@ -43,7 +43,7 @@ struct Arguments {
     is_simulated: bool,
 }
 
-/// Reads a chip if this process was started for it, and returns when that is done. Call it first in `main`.
+/// Reads a chip if this process was started for that, and returns when it is done. The program must call this first in `main`.
 pub fn run_as_reader() -> Option<ExitCode> {
     let mut words = env::args_os();
     if words.next().is_none_or(|name| name != READER_NAME) {
@@ -64,7 +64,7 @@ fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Arguments> {
 }
 
 fn serve(arguments: &Arguments) -> io::Result<()> {
-    // Ctrl-C goes to the whole foreground group; the other end of the socket is what ends this process.
+    // Ctrl-C is sent to the whole foreground group. This process must end only when the other end closes the socket.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-deep");
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -103,15 +103,15 @@ fn boot_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Whether the driver's list of users has a process that is not a reader. Our own device is closed while this is asked.
+/// Returns whether the driver's list of users has a process that is not a reader. Our own device is closed at this time.
 fn is_held(pids: &Path) -> IsHeld {
     let text = read_text(pids, PIDS_BYTES_MAX)?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    // 0 is a process of another pid namespace.
+    // 0 means a process of another pid namespace.
     Some(lines.any(|line| line.parse::<u32>().map_or(true, |pid| pid == 0 || !is_reader(Path::new("/proc"), pid))))
 }
 
-/// The driver's time until it powers an idle chip down. Only Wormhole chips have one.
+/// Returns the driver's time until it powers down an idle chip. Only Wormhole chips have one.
 fn grace(file: &Path, arch: Arch) -> Duration {
     let millis = || read_text(file, GRACE_BYTES_MAX)?.trim().parse().ok();
     if arch == Arch::Wormhole { millis().map_or(Duration::ZERO, Duration::from_millis) } else { Duration::ZERO }
@@ -123,8 +123,8 @@ fn read_text(path: &Path, bytes_max: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether a process is a reading process of a ttmon. Any process may take the name, so its program must be a ttmon too: this one, or
-/// one of that name that belongs to root or to this user. What cannot be examined is none.
+/// Returns whether a process is a reading process of a ttmon. Any process may use the name, so its program must also be a ttmon: this one,
+/// or one with that file name that belongs to root or to this user. Returns false if the process cannot be examined.
 pub fn is_reader(proc: &Path, pid: u32) -> bool {
     let directory = proc.join(pid.to_string());
     let has_name = read_text(&directory.join("comm"), READER_NAME.len() + 2).is_some_and(|name| name.trim_end() == READER_NAME);
@@ -161,7 +161,7 @@ mod tests {
         assert!(process(1, "ttmon-deep\n", "/proc/self/exe"));
         assert!(!process(2, "ttmon\n", "/proc/self/exe"));
         assert!(!process(3, "ttmon-deeper\n", "/proc/self/exe"));
-        // Another program that took the name, and one that is gone.
+        // Another program that uses the name, and one that is gone.
         assert!(!process(4, "ttmon-deep\n", "/proc/1/nonsense"));
         assert!(!process(5, "ttmon-deep\n", "/bin/sh"));
         assert!(!is_reader(directory.path(), 6));

@@ -1,4 +1,4 @@
-//! Samples of one chip, one after the other.
+//! Takes samples of one chip, one after the other.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::pace::{ChipSchedule, Decision};
 use crate::table::{Layout, Pointers, Table};
 use crate::transport::{Failure, Tile, Transport, Window};
 
-/// Words that a sample reads at most, after the first: the counters of queues come first, tags get the room that is left.
+/// Maximum number of words that a sample reads, after the first. The counters of queues come first, and tags get the rest.
 const WORDS_MAX: u64 = 60;
-/// However many queues there are, the heartbeat and some of the tags are read in each sample, one after the other.
+/// Minimum number of tags in each sample, independent of the number of queues: the heartbeat and some of the others in turn.
 const TAGS_MIN: u64 = 4;
 const POINTER_WORDS: u64 = 2;
 
@@ -25,24 +25,24 @@ pub struct Session<T> {
     pace: ChipSchedule,
     known: Option<TelemetryState>,
     block: Option<Block>,
-    /// Words that the counters of queues took in the last sample.
+    /// Number of words that the counters of queues took in the last sample.
     dispatch_words: u64,
-    /// Counters of the queues when the chip's time last moved.
+    /// Counters of the queues when the chip's clock last advanced.
     base: Option<(Duration, Vec<QueueCounters>)>,
-    /// What was read last, and when.
+    /// The last sample and its time.
     last: Option<(Duration, Reading<DeepSample>)>,
 }
 
-/// What stays the same until the chip is reset.
+/// State that is constant until the chip is reset.
 #[derive(Debug)]
 struct TelemetryState {
     table: Table,
     values: Vec<(u16, u32)>,
-    /// Which of the tags that change is next.
+    /// The index of the next changing tag to read.
     next: usize,
 }
 
-/// The counters of a queue, and where they were.
+/// The counters of a queue, and their location.
 #[derive(Clone, Debug)]
 struct QueueCounters {
     core: Tile,
@@ -67,21 +67,21 @@ impl<W: Window> Window for Counted<'_, W> {
     }
 }
 
-/// Whether a process other than a reader of ttmon holds a chip; unknown with drivers that do not list their users.
+/// Whether a process other than a reader of ttmon holds a chip. It is unknown with drivers that do not list their users.
 pub(crate) type IsHeld = Option<bool>;
 
 impl<T: Transport> Session<T> {
-    /// A chip that was not read yet.
+    /// Creates a session for a chip that was not read yet.
     pub fn new(transport: T, arch: Arch) -> Self {
         Self { transport, arch, pace: ChipSchedule::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
     }
 
-    /// Notes whether a process holds the chip, between samples.
+    /// Records between samples whether a process holds the chip.
     pub fn note(&mut self, now: Duration, is_held: IsHeld) {
         self.pace.note(now, is_held == Some(true));
     }
 
-    /// One sample, or the last one with its age where the chip may not be read now. `grace` is as in [`ChipSchedule::decide`].
+    /// Returns a new sample, or the last one with its age if the chip may not be read now. `grace` is as in [`ChipSchedule::decide`].
     pub fn sample(&mut self, now: Duration, is_held: IsHeld, grace: Duration) -> Reading<DeepSample> {
         match self.pace.decide(now, is_held == Some(true), grace) {
             Decision::Read => {
@@ -126,7 +126,7 @@ impl<T: Transport> Session<T> {
         Ok(DeepSample { age: Duration::ZERO, tags, dispatch })
     }
 
-    /// Reads the table if it is new, then the values that may have changed, as many as there is room for.
+    /// Reads the table if it is new, then as many of the changing values as `room` allows.
     fn read_tags(
         known: &mut Option<TelemetryState>,
         window: &mut T::Open,
@@ -176,7 +176,7 @@ impl<T: Transport> Session<T> {
         if places.is_empty() { Err(Missing::NoSource) } else { Ok((worker_cores, places)) }
     }
 
-    /// Pairs counters with earlier ones of the same queue. The earlier ones stay until the chip's time moves on.
+    /// Pairs counters with earlier ones of the same queue. The earlier ones are kept until the chip's clock advances.
     fn compare(&mut self, now: Duration, worker_cores: Option<u32>, places: Vec<QueueCounters>) -> Dispatch {
         let before = |place: &QueueCounters| {
             let (_, base) = self.base.as_ref()?;
@@ -194,8 +194,8 @@ impl<T: Transport> Session<T> {
 }
 
 impl TelemetryState {
-    /// Reads the heartbeat and the next of the other tags, `room` words together. `false` if the heartbeat fell back: the chip was reset,
-    /// perhaps with other firmware.
+    /// Reads the heartbeat and the next of the other tags, `room` words in total. Returns `false` if the heartbeat decreased: the chip was
+    /// reset, perhaps with other firmware.
     fn follow(&mut self, window: &mut impl Window, arch: Arch, layout: &Layout, room: u64) -> Reading<bool> {
         let is_wanted = |(tag, _): &&(u16, u32)| TAGS.contains(&(*tag, TagPace::Often)) && *tag != tag::TIMER_HEARTBEAT;
         let changing: Vec<u16> = self.values.iter().filter(is_wanted).map(|(tag, _)| *tag).collect();
@@ -217,7 +217,7 @@ impl TelemetryState {
     }
 }
 
-/// A chip that hangs answers with all ones, everywhere.
+/// Checks the values. A chip that hangs answers with all ones everywhere.
 fn checked(values: Vec<(u16, u32)>) -> Reading<Vec<(u16, u32)>> {
     let is_dead = !values.is_empty() && values.iter().all(|(_, value)| *value == u32::MAX);
     if is_dead { Err(Missing::OutOfRange) } else { Ok(values) }

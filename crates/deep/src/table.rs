@@ -1,4 +1,4 @@
-//! Where a chip keeps what is read, and the telemetry table of its firmware.
+//! The addresses that are read on a chip, and the telemetry table of its firmware.
 
 use std::ops::Range;
 
@@ -7,26 +7,26 @@ use ttmon_model::{Arch, Missing, Reading};
 
 use crate::transport::{Failure, Tile, Window, read_at};
 
-/// Addresses of an architecture, as NoC 0 has them.
+/// The addresses of an architecture on NoC 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// The tile of the management cores.
     pub arc: Tile,
-    /// Added to addresses that the firmware gives.
+    /// The offset that is added to addresses from the firmware.
     pub(crate) base: u64,
-    /// Two words: the pointers to the table and to its data, in the order of `table_first`.
+    /// The address of two words: the pointers to the table and to its data, in the order of `table_first`.
     pub(crate) pointers: u64,
     pub(crate) table_first: bool,
-    /// Two words: address and size of the block that TT-Metal publishes.
+    /// The address of two words: address and size of the block that TT-Metal publishes.
     pub metal_block: u64,
-    /// Since this firmware bundle.
+    /// The first firmware bundle with this block.
     pub metal_block_since: Version,
-    /// Bytes of L1 of a core.
+    /// L1 of a core, in bytes.
     pub l1_bytes: u64,
 }
 
 impl Layout {
-    /// The addresses of an architecture that can be read.
+    /// Returns the addresses of an architecture, or `None` if it cannot be read.
     pub fn of(arch: Arch) -> Option<Self> {
         match arch {
             Arch::Wormhole => Some(Self {
@@ -51,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// The NoC address of a range in the memory of the management cores, if the whole range is inside.
+    /// Returns the NoC address of a range in the memory of the management cores, if the whole range is inside.
     pub fn in_csm(&self, address: u32, bytes: u32) -> Option<u64> {
         let end = address.checked_add(bytes)?;
         let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;
@@ -59,9 +59,9 @@ impl Layout {
     }
 }
 
-/// Memory of the management cores, as they address it.
+/// The memory of the management cores, in their own addresses.
 const CSM: Range<u32> = 0x1000_0000..0x1008_0000;
-/// More entries than any firmware has.
+/// Maximum number of entries. No firmware has more.
 const ENTRIES_MAX: u32 = 255;
 
 /// Pointers to the telemetry table and its data.
@@ -72,7 +72,7 @@ pub struct Pointers {
 }
 
 impl Pointers {
-    /// Reads the pointers. All ones are a chip that is off the bus, zeros firmware that is not ready.
+    /// Reads the pointers. All ones mean a chip that left the bus, and zeros mean firmware that is not ready.
     pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout) -> Reading<Self> {
         let mut words = [0; 2];
         read_at(window, arch, layout.arc, layout.pointers, &mut words).map_err(Missing::from)?;
@@ -88,13 +88,13 @@ impl Pointers {
 /// The entries of a telemetry table: the tag, and the NoC address of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Where it was found.
+    /// The pointers by which the table was found.
     pub pointers: Pointers,
     entries: Vec<(u16, u64)>,
 }
 
 impl Table {
-    /// Reads and checks the table. Firmware that is older than the table has something else there: `not_exposed`.
+    /// Reads and checks the table. In firmware that is older than the table, other data is there: `not_exposed`.
     pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, pointers: Pointers) -> Reading<Self> {
         let at = layout.in_csm(pointers.table, 8).ok_or(Missing::NotExposed)?;
         layout.in_csm(pointers.data, 4).ok_or(Missing::NotExposed)?;
@@ -118,7 +118,7 @@ impl Table {
         Ok(Self { pointers, entries: entries.into_iter().filter_map(entry).collect() })
     }
 
-    /// The values of these tags, those that the table has.
+    /// Returns the values of those of these tags that are in the table.
     pub fn values(
         &self,
         window: &mut impl Window,

@@ -1,8 +1,8 @@
-//! The way to a chip: open, configure, read.
+//! Access to a chip: open, configure, read.
 
 use ttmon_model::{Arch, Missing};
 
-/// A node of a chip's network, as coordinates of NoC 0 or translated ones.
+/// A node of a chip's network, in coordinates of NoC 0 or translated ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// Column.
@@ -14,19 +14,19 @@ pub struct Tile {
 /// Why a chip could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The driver has no such device any more.
+    /// The driver no longer has the device.
     Gone,
-    /// There is no device node, as in a container that was not given one.
+    /// There is no device node, for example in a container without access to the device.
     NoNode,
     /// This user may not open the device.
     NoPermission,
-    /// Another process has the device for itself, or all windows.
+    /// Another process has exclusive use of the device, or has all windows.
     Busy,
     /// The chip is being reset, or was reset while it was read.
     Reset,
-    /// The driver is too old to give out windows.
+    /// The driver is too old and has no windows.
     NotSupported,
-    /// The kernel answered with another error.
+    /// The kernel returned another error.
     Errno(i32),
 }
 
@@ -45,21 +45,21 @@ impl From<Failure> for Missing {
 
 /// A chip that can be opened.
 pub trait Transport {
-    /// What is open.
+    /// The open window.
     type Open: Window;
-    /// Opens the chip with one window of `window_bytes`. Dropping the window closes it.
+    /// Opens the chip with one window of `window_bytes`. Dropping the window closes the chip.
     fn open(&mut self) -> Result<Self::Open, Failure>;
 }
 
 /// A window into a chip's network.
 pub trait Window {
-    /// Points the window at a tile; `address` is a multiple of the window's size.
+    /// Sets the tile and the address of the window. `address` must be a multiple of the window's size.
     fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure>;
-    /// Reads words, beginning at an offset from the configured address.
+    /// Reads words, starting at an offset from the configured address.
     fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure>;
 }
 
-/// The size of the window that is used: the smallest there is.
+/// Returns the size of the window, which is the smallest available.
 pub(crate) fn window_bytes(arch: Arch) -> u64 {
     match arch {
         Arch::Wormhole | Arch::Grayskull => 1 << 20,

@@ -1,14 +1,14 @@
-//! A sample as bytes, from the reading process to the one that asked.
+//! Encodes a sample for the transfer from the reading process to its parent.
 
 use std::time::Duration;
 
 use ttmon_model::deep::{Counters, DeepSample, Dispatch, Queue, SubDevice};
 use ttmon_model::{Missing, Reading};
 
-/// Longest sample: 29 tags and 3 queues need less than 2 KiB.
+/// Maximum length of a sample. 29 tags and 3 queues need less than 2 KiB.
 pub(crate) const SAMPLE_BYTES_MAX: usize = 64 * 1024;
 
-/// Writes a sample.
+/// Encodes a sample.
 pub fn encode(sample: &Reading<DeepSample>) -> Vec<u8> {
     let mut out = Output(Vec::new());
     let Some(sample) = out.reading(sample) else { return out.0 };
@@ -32,7 +32,7 @@ pub fn encode(sample: &Reading<DeepSample>) -> Vec<u8> {
     out.0
 }
 
-/// Reads what [`encode`] wrote. `None` for anything else.
+/// Decodes the result of [`encode`]. Returns `None` for anything else.
 pub fn decode(bytes: &[u8]) -> Option<Reading<DeepSample>> {
     let mut input = Input(bytes);
     if let Some(reason) = input.reason()? {
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// Writes that there is a value, which follows, or why there is none.
+    /// Writes that a value follows, or the reason why it is missing. Returns the value.
     fn reading<'a, T>(&mut self, reading: &'a Reading<T>) -> Option<&'a T> {
         let reason = reading.as_ref().err().and_then(|reason| Missing::ALL.iter().position(|known| known == reason));
         self.0.push(reason.map_or(0, |index| u8::try_from(index + 1).unwrap_or(u8::MAX)));
@@ -131,7 +131,7 @@ impl Input<'_> {
         }
     }
 
-    /// Each element takes at least a byte, so that a false count cannot ask for memory.
+    /// Reads a list. Each element takes at least one byte, so a wrong count cannot cause a large allocation.
     fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = usize::try_from(self.number()?).ok().filter(|count| *count <= self.0.len())?;
         (0..count).map(|_| take(self)).collect()

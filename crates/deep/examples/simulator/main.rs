@@ -1,12 +1,13 @@
-//! Reads a chip of Tenstorrent's simulator while a program of TT-Metal runs on it, as `--deep` reads a chip behind the kernel driver.
+//! Reads a chip of Tenstorrent's simulator while a program of TT-Metal runs on it. `--deep` reads a chip behind the kernel driver in the
+//! same way.
 //!
 //! ```text
 //! simulator SOCKET [SECONDS [PROGRAMS]]
 //! ```
 //!
-//! SOCKET is `/tmp/tt-umd-sim-server-N/tt-umd-sim-0.sock` of a program that was started with
-//! `TT_METAL_SIMULATOR_SERVE_OVER_SOCKETS=1`. Each sample is printed. The command fails if a share is outside 0 to 1, if a sample reads
-//! more than 60 words, or if the chip did not count PROGRAMS. docs/deep.md has the whole procedure.
+//! SOCKET is `/tmp/tt-umd-sim-server-N/tt-umd-sim-0.sock` of a program that was started with `TT_METAL_SIMULATOR_SERVE_OVER_SOCKETS=1`.
+//! Each sample is printed. The command fails if a share is outside 0 to 1, if a sample reads more than 60 words, or if the chip did not
+//! count PROGRAMS. docs/deep.md describes the whole procedure.
 
 mod socket;
 
@@ -25,20 +26,20 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Device, DeviceId, Missing, Reading, Sample, Snapshot};
 
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Words of a sample, after the first.
+/// Maximum number of words in a sample, after the first one.
 const WORDS_MAX: u64 = 60;
 const SECONDS: u64 = 60;
-/// Where TT-Metal has the counters in L1 of a dispatch core.
+/// The address of TT-Metal's counters in the L1 of a dispatch core.
 const COUNTERS: usize = 0x1_A180;
 const SIGNATURE: u32 = 0x4449_5350;
-/// Where the program's workers end: the last row of the grid is for dispatch.
+/// The number of the program's worker cores. The last row of the grid is for dispatch.
 const WORKER_CORES: u16 = 72;
 
-/// What all samples showed together.
+/// The results over all samples.
 #[derive(Default)]
 struct Seen {
     samples: u32,
-    /// With a share, and those whose clock stood still or whose work began later than now.
+    /// The number of samples with a share, with a clock that did not advance, and with work that began later than now.
     shares: u32,
     standing: u32,
     early: u32,
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     println!("counters on core {},{}", core.x, core.y);
-    // On a simulator TT-Metal does not publish the block that names the core. The words in front of the counters stand in for it.
+    // On a simulator, TT-Metal does not publish the block that names the core. These words replace it.
     chip.stand_ins = plant::queues(Arch::Wormhole, WORKER_CORES, &[(core, Counters::default())]);
     chip.stand_ins.retain(|(tile, _, _)| *tile != core);
     let mut seen = watch(Session::new(chip, Arch::Wormhole), &words, end);
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
     if faults.is_empty() && shares > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The first core with the counters of a queue, as soon as the firmware of the program has started.
+/// Returns the first core with the counters of a queue, as soon as the firmware of the program has started.
 fn find_core(chip: &mut Simulator, end: Instant) -> Option<Tile> {
     let tiles: Vec<Tile> = (18..=27).flat_map(|y| (18..=25).map(move |x| Tile { x, y })).collect();
     while Instant::now() < end {
@@ -124,7 +125,7 @@ fn watch(mut session: Session<Simulator>, words: &Cell<u64>, end: Instant) -> Se
 impl Seen {
     fn add(&mut self, sample: &Reading<DeepSample>, took: Duration, words: u64) {
         self.samples += 1;
-        // The first sample finds the tables.
+        // The first sample also reads the tables.
         if self.samples > 1 {
             self.words = self.words.max(words);
         }
@@ -170,7 +171,7 @@ fn print(at: Duration, sample: &Reading<DeepSample>) {
     }
 }
 
-/// The fields of a device with this sample, by the formulas of the product.
+/// Returns the fields of a device with this sample, computed by the product's own code.
 fn device(deep: &DeepSample) -> Device {
     let mut attributes = Attributes::all_missing(Missing::NotExposed);
     attributes.set(Attr::PciDevice, Ok(Raw::Number(0x401E)));

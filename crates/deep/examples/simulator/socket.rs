@@ -1,7 +1,7 @@
 //! The socket on which a program of TT-Metal serves a simulated chip.
 //!
-//! A frame is its length in bytes (u32), then a FlatBuffers table. tt-umd has the schema in
-//! `device/simulation/simulation_server_protocol.fbs`. Only requests to read are sent.
+//! A frame is its length in bytes (u32), then a FlatBuffers table. The schema is `device/simulation/simulation_server_protocol.fbs` in
+//! tt-umd. Only read requests are sent.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -12,22 +12,22 @@ use std::rc::Rc;
 use ttmon_deep::plant::Run;
 use ttmon_deep::{Failure, Tile, Transport, Window};
 
-/// No answer is longer: it has one word.
+/// Maximum length of an answer. An answer has only one word.
 const FRAME_BYTES_MAX: usize = 4096;
 const WORD_BYTES: u32 = 4;
 const EIO: i32 = 5;
 
-/// A simulated chip. It is connected to for each sample, as a device is opened for each.
+/// A simulated chip. A connection is opened for each sample, like a device is opened for each sample.
 #[derive(Debug)]
 pub(crate) struct Simulator {
     pub(crate) socket: PathBuf,
-    /// Words that are answered here, because the simulated chip does not have them.
+    /// Words that are answered locally, because the simulated chip does not have them.
     pub(crate) stand_ins: Vec<Run>,
-    /// Words that were read.
+    /// Number of words that were read.
     pub(crate) words: Rc<Cell<u64>>,
 }
 
-/// A connection, pointed at a tile.
+/// A connection that is configured for a tile.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
@@ -59,7 +59,7 @@ impl Window for Connection {
             words.copy_from_slice(known);
             return Ok(());
         }
-        // One word at a time, as a window over PCIe is read. The simulator refuses longer reads of registers.
+        // One word is read at a time, like through a window over PCIe. The simulator refuses longer reads of registers.
         for (at, word) in (address..).step_by(4).zip(words) {
             *word = self.ask(tile, at).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Failure::Gone,
@@ -96,19 +96,19 @@ impl Connection {
     }
 }
 
-/// A framed request to read: command, x, y, address, size. There is no data.
+/// Returns a framed read request: command, x, y, address, size. It has no data.
 fn request(tile: Tile, address: u64, size: u32) -> Vec<u8> {
     const TABLE_AT: u32 = 24;
     const VTABLE_AT: u32 = 4;
-    // The sizes of vtable and table, then where each field is in the table; 0 for none.
+    // The sizes of vtable and table, then the offset of each field in the table, or 0 if there is none.
     const VTABLE: [u16; 8] = [16, 28, 4, 16, 20, 8, 24, 0];
     let mut bytes = Vec::new();
     bytes.extend(TABLE_AT.to_le_bytes());
     bytes.extend(VTABLE.iter().flat_map(|entry| entry.to_le_bytes()));
-    // The table begins at a multiple of 8, because the address is one of its fields.
+    // The table begins at a multiple of 8, because it contains the address.
     bytes.extend([0; 4]);
     bytes.extend((TABLE_AT - VTABLE_AT).to_le_bytes());
-    // The command to read is 0.
+    // The read command is 0.
     bytes.extend([0; 4]);
     bytes.extend(address.to_le_bytes());
     for word in [u32::from(tile.x), u32::from(tile.y), size] {
@@ -118,7 +118,7 @@ fn request(tile: Tile, address: u64, size: u32) -> Vec<u8> {
     [&length.to_le_bytes()[..], &bytes].concat()
 }
 
-/// The status and the data of a response.
+/// Returns the status and the data of a response.
 fn response(frame: &[u8]) -> Option<(i32, &[u8])> {
     let word = |at: usize| Some(u32::from_le_bytes(frame.get(at..at.checked_add(4)?)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_le_bytes(frame.get(at..at.checked_add(2)?)?.try_into().ok()?));

@@ -32,7 +32,7 @@ impl Chip {
         Layout::of(self.arch).unwrap().arc
     }
 
-    /// Writes into the memory of the management cores.
+    /// Writes to the memory of the management cores.
     fn csm(&self, address: u32, words: &[u32]) {
         let base = if self.arch == Arch::Wormhole { 0x8_0000_0000 } else { 0 };
         self.fake.write(self.arc(), base + u64::from(address), words);
@@ -66,7 +66,7 @@ impl Chip {
         }
     }
 
-    /// What a program publishes.
+    /// Writes the block that a program publishes.
     fn block(&self, signature: u32, flags: u8, counters: u32, cores: &[Tile]) {
         self.metal(BLOCK, 55);
         self.csm(BLOCK, &block(signature, flags, counters, cores));
@@ -103,9 +103,9 @@ fn block(signature: u32, flags: u8, counters: u32, cores: &[Tile]) -> [u32; 14] 
 
 const SMC: u32 = 0x534D_435F;
 
-/// What makes a table wrong.
+/// Makes a table invalid.
 type Spoil = fn(&Chip);
-/// What makes a block wrong; the tile is one that no chip has.
+/// Makes a block invalid. The tile is one that no chip has.
 type SpoilBlock = fn(&Chip, Tile);
 
 #[test]
@@ -153,7 +153,7 @@ fn a_table_that_cannot_be_one_is_refused() {
         }
         let sample = chip.session().sample(at(0), Some(true), GRACE);
         match (name, sample) {
-            // Entries whose value would lie outside are left out; the first one is inside.
+            // Entries whose value would be outside are omitted. The first entry is inside.
             ("values outside", Ok(sample)) => assert_eq!(sample.tags.len(), 1),
             (_, sample) => assert_eq!(sample, Err(reason), "{name}"),
         }
@@ -174,7 +174,7 @@ fn utilization_needs_two_samples_of_the_same_block() {
     let queue = &second.queues[0];
     let before = queue.before.as_ref().unwrap();
     assert_eq!((second.elapsed, before.busy, queue.now.busy, queue.now.programs), (Some(at(500)), 100, 470, 9));
-    // Another program, elsewhere.
+    // Another program runs on another core.
     let other = Tile { x: 18, y: 18 };
     chip.block(SMC, 0, COUNTERS, &[other]);
     chip.running(other, 5, 5, 1);
@@ -216,7 +216,7 @@ fn a_block_that_cannot_be_trusted_is_never_followed() {
         let sample = chip.session().sample(at(0), Some(true), GRACE).unwrap();
         assert_eq!(sample.dispatch.err(), Some(reason), "{name}");
     }
-    // The counters themselves have a signature too, and the block is not looked for in firmware that has none.
+    // The counters also have a signature. Firmware without the block is not searched for it.
     let chip = Chip::new(Arch::Wormhole);
     chip.block(SMC, 0, COUNTERS, &[WORKER]);
     assert_eq!(chip.session().sample(at(0), Some(true), GRACE).unwrap().dispatch, Err(Missing::NoSource));
@@ -276,7 +276,7 @@ fn failures_are_reasons_and_pass() {
     assert_eq!(chip.fake.open_now(), 0);
 }
 
-/// Words of each sample after the first, with so many queues.
+/// Returns the number of words in each sample after the first, with this many queues.
 fn words(queues: u16, samples: u64) -> Vec<u64> {
     let chip = Chip::new(Arch::Wormhole);
     let cores: Vec<Tile> = (0..queues).map(|queue| Tile { y: WORKER.y - queue, ..WORKER }).collect();
@@ -300,7 +300,7 @@ fn words(queues: u16, samples: u64) -> Vec<u64> {
 fn a_sample_after_the_first_reads_sixty_words_at_most() {
     assert!(words(1, 100).iter().all(|words| *words <= WORDS_MAX), "{:?}", words(1, 100));
     assert!(words(2, 100).iter().all(|words| *words <= WORDS_MAX), "{:?}", words(2, 100));
-    // No program has three so far. They are all read, and so are some tags.
+    // No program has three queues so far. All of them are read, and some tags.
     assert!(words(3, 100).iter().all(|words| *words <= 85), "{:?}", words(3, 100));
 }
 
@@ -340,7 +340,7 @@ fn a_block_that_was_read_before_is_compared() {
         session.sample(at(500 * turn), Some(true), GRACE).unwrap().dispatch.map(|dispatch| dispatch.queues[0].now.programs)
     };
     assert_eq!([next(), next()], [Ok(1), Ok(1)]);
-    // Another core, a flag, no signature, and the block elsewhere.
+    // Another core, a flag, no signature, and a block at another address.
     chip.block(SMC, 0, COUNTERS, &[other]);
     assert_eq!(next(), Ok(2));
     chip.block(SMC, 1, COUNTERS, &[other]);
