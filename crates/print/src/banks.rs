@@ -15,7 +15,7 @@ use crate::text::{Align, pad};
 /// From this width, a row also shows the requested bytes.
 const WIDE: usize = 110;
 
-/// Replaces a table: why an allocator has no banks. It is unknown how its program was started, so there is no advice.
+/// Returns the text that replaces a table: why an allocator has no banks. It is unknown how its program was started, so there is no advice.
 fn no_banks(allocator: &Allocator) -> &'static str {
     let is_served = allocator.kinds.iter().any(|(_, item)| item.as_ref().is_some_and(|item| item.figure.source == Ok(Source::Server)));
     match () {
@@ -57,7 +57,7 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Open allocators; prints a message if there are none.
+/// Returns the open allocators. Prints a message if there are none.
 fn open<'a>(snapshot: &'a Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<Vec<&'a Allocator>> {
     let open: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open).collect();
     if open.is_empty() {

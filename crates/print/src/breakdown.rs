@@ -25,7 +25,8 @@ enum Form {
     Line,
 }
 
-/// The section in the most detailed form that fits the room; empty if no device has memory in use, or if nothing fits.
+/// Formats the section in the most detailed form that fits the room. Returns an empty text if no device has memory in use, or if nothing
+/// fits.
 pub(crate) fn text(snapshot: &Snapshot, room: Option<usize>, style: &Style<'_>) -> io::Result<Vec<u8>> {
     let is_used = |bar: Bar| bar.used.is_ok_and(|used| used > 0);
     let in_use: Vec<&Device> = snapshot.devices.iter().filter(|device| is_used(device.memory.dram) || is_used(device.memory.l1)).collect();
@@ -45,7 +46,7 @@ pub(crate) fn text(snapshot: &Snapshot, room: Option<usize>, style: &Style<'_>) 
     Ok(Vec::new())
 }
 
-/// Lines of a text that ends with one.
+/// Counts the lines of a text.
 pub(crate) fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
@@ -68,10 +69,10 @@ pub fn memory_parts(device: &Device) -> (Parts, Parts) {
     (l1, dram)
 }
 
-/// The same in one list, with the first title of each prefixed: `L1: Buffers`.
+/// Returns both in one list, with a prefix before the first title of each: `L1: Buffers`.
 fn memory_parts_in_line(device: &Device) -> Vec<(String, Reading<u64>)> {
     let (l1, mut dram) = memory_parts(device);
-    // Buffers alone are all of DRAM.
+    // If buffers are the only part, they are all of DRAM.
     if dram.len() == 1 {
         dram.clear();
     }
@@ -106,7 +107,7 @@ fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) ->
     }
 }
 
-/// How full DRAM and L1 of a device are.
+/// Formats the use of DRAM and L1 of a device.
 pub(crate) fn bar_lines(device: &Device, style: &Style<'_>) -> [String; 2] {
     [("DRAM", device.memory.dram), ("L1", device.memory.l1)].map(|(title, memory)| bar_line(title, device, memory, style))
 }
@@ -150,7 +151,7 @@ fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out
     writeln!(out)
 }
 
-/// A size, or a short reason why it is missing.
+/// Formats a size, or a short reason why it is missing.
 pub fn size_or_untracked(used: Reading<u64>) -> String {
     match used {
         Ok(bytes) => size(bytes),
@@ -159,7 +160,7 @@ pub fn size_or_untracked(used: Reading<u64>) -> String {
     }
 }
 
-/// One device in one line, with a bar that fills the line.
+/// Prints one device in one line, with a bar that fills the line.
 fn print_line(device: &Device, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let figures = |memory: Bar| {
         let used = memory.used.map_or_else(|_| ABSENT.to_owned(), |used| format!("{}{}", lower_bound(device), size(used)));

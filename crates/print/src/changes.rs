@@ -33,14 +33,14 @@ pub struct Change {
 pub enum Sign {
     /// It is new.
     New,
-    /// It is gone.
+    /// It was freed.
     Gone,
     /// Unknown: this user may not read its process.
     Unknown,
 }
 
 impl Sign {
-    /// `+`, `-` or `?`.
+    /// Returns `+`, `-` or `?`.
     pub fn symbol(self) -> char {
         match self {
             Self::New => '+',
@@ -50,10 +50,10 @@ impl Sign {
     }
 }
 
-/// Number of lines that are listed, those with the largest changes.
+/// Most lines that are listed, those with the largest changes.
 const LINES_MAX: usize = 12;
 
-/// Prints new and gone buffers, with totals and by line, then the present buffers that are not in the list.
+/// Prints new and freed buffers, with totals and by line, then the current buffers that are not in the list.
 pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for change in changes {
         let (sign, bytes) = (change.sign.symbol(), size(change.bytes));
@@ -100,7 +100,7 @@ fn print_changes_by_line(changes: &[Change], style: &Style<'_>, out: &mut dyn Wr
     Ok(())
 }
 
-/// A file may contain any sizes.
+/// Returns the sum, saturating, because a file may contain any sizes.
 fn total(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! CSV: its rules, and `--fields` with the names and units of JSON.
+//! CSV: its format, and `--fields` with the names and units of JSON.
 
 use std::io::{self, Write};
 
@@ -40,14 +40,14 @@ pub fn csv_fields(
     Ok(())
 }
 
-/// Writes one line: nvidia-smi's separator, RFC 4180's quotes.
+/// Writes one line with nvidia-smi's separator and RFC 4180's quotes.
 pub(crate) fn write_row(cells: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
     let quoted: Vec<String> = cells.map(quoted).collect();
     writeln!(out, "{}", quoted.join(", "))
 }
 
 fn quoted(text: String) -> String {
-    // A blank at either end would be read as part of the separator.
+    // A leading or trailing space would be read as part of the separator.
     let is_risky = text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ');
     if is_risky { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }

@@ -10,7 +10,7 @@ use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::style::{Style, Tone};
 use crate::table::{Cell, Column, Table};
 
-/// Level of detail: 0 fits 80 columns; then the DRAM bar, the PCI address, the link, the L1 bar are added.
+/// Level of detail: 0 fits 80 columns; higher levels add the DRAM bar, the PCI address, the link and the L1 bar.
 type Level = usize;
 const LEVEL_MAX: Level = 4;
 const BAR_COLUMNS_MIN: usize = 10;
@@ -50,7 +50,7 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::text("Health", 6, 8).gap(2), |device, _| health(device)),
 ];
 
-/// The table with the most columns that fit.
+/// Returns the table with the most columns that fit.
 pub(crate) fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
     let rich = (1..=LEVEL_MAX).rev().map(|level| table_at(level, snapshot, style)).find(|table| table.fits(style));
     rich.unwrap_or_else(|| table_at(0, snapshot, style))
@@ -69,7 +69,7 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
     Table { columns: columns.iter().map(|column| column.column).collect(), rows: snapshot.devices.iter().map(row).collect() }
 }
 
-/// `>` if a holder does not report its memory: the figure is a lower bound.
+/// Returns `>` if a holder does not report its memory, because the figure is then a lower bound.
 pub fn lower_bound(device: &Device) -> &'static str {
     if device.is_lower_bound() { ">" } else { "" }
 }
@@ -106,17 +106,17 @@ fn clock(device: &Device, _: &Style<'_>) -> Cell {
     or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))
 }
 
-/// `Gen4 x16`.
+/// Formats `Gen4 x16`.
 pub fn link_text(device: &Device) -> Reading<String> {
     device.link().map(|(generation, width)| format!("Gen{generation} x{width}"))
 }
 
-/// `54°C`, with the unit of the terminal.
+/// Formats `54°C`, with the unit of the terminal.
 pub fn temperature_text(device: &Device, unit: &str) -> Reading<String> {
     device.temperature.map(|value| format!("{:.0}{unit}", value.0))
 }
 
-/// `38/100W`, or without a limit `38W`.
+/// Formats `38/100W`, or without a limit `38W`.
 pub fn power_text(device: &Device) -> Reading<String> {
     let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
     device.power.map(|power| format!("{:.0}{limit}W", power.0))

@@ -5,7 +5,7 @@ use ttmon_model::units::size;
 
 use crate::style::Style;
 
-/// One event in words, without a newline. `time` is the event's time on the user's clock, or empty.
+/// Formats one event, without a newline. `time` is the event's time on the user's clock, or empty.
 pub fn event(event: &BufferEvent, time: &str, style: &Style<'_>) -> String {
     let what = event.op.name();
     style.clean(format!("{time:<12}  {:>7}  {what:<8}  {}", event.pid, words(event)).trim_end())

@@ -12,7 +12,7 @@ use crate::snapshot::origin_mark;
 use crate::text::{Align, pad};
 use crate::{Style, size};
 
-/// Prints one line per group, and the number of omitted ones. `since_s` is the age below which buffers count as new.
+/// Prints one line per group, and the number of omitted groups. `since_s` is the age below which buffers count as new.
 pub fn groups(
     snapshot: &Snapshot,
     groups: &[BufferGroup],
@@ -77,7 +77,7 @@ pub fn groups_csv(snapshot: &Snapshot, groups: &[BufferGroup], by: GroupBy, styl
     Ok(())
 }
 
-/// A change of bytes with its sign.
+/// Formats a change of bytes with its sign.
 fn signed(bytes: i64) -> String {
     match bytes {
         0 => "0".to_owned(),

@@ -1,7 +1,7 @@
 //! Formats a snapshot as text and as CSV. `ttmon_wire` writes JSON.
 //!
-//! All functions take a snapshot, a [`Style`] and a writer; none reads a clock or a terminal.
-//! Names, commands and hosts come from other users' processes: all such text passes through [`Style::clean`] first.
+//! All functions take a snapshot, a [`Style`] and a writer; none reads a clock or a terminal. Names, commands and hosts come from processes
+//! of other users, so all text of this kind passes through [`Style::clean`] first.
 //!
 //! ```
 //! use ttmon_model::Snapshot;

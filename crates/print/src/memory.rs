@@ -104,7 +104,7 @@ fn print_process(
         .filter_map(|allocator| programs_line(allocator.kinds[Kind::Cb].as_ref()?))
         .chain(launches_line(snapshot, process))
         .collect();
-    // Kinds with a figure from another source are not reported.
+    // A kind with a figure from another source is not listed as untracked.
     let is_known = |kind: Kind| kinds[kind].used.is_ok();
     lines.extend(open.filter_map(|allocator| not_tracked(allocator, is_known)));
     lines.dedup();
@@ -114,14 +114,14 @@ fn print_process(
     Ok(())
 }
 
-/// Bytes that circular buffers take of the fullest core.
+/// Formats the bytes that circular buffers take of the fullest core.
 pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
     let Programs { count, per_core } = item.programs.filter(|programs| programs.count > 0)?;
     let programs = if count == 1 { "1 program".to_owned() } else { format!("{count} programs") };
     Some(format!("cb: {programs}, at most {} on a core", size(per_core)))
 }
 
-/// Whether the process is busy or hung.
+/// Formats the launches, which show whether the process is busy or hung.
 fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     let launches = process.launches.ok()?;
     let chips = match process.devices.len() + process.unmapped.len() {
@@ -133,8 +133,7 @@ fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     Some(format!("launches: {launches}{chips}{rate}{last}"))
 }
 
-/// Kinds of an allocator that the hook does not see, which does not mean that they are empty. Kinds with a figure from elsewhere
-/// are left out.
+/// Lists kinds of an allocator that the hook does not record. They may not be empty. Kinds with a figure from another source are left out.
 pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool) -> Option<String> {
     let coverage = allocator.coverage.as_ref().ok()?;
     let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
@@ -152,7 +151,7 @@ fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn 
     writeln!(out, "{}", row(&[name.to_owned(), used, allocated, count, peak, when, source.to_owned()]))
 }
 
-/// Kinds that belong to no bar, each over all allocators. Their peaks were at different times: the highest is shown.
+/// Returns kinds that are not in a bar, each summed over all allocators. Peaks may be from different times, so the highest one is shown.
 fn others(allocators: &[&Allocator]) -> Vec<(BufferKind, Figure)> {
     let mut sums: Vec<(BufferKind, Figure)> = Vec::new();
     let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
@@ -172,7 +171,7 @@ fn others(allocators: &[&Allocator]) -> Vec<(BufferKind, Figure)> {
     sums
 }
 
-/// Kinds with live buffers that exceed the list, their number and bytes.
+/// Returns kinds with live buffers beyond the list, with their number and bytes.
 fn unlisted(allocators: &[&Allocator]) -> Vec<(&'static str, u64, u64)> {
     let mut sums: Vec<(&'static str, u64, u64)> = Vec::new();
     for (name, (count, bytes)) in allocators.iter().flat_map(|allocator| kinds_of(allocator)).map(|(name, kind)| (name, kind.unlisted)) {
@@ -205,7 +204,7 @@ pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
     cut(style.clean(text).trim_end(), style.columns(), Cut::Middle, style.glyphs().ellipsis)
 }
 
-/// Prints one line per buffer, in the given order, then the number of omitted buffers, and of those that no list has.
+/// Prints one line per buffer, in the given order, then the number of omitted buffers, and of buffers that are in no list.
 pub fn buffers<'a>(
     snapshot: &Snapshot,
     buffers: impl Iterator<Item = &'a Buffer>,
@@ -219,7 +218,7 @@ pub fn buffers<'a>(
     }
     let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.stack.is_some());
     let last = if has_lines { "line and tag" } else { "tag" };
-    // A source line that is cut after its folder is useless: some figures are dropped to make room.
+    // A source line that is cut after its folder is useless, so some figures are left out to make room.
     let is_short = has_lines && style.columns() < SHORT_BELOW;
     let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", last].map(str::to_owned);
     writeln!(out, "{}", buffer_row(&heading, is_short, style))?;
@@ -261,7 +260,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
     ]
 }
 
-/// Its line (without the folder if there is little room), its tag, and the type of a kernel.
+/// Returns its line (without the folder if there is little room), its tag, and the type of a kernel.
 fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
     let line = entry.line().map(|line| {
@@ -273,7 +272,7 @@ fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     line.into_iter().chain(tag).chain(kernel_type).collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers are never cut; a long tag loses its end.
+/// Appends a tag. Numbers are never cut; a long tag is cut at its end.
 pub(crate) fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
     let room = style.columns().saturating_sub(width(&numbers));
     numbers.push_str(&cut(&style.clean(tag), room, Cut::End, style.glyphs().ellipsis));
@@ -374,7 +373,7 @@ mod tests {
         snapshot
     }
 
-    /// With the notes below.
+    /// Prints with the notes below.
     fn whole(snapshot: &Snapshot, print: impl FnOnce(&Style<'_>, &mut Vec<u8>) -> io::Result<()>) -> String {
         let style = Style::plain("0");
         printed(|out| {
@@ -416,7 +415,7 @@ mod tests {
         ");
     }
 
-    /// The hook sees DRAM; TT-Metal's statistics have some of the other kinds.
+    /// The hook records DRAM; TT-Metal's statistics have some of the other kinds.
     #[test]
     fn every_row_has_its_source_and_reported_memory_is_not_untracked() {
         let mut snapshot = tracked();

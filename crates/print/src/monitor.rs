@@ -15,7 +15,7 @@ use crate::text::{Align, pad, width};
 
 /// Replaces a missing value, as in nvidia-smi.
 const NONE: &str = "-";
-/// Least width of a number.
+/// Minimum width of a number.
 const NUMBER_COLUMNS: usize = 5;
 const USER_COLUMNS: usize = 10;
 const STATUS_COLUMNS: usize = 13;
@@ -30,7 +30,7 @@ const GROUPS: [(char, &[Section]); 6] = [
     ('t', &[Section::Pcie]),
 ];
 
-/// The start of a line.
+/// The date and time at the start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineStamp {
     /// The date.
@@ -40,7 +40,7 @@ pub struct LineStamp {
 }
 
 impl LineStamp {
-    /// Its headings, or its cells from `2026-11-15 08:12:45`.
+    /// Formats its headings, or its cells from `2026-11-15 08:12:45`.
     fn cells(self, local_time: &str, is_heading: bool) -> String {
         let (date, time) = local_time.split_once(' ').unwrap_or((NONE, NONE));
         let date = if is_heading { "Date      ".to_owned() } else { pad(date, 10, Align::Left) };
@@ -53,7 +53,7 @@ impl LineStamp {
 /// The columns of `dmon`.
 pub struct DeviceColumns {
     asked: Vec<&'static Field<Device>>,
-    /// The columns with an expected value, chosen by the first snapshot: fields of `--deep` would fill the screen with missing
+    /// The columns with an expected value, chosen by the first snapshot. Without `--deep`, its fields would fill the screen with missing
     /// values.
     shown: OnceCell<Vec<&'static Field<Device>>>,
 }
@@ -162,7 +162,7 @@ fn cells(device: &Device, process: &Process, use_of: &DeviceUse, style: &Style<'
     [
         device.id.to_string(),
         process.key.pid.to_string(),
-        // A blank would start a new column.
+        // A space would start a new column.
         text(process.user.clone()).replace(' ', "_"),
         number(process.cpu.map(Value::Float), Unit::Ratio),
         bytes(use_of.dram()),
@@ -180,7 +180,7 @@ fn row([device, pid, user, cpu, dram, l1, launches, status, command]: &[String; 
         .to_owned()
 }
 
-/// A number in the unit of its column.
+/// Formats a number in the unit of its column.
 fn number(value: Reading<Value>, unit: Unit) -> String {
     let Some(number) = value.ok().and_then(|value| value.number()) else { return NONE.to_owned() };
     match unit {
@@ -193,7 +193,7 @@ fn number(value: Reading<Value>, unit: Unit) -> String {
     }
 }
 
-/// The unit of a column.
+/// Returns the unit of a column.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Bytes => "MiB",
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(DeviceColumns::parse("px").err(), Some(UnknownGroup('x')));
     }
 
-    /// The first command of a user of nvidia-smi fits a terminal of 80 columns.
+    /// The default columns fit a terminal of 80 columns.
     #[test]
     fn usual_columns_fit_a_terminal() {
         for (name, snapshot) in machine::all() {

@@ -11,12 +11,12 @@ use crate::quantity::size;
 use crate::style::Style;
 use crate::text::wrap;
 
-/// Above this number, problems are only counted.
+/// Most problems that are listed. Further ones are only counted.
 const PROBLEMS_MAX: usize = 5;
-/// Above this number, processes are only counted in a tip.
+/// Most processes that a tip lists. Further ones are only counted.
 const TIP_PIDS_MAX: usize = 3;
 
-/// Prints facts that have no column in the device table. Devices with the same note share a line.
+/// Prints notes about devices that have no column in the device table. Devices with the same note share a line.
 pub(crate) fn print_devices(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut notes: Vec<(String, Vec<DeviceId>)> = Vec::new();
     for device in &snapshot.devices {
@@ -44,7 +44,7 @@ fn device_notes(device: &Device) -> Vec<String> {
     notes
 }
 
-/// A note about processes that have the device open but cannot be identified.
+/// Returns a note about processes that have the device open but cannot be identified.
 pub(crate) fn hidden(device: &Device) -> Option<String> {
     match device.memory.hidden_processes {
         0 => None,
@@ -73,7 +73,7 @@ pub(crate) fn print_tips(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn W
     Ok(())
 }
 
-/// `12346, 12350, 12351 and 4 more`
+/// Formats `12346, 12350, 12351 and 4 more`.
 fn pid_list(pids: &[u32]) -> String {
     let shown: Vec<String> = pids.iter().take(TIP_PIDS_MAX).map(u32::to_string).collect();
     match pids.len() - shown.len() {
@@ -82,7 +82,7 @@ fn pid_list(pids: &[u32]) -> String {
     }
 }
 
-/// Prints the first problems, and the number of the others.
+/// Prints the first problems, and the number of further ones.
 pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
         let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };

@@ -21,12 +21,12 @@ impl GpuField {
         found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column), "--help-query-gpu"))
     }
 
-    /// The names of all columns.
+    /// Returns the names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
         GPU.iter().map(|row| row.column.names[0])
     }
 
-    /// How many samples it needs.
+    /// Returns how many samples the column needs.
     pub fn samples(&self) -> Samples {
         self.0.column.field().map_or(Samples::One, |field| field.samples)
     }
@@ -43,7 +43,7 @@ impl AppField {
         found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column), "--help-query-compute-apps"))
     }
 
-    /// The names of all columns.
+    /// Returns the names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
         APPS.iter().map(|row| row.column.names[0])
     }
@@ -74,7 +74,7 @@ fn unknown(name: &str, known: impl Iterator<Item = &'static Column>, help: &'sta
     UnknownColumn { name: name.to_owned(), similar, help }
 }
 
-/// Prints one line per device, as nvidia-smi does. A requested time is the style's.
+/// Prints one line per device, as nvidia-smi does. The timestamp is the time of the style.
 pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if options.header {
         write_row(fields.iter().map(|field| field.0.column.title()), out)?;
@@ -108,7 +108,7 @@ pub(crate) struct Column {
     names: &'static [&'static str],
     heading: &'static str,
     unit: &'static str,
-    /// The field that it shows, or an explanation if no field is the same.
+    /// The field that it shows, or an explanation if there is no equal field.
     meaning: &'static str,
 }
 
@@ -118,7 +118,7 @@ impl Column {
         DeviceField::find(self.meaning)
     }
 
-    /// Its line in the help: names, unit, field, meaning.
+    /// Returns its line in the help: names, unit, field, meaning.
     pub(crate) fn help(&self) -> Vec<String> {
         let unit = if self.unit.is_empty() { "-" } else { self.unit };
         let (field, meaning) = match self.field() {
@@ -132,7 +132,7 @@ impl Column {
         if self.unit.is_empty() { self.heading.to_owned() } else { format!("{} [{}]", self.heading, self.unit) }
     }
 
-    /// With `nounits` a value loses its unit, but its heading does not.
+    /// With `nounits` a value has no unit, but its heading does.
     fn show(&self, value: Reading<String>, options: CsvOptions) -> String {
         match value {
             Ok(value) if options.units && !self.unit.is_empty() => format!("{value} {}", self.unit),
@@ -158,9 +158,9 @@ enum Shown {
     Mebibytes,
     /// A ratio in per cent.
     Percent,
-    /// It is not a field.
+    /// A value that is not a field.
     Made(fn(&Gpu<'_>) -> Reading<String>),
-    /// Nothing measures it.
+    /// A value that is never available.
     Nothing,
 }
 
@@ -203,7 +203,7 @@ const fn gpu(names: Names, unit: &'static str, meaning: &'static str, shown: Sho
     headed(names, names[0], unit, meaning, shown)
 }
 
-/// A column whose heading differs from its most common name.
+/// Creates a column with a heading that differs from its most common name.
 const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
     GpuColumn { column: Column { names, heading, unit, meaning }, shown }
 }
@@ -224,7 +224,7 @@ pub(crate) fn app_columns() -> impl Iterator<Item = &'static Column> {
 
 const NOT_HERE: &str = "Not measured on these devices; N/A.";
 
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 const GPU: &[GpuColumn] = &[
     gpu(&["timestamp"], "", "Local time of the sample.", Shown::Made(|gpu| Ok(timestamp(gpu.snapshot, gpu.local_time)))),
     gpu(&["index"], "", "id", Shown::Plain),
@@ -260,11 +260,11 @@ const GPU: &[GpuColumn] = &[
     gpu(&["pcie.link.gen.max"], "", "pcie_gen_max", Shown::Plain),
     gpu(&["pcie.link.width.current"], "", "pcie_width", Shown::Plain),
     gpu(&["pcie.link.width.max"], "", "pcie_width_max", Shown::Plain),
-    // nvidia-smi shows a share of the highest speed, which the driver does not publish.
+    // nvidia-smi shows a percentage of the highest speed, which the driver does not publish.
     gpu(&["fan.speed"], "%", "Share of the highest speed, which no driver publishes; N/A. See fan_rpm of --fields.", Shown::Nothing),
 ];
 
-#[rustfmt::skip] // one row a line
+#[rustfmt::skip] // one row per line
 const APPS: &[AppColumn] = &[
     app(&["pid"], "", "Process id on this host.", |app| Ok(app.process.key.pid.to_string())),
     app(&["process_name", "name"], "", "The kernel's short name of the process.", |app| app.process.name.clone()),
@@ -279,13 +279,13 @@ fn mebibytes(bytes: Reading<u64>) -> Reading<String> {
     bytes.map(|bytes| (bytes >> 20).to_string())
 }
 
-/// `2026/11/15 08:12:45.120`: the local time, and the milliseconds, which are the same in every time zone.
+/// Formats `2026/11/15 08:12:45.120`: the local time, and the milliseconds, which are the same in every time zone.
 fn timestamp(snapshot: &Snapshot, local_time: &str) -> String {
     let millis = snapshot.time.0 / 1_000_000 % 1000;
     format!("{}.{millis:03}", local_time.replace('-', "/"))
 }
 
-/// `00000000:C1:00.0` for `0000:c1:00.0`: nvidia-smi prints eight digits of the domain.
+/// Converts `0000:c1:00.0` to `00000000:C1:00.0`, because nvidia-smi prints eight digits of the domain.
 fn bus_id(bdf: &str) -> String {
     format!("{bdf:0>16}").to_uppercase()
 }
@@ -311,7 +311,7 @@ mod tests {
         assert!(AppField::parse("").is_err());
     }
 
-    /// A meaning is a field, or a sentence.
+    /// A meaning is the name of a field, or a sentence.
     #[test]
     fn meanings_are_fields_or_sentences() {
         for column in gpu_columns().chain(app_columns()) {

@@ -26,7 +26,7 @@ impl ProcessColumn {
     }
 }
 
-/// Level of detail: the columns that fit 80, full words for the status, the workload, the full command.
+/// Level of detail: the columns that fit 80, then full words for the status, then the workload, then the full command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Narrow,
@@ -45,11 +45,11 @@ pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write)
     table(snapshot, style).print(None, style, out)
 }
 
-/// States that there is no process, as far as this is known.
+/// Returns the message that there is no process, if this is certain.
 fn nobody(snapshot: &Snapshot) -> String {
     let gateways = ranges(snapshot.devices.iter().filter_map(|device| device.via.ok()));
     let is_remote_alone = snapshot.devices.iter().all(|device| device.location == Location::Remote);
-    // If a device's holders are unknown, so is its memory.
+    // If the holders of a device are unknown, so is its memory.
     let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
     match (is_certain, is_remote_alone) {
         (true, _) => "No process holds a device.".to_owned(),
@@ -110,7 +110,7 @@ fn columns(level: Level, has_workloads: bool) -> Vec<ProcessColumn> {
     columns
 }
 
-/// The row below its process. Its label covers the columns of user and name.
+/// Returns the row below its process. Its label covers the columns of user and name.
 fn unmapped_row(columns: &[ProcessColumn], unmapped: &Unmapped) -> Vec<Cell> {
     let is_covered = |index: usize| index == 2;
     columns.iter().enumerate().filter(|(index, _)| !is_covered(*index)).map(|(_, column)| (column.unmapped)(unmapped)).collect()

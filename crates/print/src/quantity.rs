@@ -9,12 +9,12 @@ use ttmon_wire::rounded;
 /// Replaces a missing value.
 pub const ABSENT: &str = "N/A";
 
-/// A size, or the sign for a missing one.
+/// Formats a size, or `ABSENT` for a missing one.
 pub fn size_or_absent(bytes: Reading<u64>) -> String {
     bytes.map_or_else(|_| ABSENT.to_owned(), size)
 }
 
-/// A share in at most five columns: `37%`. Any use is shown as more than 0.
+/// Formats a ratio in at most five columns: `37%`. Any value above 0 is shown as more than 0.
 pub fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
@@ -23,7 +23,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A share with one decimal: `37.3%`.
+/// Formats a ratio with one decimal: `37.3%`.
 pub fn exact_percent(ratio: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
@@ -32,7 +32,7 @@ pub fn exact_percent(ratio: f64) -> String {
     }
 }
 
-/// An age in its two largest units: `2h14m`.
+/// Formats an age in its two largest units: `2h14m`.
 pub fn age(since: UnixTime, now: UnixTime) -> String {
     let seconds = now.0.saturating_sub(since.0) / 1_000_000_000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -44,7 +44,7 @@ pub fn age(since: UnixTime, now: UnixTime) -> String {
     }
 }
 
-/// A value as plain text, numbers as in JSON.
+/// Formats a value as plain text, with numbers as in JSON.
 pub fn plain(value: &Value, unit: Unit) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -60,7 +60,7 @@ pub fn plain(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// A number with its unit, as short as possible: `54°C`, `2.4GB/s`.
+/// Formats a number with its unit, as short as possible: `54°C`, `2.4GB/s`.
 pub fn short(number: f64, unit: Unit) -> String {
     match unit {
         Unit::None | Unit::Count | Unit::Time => thousands(number),
@@ -88,7 +88,7 @@ fn thousands(number: f64) -> String {
     }
 }
 
-/// A value with its unit; bytes also in the units of the tables.
+/// Formats a value with its unit; bytes also in the units of the tables.
 pub fn with_unit(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Integer(bytes @ 1024..), Unit::Bytes) => format!("{bytes} B ({})", size(*bytes)),
@@ -97,7 +97,7 @@ pub fn with_unit(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// The reason of a missing value, by its JSON name and in words: `N/A (gone: the device left the bus)`.
+/// Formats the reason of a missing value, by its JSON name and in words: `N/A (gone: the device left the bus)`.
 pub fn absence(reason: Missing, explanation: &str) -> String {
     format!("{ABSENT} ({reason}: {explanation})")
 }

@@ -1,4 +1,4 @@
-//! `-q`: all values of each device as `key: value`, with the reason of each missing one. Suits grep.
+//! `-q`: all values of each device as `key: value`, with the reason of each missing one. The format is easy to grep.
 
 use std::io::{self, Write};
 
@@ -56,11 +56,11 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A process on one device.
+    /// Prints a process on one device.
     fn process(&mut self, process: &Process, use_of: &DeviceUse) -> io::Result<()> {
         writeln!(self.out, "  process {}:", process.key.pid)?;
         for field in PROCESS {
-            // These two rows concern all its chips; here they concern this one, as in a device's `processes` in JSON.
+            // These two rows are for this device only, as in a device's `processes` in JSON.
             let value = match field.name {
                 "memory" => use_of.dram().map(Value::Integer),
                 "source" => use_of.source().map(|source| Value::Text(source.name().to_owned())),
@@ -85,7 +85,7 @@ fn shown(value: Reading<Value>, unit: Unit) -> String {
     }
 }
 
-/// The reason in words; for a value of newer drivers, the first driver that has it.
+/// Returns the reason in words. For a value of newer drivers, it includes the first driver that has the value.
 fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device: &Device) -> String {
     let attr = field.attr();
     if device.state == State::Starting && reason == Missing::NoSource && attr.is_some_and(|attr| attr.attribute().is_from_firmware()) {

@@ -1,7 +1,7 @@
 //! `ttmon mem --csv`: the files that TT-Metal's MemoryReporter writes, in its formats, and a table of all blocks.
 //!
-//! MemoryReporter has no column for the device: TT-Metal writes one set of files per device, with a prefix in their names. The
-//! number of a block is internal to TT-Metal: here blocks are numbered in the order of their addresses.
+//! MemoryReporter has no column for the device: TT-Metal writes one set of files per device, with a prefix in their names. The number of a
+//! block is internal to TT-Metal, so blocks are numbered in the order of their addresses here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ const MEMORY_HEADING: &str = ", Total Allocatable Size (B), Total Allocated (B),
 const L1_TITLE: &str = "This report indicates available space for interleaving L1 buffers\n";
 const L1_HEADING: &str = ", Largest Contiguous Free Block (B), Total Free L1 Space (B)\n";
 
-/// The files for all open allocators with known banks; none if there is no such allocator.
+/// Returns the files for all open allocators with known banks; empty if there are none.
 pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
     let known: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open && has_banks(allocator)).collect();
     let prefix = |allocator: &Allocator| if known.len() > 1 { format!("{}_", allocator.id) } else { String::new() };
@@ -51,7 +51,7 @@ pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
     files
 }
 
-/// The files that MemoryReporter adds to with each program: the memory of its allocator when the program was first seen.
+/// The files to which MemoryReporter appends each program: the memory of its allocator when the program was first seen.
 #[derive(Debug, Default)]
 pub struct ProgramReports {
     seen: BTreeSet<(ProcessKey, u32)>,
@@ -59,7 +59,7 @@ pub struct ProgramReports {
 }
 
 impl ProgramReports {
-    /// The additions to each file, for programs that an earlier snapshot did not have.
+    /// Returns the additions to each file, for programs that earlier snapshots did not have.
     pub fn next(&mut self, snapshot: &Snapshot) -> Vec<ReportFile> {
         let mut files = Vec::new();
         for circular in &snapshot.circulars {
@@ -97,7 +97,7 @@ fn number(value: Option<Reading<u64>>) -> String {
     value.and_then(Result::ok).map_or_else(|| ABSENT.to_owned(), |value| value.to_string())
 }
 
-/// Per bank; the rows are not labelled.
+/// Formats figures per bank. The rows are not labelled.
 fn memory_rows(allocator: &Allocator) -> String {
     let mut text = String::new();
     for (kind, _) in REPORTED {
@@ -113,7 +113,7 @@ fn memory_rows(allocator: &Allocator) -> String {
     text
 }
 
-/// The largest block of a bank, and the same over all banks: the limit of an interleaved buffer.
+/// Formats the largest block of a bank, and the same over all banks, which is the limit of an interleaved buffer.
 fn l1_row(allocator: &Allocator) -> String {
     let banks = banks(allocator, Kind::L1);
     let largest = banks.map(|banks| banks.largest_free_per_bank);
@@ -121,7 +121,7 @@ fn l1_row(allocator: &Allocator) -> String {
     format!(",{},{}\n", number(largest), number(of_all))
 }
 
-/// Over all banks, then the blocks of one.
+/// Formats figures over all banks, then the blocks of one bank.
 fn detailed(allocator: &Allocator) -> String {
     let mut text = String::new();
     for (kind, name) in REPORTED {
@@ -144,12 +144,12 @@ fn detailed(allocator: &Allocator) -> String {
     text
 }
 
-/// Sizes of free blocks are in classes: each begins at twice the size of the previous one, the first at this many bytes.
+/// Free blocks are grouped by size. Each class begins at twice the size of the previous one, the first at this many bytes.
 const CLASS_BYTES: u64 = 1024;
-/// No more classes than for blocks of this size.
+/// The last class is for blocks of this size.
 const LARGEST_CLASS_BYTES: u64 = 128 << 20;
 
-/// The format in which TT-Metal's allocator prints its blocks. Addresses are relative to the start of its memory.
+/// Formats blocks as TT-Metal's allocator prints them. Addresses are relative to the start of its memory.
 fn block_table(text: &mut String, banks: &Banks) {
     let nothing = [Block { address: 0, size: 0, is_free: true }];
     let blocks = if banks.table.is_empty() { &nothing[..] } else { &banks.table };
@@ -181,7 +181,7 @@ fn block_table(text: &mut String, banks: &Banks) {
     }
 }
 
-/// ttmon's own file: every block, with the names of `ttmon mem --json --blocks`.
+/// Formats ttmon's own file: every block, with the names of `ttmon mem --json --blocks`.
 fn memory_blocks(allocators: &[&Allocator]) -> String {
     let mut text = "allocator,pid,kind,address,size,free\n".to_owned();
     for allocator in allocators {

@@ -12,11 +12,11 @@ use crate::table::inner_columns;
 use crate::text::{Align, Cut, cut, pad, width};
 use crate::{breakdown, devices, notes, processes};
 
-/// Longest driver version shown; the other columns of the title are for the host.
+/// Most columns for the driver version in the title. The other columns are for the host.
 const DRIVER_COLUMNS_MAX: usize = 16;
-/// Next to the host, so that a simulated machine is not taken for a real one.
+/// Mark beside the host, so that a simulated machine is not confused with a real one.
 pub(crate) const SIMULATED: &str = "[SIMULATED]";
-/// From a service, which may see less of this user's processes and more of others'.
+/// Mark for data from a service, which may see less of this user's processes and more of other users' processes.
 pub(crate) const SERVED: &str = "[FROM SERVER]";
 
 /// Prints devices, memory in use, processes, tips and problems.
@@ -30,14 +30,14 @@ pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> 
         notes::print_tips(snapshot, style, &mut tail)?;
     }
     notes::print_problems(snapshot, style, &mut tail)?;
-    // The breakdown is dropped first: the device table has the sums.
+    // The breakdown is left out first, because the device table has the totals.
     let room = style.rows.map(|rows| rows.saturating_sub(lines(&head) + lines(&tail)));
     out.write_all(&head)?;
     out.write_all(&breakdown::text(snapshot, room, style)?)?;
     out.write_all(&tail)
 }
 
-/// Marks every output of a simulated machine; empty for a real one.
+/// Returns the mark in every output of a simulated machine; empty for a real one.
 pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     match snapshot.origin {
         Origin::Local => "",
@@ -46,7 +46,7 @@ pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// Program, driver, host and origin at the left, the time at the right.
+/// Returns the title: program, driver, host and origin at the left, the time at the right.
 fn title(snapshot: &Snapshot, style: &Style<'_>) -> String {
     let glyphs = style.glyphs();
     let between = glyphs.between;

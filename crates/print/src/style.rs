@@ -1,8 +1,8 @@
-//! The caller's choices for output: width, colours, characters.
+//! Options of the output: width, colours, characters.
 
 use crate::text;
 
-/// Narrower layouts do not exist: the numbers would not fit.
+/// Minimum width. The numbers would not fit a narrower layout.
 pub(crate) const WIDTH_MIN: usize = 80;
 
 /// Options of the output, with its time and program version.
@@ -10,11 +10,11 @@ pub(crate) const WIDTH_MIN: usize = 80;
 pub struct Style<'a> {
     /// Columns of the terminal; less than 80 counts as 80.
     pub width: usize,
-    /// Rows of the screen, if limited: then the memory breakdown is dropped in favour of the processes.
+    /// Rows of the screen, if limited. Then the memory breakdown is left out before processes are.
     pub rows: Option<usize>,
     /// Whether health may be coloured.
     pub colors: bool,
-    /// Whether nothing outside ASCII may be printed.
+    /// Whether to print only ASCII.
     pub ascii: bool,
     /// The snapshot's time on the user's clock: `2026-11-15 08:12:45`.
     pub local_time: String,
@@ -25,13 +25,13 @@ pub struct Style<'a> {
 }
 
 impl<'a> Style<'a> {
-    /// What a pipe gets: 80 columns without colours.
+    /// Returns the style for a pipe: 80 columns without colours.
     pub fn plain(version: &'a str) -> Self {
         Self { width: WIDTH_MIN, rows: None, colors: false, ascii: false, local_time: String::new(), version, show_processes: true }
     }
 
-    /// Makes foreign text harmless: what has no width of its own (controls, escapes, marks that turn the direction of
-    /// writing) becomes a visible sign, and with `ascii` so does what is not ASCII.
+    /// Makes untrusted text safe to print. Characters without a width (control characters, escapes, marks that change the writing
+    /// direction) become visible signs. With `ascii`, so do characters outside ASCII.
     pub fn clean(&self, text: &str) -> String {
         text::clean(text, self.ascii)
     }
@@ -44,7 +44,7 @@ impl<'a> Style<'a> {
         if self.ascii { &ASCII } else { &UNICODE }
     }
 
-    /// Text in the colour of its meaning.
+    /// Returns a text in the colour of its meaning.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         match tone.code().filter(|_| self.colors) {
             Some(code) if !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
@@ -53,7 +53,7 @@ impl<'a> Style<'a> {
     }
 }
 
-/// Meanings of colours: only health.
+/// The meaning of a colour. Only health has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -63,7 +63,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// One of the 16 ANSI colours, which follow the user's theme.
+    /// Returns one of the 16 ANSI colours, which follow the user's theme.
     fn code(self) -> Option<u8> {
         match self {
             Self::Plain => None,
@@ -83,7 +83,7 @@ pub(crate) struct Glyphs {
     pub(crate) vertical: &'static str,
     /// Left and right ends of the top, middle and bottom rules.
     pub(crate) rules: [[&'static str; 2]; 3],
-    /// A bar's cell, from empty to full.
+    /// Cells of a bar, from empty to full.
     pub(crate) fill: &'static [&'static str],
 }
 

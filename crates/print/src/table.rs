@@ -1,4 +1,4 @@
-//! A table in a box. Columns have widths for their worst case; one or more flexible columns take the rest of the line.
+//! A table in a box. Columns have widths for their longest content. One or more flexible columns take the rest of the line.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::text::{Align, Cut, cut, pad, width};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// Blanks before it.
+    /// Spaces before the column.
     gap: usize,
     columns_min: usize,
     columns_max: usize,
@@ -20,17 +20,17 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Numbers: right-aligned, and never cut.
+    /// A column of numbers, right-aligned and never cut.
     pub(crate) const fn number(title: &'static str, columns: usize) -> Self {
         Self { align: Align::Right, columns_max: usize::MAX, ..Self::text(title, columns, usize::MAX) }
     }
 
-    /// Text that grows with its content between two widths.
+    /// A column of text that grows with its content between two widths.
     pub(crate) const fn text(title: &'static str, columns_min: usize, columns_max: usize) -> Self {
         Self { title, gap: 1, columns_min, columns_max, align: Align::Left, is_flexible: false }
     }
 
-    /// Text or a bar that takes the remaining width.
+    /// A column with text or a bar that takes the remaining width.
     pub(crate) const fn flexible(title: &'static str, columns_min: usize) -> Self {
         Self { is_flexible: true, ..Self::text(title, columns_min, usize::MAX) }
     }
@@ -59,7 +59,7 @@ enum Content {
     Bar(f64),
 }
 
-/// A shorter part in parentheses would be useless.
+/// Minimum columns of a part in parentheses. A shorter one would be useless.
 const ASIDE_COLUMNS_MIN: usize = 9;
 
 impl Cell {
@@ -91,12 +91,12 @@ impl Cell {
         Self { cut: Cut::End, ..self }
     }
 
-    /// The cell over several columns.
+    /// Returns the cell over several columns.
     pub(crate) fn over(self, span: usize) -> Self {
         Self { span, ..self }
     }
 
-    /// Columns that the content needs.
+    /// Returns the columns that the content needs.
     fn width(&self) -> usize {
         match &self.content {
             Content::Text(text) | Content::Named(text, _) if self.span == 1 => width(text),
@@ -104,7 +104,7 @@ impl Cell {
         }
     }
 
-    /// The content in at most this many columns.
+    /// Returns the content in at most this many columns.
     fn text(&self, columns: usize, style: &Style<'_>) -> String {
         let glyphs = style.glyphs();
         match &self.content {
@@ -124,7 +124,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// Columns inside the box: the frame and one blank take two at each side.
+/// Returns the columns inside the box. The frame and a space take two columns at each side.
 pub(crate) fn inner_columns(style: &Style<'_>) -> usize {
     style.columns() - 4
 }
@@ -190,7 +190,7 @@ impl Table {
         (0..self.columns.len()).map(&mut width_of).collect()
     }
 
-    /// Columns of all parts that are not flexible, including gaps.
+    /// Returns the columns of all parts that are not flexible, including gaps.
     fn fixed_columns(&self) -> usize {
         let fixed = (0..self.columns.len()).filter(|index| !self.columns[*index].is_flexible).map(|index| self.fixed_width(index));
         let gaps = (0..self.columns.len()).map(|index| self.gap_before(index));
@@ -204,7 +204,7 @@ impl Table {
     }
 }
 
-/// The cell that begins at a column.
+/// Returns the cell that begins at a column.
 fn cell_at(row: &[Cell], index: usize) -> Option<&Cell> {
     let mut first = 0;
     for cell in row {

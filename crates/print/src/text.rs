@@ -20,7 +20,7 @@ pub enum Align {
     Right,
 }
 
-/// Columns of a text. Each character is counted separately, as terminals do.
+/// Returns the columns of a text. Each character is counted separately, as terminals do.
 pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
@@ -47,7 +47,7 @@ pub fn clean(text: &str, is_ascii: bool) -> String {
     cleaned
 }
 
-/// A text of at most this many columns.
+/// Shortens a text to at most this many columns.
 pub fn cut(text: &str, columns: usize, place: Cut, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -80,7 +80,7 @@ pub fn pad(text: &str, columns: usize, align: Align) -> String {
     }
 }
 
-/// Breaks a sentence into lines between its words; a word longer than a line is cut.
+/// Breaks a sentence into lines between words; a word longer than a line is cut.
 pub fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -96,7 +96,7 @@ pub fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
     lines
 }
 
-/// Lines whose parts are aligned, two blanks apart.
+/// Formats rows with aligned parts, separated by two spaces.
 pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     // The last part of a row does not widen its column.

@@ -60,7 +60,7 @@ fn connection(one: &Device, other: &Device, cluster: Option<&Cluster>) -> String
     .to_owned()
 }
 
-/// Ethernet links of a descriptor between two devices.
+/// Returns the number of Ethernet links between two devices in a descriptor.
 fn links(cluster: &Cluster, one: &Device, other: &Device) -> Option<u32> {
     let chip = |device: &Device| device.metal_id.ok().and_then(|id| u32::try_from(id).ok());
     let ends = (chip(one)?, chip(other)?);

@@ -1,4 +1,4 @@
-//! `ttmon who`: the processes on devices, one line each, then the devices without one.
+//! `ttmon who`: the processes on devices, one line each, then the devices without a process.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::text::aligned;
 
 const HEAD: [&str; 8] = ["PID", "USER", "DEVICES", "DRAM", "L1", "STARTED", "NAME", "WHERE"];
 
-/// Prints a line per process below a header, and one per state of the devices without a visible process.
+/// Prints a line per process below a header, and one line per state of devices without a visible process.
 pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let is_seen = |process: &&Process| !process.devices.is_empty() || !process.unmapped.is_empty();
     let mut rows: Vec<Vec<String>> = snapshot.processes.iter().filter(is_seen).map(|process| holder(snapshot, process)).collect();
@@ -56,7 +56,7 @@ fn holder(snapshot: &Snapshot, process: &Process) -> Vec<String> {
     ]
 }
 
-/// Notes for devices without visible processes, or with hidden ones; each text once.
+/// Returns notes for devices without visible processes, or with hidden ones; each text once.
 fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
     let mut states: Vec<(String, Vec<DeviceId>)> = Vec::new();
     let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
@@ -70,7 +70,7 @@ fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
     states
 }
 
-/// The note for a device without a visible process.
+/// Returns the note for a device without a visible process.
 fn unseen(device: &Device) -> String {
     match (hidden(device), device.memory.dram.used, device.via) {
         (Some(hidden), ..) => hidden,

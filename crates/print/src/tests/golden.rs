@@ -14,7 +14,7 @@ use crate::{
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
 const CSV: CsvOptions = CsvOptions { header: true, units: true };
 
-/// The snapshot at several widths, in Unicode and in ASCII.
+/// Prints the snapshot at several widths, in Unicode and in ASCII.
 fn screens(machine: &Snapshot, widths: &[usize]) -> String {
     let screen = |width: usize, ascii: bool| {
         let style = Style { ascii, ..style(width) };
@@ -66,7 +66,7 @@ fn lists() {
     assert_snapshot!("who", all(who));
 }
 
-/// Allocators as seen from outside the process.
+/// The allocators of processes with the hook.
 #[test]
 fn memory_of_hooked_processes() {
     let machine = machine::hooked();
@@ -87,7 +87,7 @@ fn memory_of_hooked_processes() {
     assert_snapshot!("mem_csv", files.collect::<Vec<_>>().join("\n"));
 }
 
-/// One allocator: MemoryReporter's own names.
+/// With one allocator, the files have MemoryReporter's own names.
 #[test]
 fn reports_of_one_allocator_have_no_prefix() {
     let mut machine = machine::hooked();
@@ -166,7 +166,7 @@ fn only_values_of_the_firmware_wait_for_it() {
     assert!(!line("numa_node:").contains("firmware"), "{text}");
 }
 
-/// On a screen that is too low, processes matter more than the breakdown.
+/// If the screen has too few rows, processes are more important than the breakdown.
 #[test]
 fn a_low_screen() {
     let lines = |rows| printed(|out| snapshot(&machine::mixed(), &Style { rows, ..style(80) }, out));
@@ -176,7 +176,7 @@ fn a_low_screen() {
     assert_eq!(lines(Some(whole.lines().count())), whole);
 }
 
-/// Buffers, circular buffers and kernels stay apart however many devices are in use.
+/// Buffers, circular buffers and kernels are separate for any number of devices.
 #[test]
 fn the_breakdown_of_many_devices_keeps_its_split() {
     let whole = printed(|out| snapshot(&machine::galaxy(), &style(80), out));
@@ -185,7 +185,7 @@ fn the_breakdown_of_many_devices_keeps_its_split() {
     assert_eq!(whole.lines().filter(|line| line.starts_with("    L1: Buffers ") && line.contains("CBs ")).count(), devices, "{whole}");
 }
 
-/// On a screen the fullest form that fits is shown: blocks, two lines, one line per device.
+/// The most detailed form that fits the screen is shown: blocks, two lines, or one line per device.
 #[test]
 fn the_breakdown_takes_the_room_there_is() {
     let machine = machine::mixed();
@@ -201,7 +201,7 @@ fn the_breakdown_takes_the_room_there_is() {
     assert!(!at(short.lines().count() - 1).contains("Memory Breakdown:"));
 }
 
-/// `ttmon mem` draws how full a device is; with `-a` that of idle ones too.
+/// `ttmon mem` draws bars for devices in use; with `-a` for idle ones too.
 #[test]
 fn memory_has_bars() {
     let machine = machine::mixed();
@@ -270,7 +270,7 @@ fn help() {
     assert_snapshot!("fields_markdown", fields_markdown());
 }
 
-/// It is unknown how a program was started, so there is no advice to start it so.
+/// It is unknown how a program was started, so the message has no advice.
 #[test]
 fn unknown_banks_are_explained_without_advice() {
     let mut machine = machine::hooked();

@@ -11,7 +11,7 @@ fn screen(machine: &Snapshot, style: &Style<'_>) -> String {
     printed(|out| snapshot(machine, style, out))
 }
 
-/// Everything that is printed as text.
+/// Returns everything that is printed as text.
 fn everything(machine: &Snapshot, style: &Style<'_>) -> String {
     screen(machine, style)
         + &printed(|out| list(machine, style, out))
@@ -27,7 +27,7 @@ fn without_colors(text: &str) -> String {
     plain
 }
 
-/// Controls and escapes, and characters that change the direction of writing.
+/// Whether a character is a control character, an escape, or changes the writing direction.
 fn is_harmful(character: char) -> bool {
     (character.is_control() && character != '\n') || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
