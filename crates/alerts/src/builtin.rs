@@ -1,18 +1,18 @@
-//! The rules that come with the program: limits that the device publishes itself, and memory.
+//! The built-in rules: limits that the device publishes itself, and memory.
 
 use ttmon_model::duration;
 
 use crate::condition::Condition;
 use crate::rule::{Rule, Severity};
 
-/// Name, severity, when, for, clear, clear_for, summary.
+/// Columns: name, severity, when, for, clear, clear_for, summary.
 type Row = (&'static str, Severity, &'static str, &'static str, &'static str, &'static str, &'static str);
 
 const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
-// Names are a promise: configuration files and silences refer to them. Every field has a metric.
-#[rustfmt::skip] // one row a line
+// Names must not change, because configuration files and silences refer to them. Every field has a metric.
+#[rustfmt::skip] // one row per line
 const ROWS: &[Row] = &[
     ("hot", CRITICAL, "temperature >= temperature_limit", "0s", "temperature < 95% * temperature_limit", "1m", "temperature {temperature} of {temperature_limit}"),
     ("warm", WARNING, "temperature >= 90% * temperature_limit and temperature < temperature_limit", "1m", "temperature < 85% * temperature_limit", "1m", "temperature {temperature} of {temperature_limit}"),
@@ -32,7 +32,7 @@ const ROWS: &[Row] = &[
     ("stale-holder", WARNING, "memory.stale_processes > 0 or memory.stale_bytes > 0", "1m", "", "1m", "left by ended processes: {memory.stale_processes} open device files, {memory.stale_bytes} reported"),
 ];
 
-/// The built-in rules.
+/// Returns the built-in rules.
 pub fn builtin() -> Vec<Rule> {
     ROWS.iter().filter_map(rule).collect()
 }

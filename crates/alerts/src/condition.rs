@@ -7,7 +7,7 @@
 //! operand    = [NUMBER *] FIELD | NUMBER | SIZE | PERCENT | "text" | true | false
 //! ```
 //!
-//! Each part has a meaning in PromQL too, so that the same rule can be given to Prometheus.
+//! Each part can be translated to PromQL, so that Prometheus can evaluate the same rule.
 
 mod example;
 mod parse;
@@ -27,9 +27,9 @@ pub use promql::PromqlError;
 /// A condition over the fields of one device.
 #[derive(Clone)]
 pub struct Condition {
-    /// As it was written.
+    /// The original text.
     text: String,
-    /// It holds if all comparisons of one of these hold.
+    /// The condition is true if all comparisons of one of these lists are true.
     any: Vec<Vec<Comparison>>,
 }
 
@@ -40,7 +40,7 @@ struct Comparison {
     right: Operand,
 }
 
-/// What is compared.
+/// The left side of a comparison.
 #[derive(Clone)]
 struct Measured {
     field: DeviceField,
@@ -116,17 +116,17 @@ impl PartialEq for Condition {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         Ok(Self { text: text.split_whitespace().collect::<Vec<_>>().join(" "), any: parse::condition(text)? })
     }
 
-    /// The condition as PromQL over the service's metrics. An error names a field that has no metric.
+    /// Returns the condition as PromQL over the service's metrics. The error names a field that has no metric.
     pub fn promql(&self) -> Result<String, PromqlError> {
         promql::condition(&self.any)
     }
 
-    /// The names of the fields that it compares.
+    /// Returns the names of the compared fields.
     pub fn fields(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for comparison in self.comparisons() {
@@ -144,19 +144,20 @@ impl Condition {
         self.any.iter().flatten()
     }
 
-    /// The past that it needs of a device, to be given to [`Condition::judge`].
+    /// Returns the windows of earlier values that [`Condition::judge`] needs for a device.
     pub(crate) fn windows(&self) -> Vec<Window> {
         self.comparisons().filter_map(|comparison| comparison.left.over).map(|(_, span)| Window::new(span)).collect()
     }
 
-    /// Whether it holds now; `None` where a value that matters is missing. `windows` are those of the device, and take its values in.
+    /// Evaluates the condition. Returns `None` if a missing value decides the result. Adds the current values to `windows`, which belong to
+    /// the device.
     pub(crate) fn judge(&self, at: Duration, device: &Device, windows: &mut [Window]) -> Option<bool> {
         let mut windows = windows.iter_mut();
         let mut result = Some(false);
         for all in &self.any {
             let mut holds = Some(true);
             for comparison in all {
-                // Windows take every value, independent of the other comparisons.
+                // Every window gets its value, independent of the other comparisons.
                 holds = and(holds, comparison.judge(at, device, &mut windows));
             }
             result = or(result, holds);
@@ -179,7 +180,7 @@ fn or(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 
 impl Comparison {
     fn judge<'w>(&self, at: Duration, device: &Device, windows: &mut impl Iterator<Item = &'w mut Window>) -> Option<bool> {
-        // A chip that is reached through another one has that one's state: one alert is enough.
+        // A remote chip has the state of its gateway. One alert is enough.
         let is_echo = self.left.field.name == "state" && device.via.is_ok();
         let value = self.left.field.get(device).ok().filter(|_| !is_echo);
         let number = match (self.left.over, value.as_ref().and_then(Value::number)) {
@@ -206,7 +207,7 @@ impl Comparison {
     }
 }
 
-/// A device that is no longer listed, as conditions see it.
+/// Returns a device that is no longer listed, for evaluating conditions.
 pub(crate) fn vanished(id: DeviceId) -> Device {
     Device { id, state: ttmon_model::snapshot::State::Gone, ..Device::absent() }
 }

@@ -30,7 +30,7 @@ use crate::rule::{Rule, Severity, is_name};
 /// Rules and receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Built-in rules and those of files.
+    /// Built-in rules and rules of files.
     pub rules: Vec<Rule>,
     /// The receivers.
     pub receivers: Vec<Receiver>,
@@ -41,7 +41,7 @@ pub struct Config {
 pub struct Receiver {
     /// Its name in metrics and messages.
     pub name: String,
-    /// Least severity of its alerts.
+    /// Minimum severity of its alerts.
     pub severity: Severity,
     /// How alerts are delivered.
     pub how: Delivery,
@@ -50,45 +50,45 @@ pub struct Receiver {
 /// How alerts are delivered to a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// A program is started, and reads the message.
+    /// Starts a program, which reads the message.
     Command {
-        /// The program's path and its arguments.
+        /// Path of the program and its arguments.
         argv: Vec<String>,
-        /// How long it may take.
+        /// Time limit of the program.
         timeout: Duration,
     },
-    /// The message is posted.
+    /// Posts the message.
     Webhook {
-        /// Where.
+        /// Address of the webhook.
         url: UrlFrom,
         /// File with a token for the header `Authorization: Bearer`.
         bearer_file: Option<PathBuf>,
         /// Certificates to trust instead of the system's.
         ca: Option<PathBuf>,
     },
-    /// Alerts are posted to an Alertmanager repeatedly.
+    /// Posts alerts to an Alertmanager repeatedly.
     Alertmanager {
-        /// Where, without the path of its API.
+        /// Address without the path of the API.
         url: UrlFrom,
         /// File with a token for the header `Authorization: Bearer`.
         bearer_file: Option<PathBuf>,
         /// Certificates to trust instead of the system's.
         ca: Option<PathBuf>,
-        /// How often.
+        /// Interval between two posts.
         resend: Duration,
     },
 }
 
-/// Where an address is written. Some addresses are secrets.
+/// The source of an address. Some addresses are secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlFrom {
-    /// In the configuration.
+    /// The configuration has the address.
     Text(String),
-    /// In a file that nobody else can read.
+    /// A file that only its owner can read has the address.
     File(PathBuf),
 }
 
-/// What is wrong with the table.
+/// Why the table is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -104,19 +104,19 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError(why.into()))
 }
 
-/// Takes one entry of a list in.
+/// Adds one entry of a list.
 type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), ConfigError>;
 
 impl Default for Config {
-    /// The built-in rules, without receivers.
+    /// Returns the built-in rules, without receivers.
     fn default() -> Self {
         Self { rules: builtin(), receivers: Vec::new() }
     }
 }
 
 impl Config {
-    /// Reads a whole configuration file and takes its table `alerts` in, if there is one. Rules of the same name change or replace those
-    /// that are there; receivers are added.
+    /// Reads a whole configuration file and adds its table `alerts`, if there is one. Rules with the name of an existing rule change or
+    /// replace it; receivers are added.
     pub fn read(&mut self, text: &str) -> Result<(), ConfigError> {
         let file: Table = text.parse().map_err(|error: toml::de::Error| ConfigError(error.to_string()))?;
         let Some(table) = file.get("alerts") else { return Ok(()) };
@@ -178,7 +178,7 @@ impl Config {
             (None, None) => return wrong("when is missing, and no built-in rule has this name"),
         };
         if let Some(when) = when.filter(|when| *when != rule.when) {
-            // The end of another condition, and its messages, may not match this one.
+            // The clear condition and the summary of the old condition may not match the new one.
             (rule.summary, rule.clear, rule.when) = (summary(&when), None, when);
         }
         rule.clear = condition("clear")?.or(rule.clear);
@@ -209,7 +209,7 @@ impl Config {
 }
 
 impl Delivery {
-    /// Its key in the configuration.
+    /// Returns its key in the configuration.
     pub fn sort(&self) -> &'static str {
         match self {
             Self::Command { .. } => "command",
@@ -219,10 +219,10 @@ impl Delivery {
     }
 }
 
-/// The condition, and the values of its fields.
+/// Returns a summary with the condition and the values of its fields.
 fn summary(when: &Condition) -> String {
     let values: Vec<String> = when.fields().iter().map(|name| format!("{name} {{{name}}}")).collect();
-    // A brace in a text of the condition would be taken for a field.
+    // A brace in a text of the condition would begin a field.
     format!("{} ({})", when.to_string().replace(['{', '}'], ""), values.join(", "))
 }
 

@@ -7,7 +7,7 @@
 //!           not when                     (the time for clear_for begins anew)
 //! ```
 //!
-//! A value that is missing begins no alert, and ends one as if it were clear: nothing is known to be wrong any more.
+//! A missing value never starts an alert. For a firing alert, a missing value counts as clear, because nothing is known to be wrong.
 
 mod listing;
 
@@ -26,11 +26,11 @@ use crate::window::Window;
 
 pub use listing::{Alert, Change, Event, Listing, Phase, Saved};
 
-/// Judges snapshots by rules.
+/// Evaluates rules on snapshots.
 #[derive(Debug)]
 pub struct Engine {
     rules: Vec<Arc<Rule>>,
-    /// Nothing fires for so long after the first snapshot.
+    /// No alert fires for this time after the first snapshot.
     grace: Duration,
     started: Option<Duration>,
     chips: BTreeMap<DeviceId, Chip>,
@@ -39,7 +39,7 @@ pub struct Engine {
     saved: Vec<Saved>,
 }
 
-/// A chip, and how each rule stands there.
+/// A chip, and the state of each rule for it.
 #[derive(Debug)]
 struct Chip {
     identity: ChipIdentity,
@@ -64,13 +64,13 @@ enum Status {
     },
     Firing {
         alert: Alert,
-        /// Since when it is clear, and the time then.
+        /// Since when the rule is clear: on the monotonic clock, and on the wall clock.
         clear: Option<(Duration, UnixTime)>,
     },
 }
 
 impl Engine {
-    /// An engine with these rules.
+    /// Creates an engine with these rules.
     pub fn new(rules: Vec<Rule>, grace: Duration) -> Self {
         let rules = rules.into_iter().map(Arc::new).collect();
         Self { rules, grace, started: None, chips: BTreeMap::new(), resolved: VecDeque::new(), saved: Vec::new() }
@@ -81,7 +81,7 @@ impl Engine {
         &self.rules
     }
 
-    /// Takes over what fired in an earlier run, so that it is neither announced again nor forgotten.
+    /// Restores firing alerts of an earlier run, so that they are neither sent again nor lost.
     pub fn restore(&mut self, saved: Vec<Saved>) {
         self.saved = saved;
     }
@@ -96,7 +96,7 @@ impl Engine {
         }
         for (id, chip) in &mut self.chips {
             let listed = snapshot.device(*id);
-            // What left with its gateway is the gateway's alert.
+            // If a remote chip disappeared with its gateway, the alert belongs to the gateway.
             if listed.is_none() && chip.is_remote {
                 continue;
             }
@@ -118,7 +118,7 @@ impl Engine {
         events
     }
 
-    /// Gets to know a device. Another chip in the place of one has none of its alerts.
+    /// Records the identity of a device. If another chip has the same id, the alerts of the old chip end.
     fn identify_device(&mut self, device: &Device, time: UnixTime, events: &mut Vec<Event>) {
         let is_remote = device.location == Location::Remote;
         if self.chips.get_mut(&device.id).is_some_and(|chip| chip.identity.meet(device)) {
@@ -140,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// What stands how: firing first, then pending, then resolved.
+    /// Returns all alerts: firing first, then pending, then resolved.
     pub fn listing(&self) -> Listing {
         let standing = self.chips.values().flat_map(|chip| &chip.states).filter_map(|state| match &state.standing {
             Status::Idle => None,
@@ -152,7 +152,7 @@ impl Engine {
     }
 }
 
-/// When a snapshot was taken, and whether alerts may fire.
+/// The time of a snapshot, and whether alerts may fire.
 #[derive(Clone, Copy, Debug)]
 struct SampleTime {
     at: Duration,
@@ -169,7 +169,7 @@ impl RuleState {
     fn judge(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Event> {
         let holds = rule.when.judge(at, device, &mut self.when);
         let is_clear = match &rule.clear {
-            // What is missing is not known to be wrong.
+            // A missing value counts as clear.
             Some(clear) => clear.judge(at, device, &mut self.clear) != Some(false) && holds != Some(true),
             None => holds != Some(true),
         };

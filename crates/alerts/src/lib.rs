@@ -6,8 +6,8 @@
 //!                                 └────► listing: pending, firing, resolved ──► Alertmanager, API, `ttmon top`
 //! ```
 //!
-//! A rule compares fields of the model's field table, for each device by itself. This crate is pure: it opens no file, asks no clock and
-//! starts no thread. The service runs the actions.
+//! A rule compares fields of the model's field table, separately for each device. This crate is pure: it opens no file, reads no clock and
+//! starts no thread. The service delivers the messages.
 
 mod builtin;
 mod condition;

@@ -1,42 +1,43 @@
-//! Bounds, each with its reason.
+//! Limits, each with its reason.
 
 use std::time::Duration;
 
-/// How long a rule must be clear until its alert is resolved, unless it says otherwise. A value that flaps faster stays one alert.
+/// Default of `clear_for`: how long a rule must be clear until its alert is resolved. A value that flaps faster remains one alert.
 pub const CLEAR_FOR_DEFAULT: Duration = Duration::from_secs(60);
-/// Shortest time that a rule may say: it bounds how often one rule and device can be announced.
+/// Minimum of `clear_for`. It limits how often an alert of one rule and device can be sent.
 pub(crate) const CLEAR_FOR_MIN: Duration = Duration::from_secs(10);
-/// Longest duration of a rule.
+/// Longest duration in a rule.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// Nothing fires before: rates and the first scan of processes settle, and what is wrong at the start becomes one message.
+/// No alert fires before this time, so that rates and the first scan of processes are complete, and all alerts at the start are in one
+/// message.
 pub const START_GRACE: Duration = Duration::from_secs(10);
-/// Least time between two messages to one receiver. What happens meanwhile is in the next one.
+/// Minimum time between two messages to one receiver. Events of the meantime are in the next message.
 pub const MESSAGE_GAP: Duration = Duration::from_secs(10);
-/// How often firing alerts are sent to Alertmanager. It forgets an alert after four times this.
+/// Default interval at which firing alerts are sent to Alertmanager. It drops an alert after four times this interval.
 pub const RESEND_DEFAULT: Duration = Duration::from_secs(60);
-/// How often at least and at most.
+/// Minimum and maximum of this interval.
 pub(crate) const RESEND_RANGE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 /// How long the end of an alert is sent to Alertmanager, which may have been down.
 pub(crate) const RESOLVED_SPAN: Duration = Duration::from_secs(900);
-/// Resolved alerts that are kept for that: 32 chips by 8 rules.
+/// Most resolved alerts that are kept for this: 32 chips x 8 rules.
 pub(crate) const RESOLVED_MAX: usize = 256;
-/// Rules, built-in ones included.
+/// Most rules, including built-in ones.
 pub(crate) const RULES_MAX: usize = 128;
-/// Receivers; each has a thread.
+/// Most receivers; each has a thread.
 pub(crate) const RECEIVERS_MAX: usize = 16;
 /// Longest text of a condition.
 pub(crate) const CONDITION_BYTES_MAX: usize = 1024;
-/// Comparisons in one condition.
+/// Most comparisons in one condition.
 pub(crate) const COMPARISONS_MAX: usize = 16;
 /// Longest name of a rule or a receiver.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// Words of a command.
+/// Most words of a command.
 pub(crate) const ARGUMENTS_MAX: usize = 64;
-/// Longest time that a command may take.
+/// Longest time limit of a command.
 pub(crate) const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);
-/// How long a command may take, unless it says otherwise.
+/// Default time limit of a command.
 pub(crate) const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Parts that a window of a rule is divided into: an increase over 5 minutes is known to 10 seconds.
+/// Number of parts of a rule's window. With 30 parts, an increase over 5 minutes has a resolution of 10 seconds.
 pub(crate) const WINDOW_PARTS: u64 = 30;
 /// Longest summary of an alert.
 pub(crate) const SUMMARY_BYTES_MAX: usize = 512;

@@ -1,4 +1,4 @@
-//! Alerts as JSON: for the API, for webhooks and commands, for Alertmanager.
+//! Alerts as JSON: for the API, for webhooks and commands, and for Alertmanager.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::engine::{Alert, Event, Listing, Phase};
 use crate::rule::Rule;
 use crate::silence::Silence;
 
-/// Version of the document that webhooks and commands get; a number that grows if it ever means something else.
+/// Version of the document for webhooks and commands. It increases with an incompatible change.
 const SCHEMA: u64 = 1;
 
-/// Who sends a message.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     /// Version of the program.
@@ -22,11 +22,11 @@ pub struct Sender<'a> {
     pub host: &'a str,
     /// `local`, or `sim` for a simulated machine.
     pub origin: &'a str,
-    /// Whether it is only a test of the way there.
+    /// Whether the message is only a test.
     pub is_test: bool,
 }
 
-/// One alert as a document.
+/// Returns one alert as a document.
 pub fn alert_document(alert: &Alert) -> Value {
     let time = |time: Option<UnixTime>| time.map(UnixTime::rfc3339);
     let chip = |name: &str| alert.chip.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
@@ -45,7 +45,7 @@ pub fn alert_document(alert: &Alert) -> Value {
     })
 }
 
-/// A rule as a document, with what it is in PromQL.
+/// Returns a rule as a document, with its PromQL.
 fn rule_document(rule: &Rule) -> Value {
     json!({
         "name": rule.name,
@@ -61,7 +61,7 @@ fn rule_document(rule: &Rule) -> Value {
     })
 }
 
-/// What the API answers with: alerts, rules, silences.
+/// Returns the answer of the API: alerts, rules, silences.
 pub fn listing_document<'a>(
     sender: Sender<'_>,
     now: UnixTime,
@@ -87,7 +87,7 @@ pub fn listing_document<'a>(
     })
 }
 
-/// The body of a message to a webhook, and what a command reads: alerts that fired or ended.
+/// Returns the body of a message for a webhook or a command: alerts that fired or ended.
 pub fn message_body(sender: Sender<'_>, now: UnixTime, events: &[Event]) -> String {
     let message = json!({
         "schema": SCHEMA,
@@ -102,7 +102,7 @@ pub fn message_body(sender: Sender<'_>, now: UnixTime, events: &[Event]) -> Stri
     format!("{message}\n")
 }
 
-/// The body for Alertmanager's `POST /api/v2/alerts`. What fires ends by itself after four times `resend`, unless it is sent again.
+/// Returns the body for Alertmanager's `POST /api/v2/alerts`. A firing alert ends after four times `resend`, unless it is sent again.
 pub fn alertmanager_body<'a>(sender: Sender<'_>, now: UnixTime, alerts: impl Iterator<Item = &'a Alert>, resend: Duration) -> String {
     let later = now.0.saturating_add(u64::try_from(resend.as_nanos()).unwrap_or(u64::MAX).saturating_mul(4));
     let posted = |alert: &Alert| {

@@ -1,4 +1,4 @@
-//! Messages for webhooks and commands: one when an alert begins and one when it ends, except for silenced alerts.
+//! Messages for webhooks and commands: one when an alert fires and one when it ends, except for silenced alerts.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,20 @@ use ttmon_model::units::UnixTime;
 use crate::engine::{Change, Event, Listing, Phase};
 use crate::silence::Silence;
 
-/// Which alerts were announced.
+/// Records which alerts were sent.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     announced: BTreeSet<(String, DeviceId)>,
 }
 
 impl Outbox {
-    /// Alerts that were announced before: by an earlier run of the service.
+    /// Creates an outbox with alerts that an earlier run of the service sent.
     pub fn restored(announced: impl IntoIterator<Item = (String, DeviceId)>) -> Self {
         Self { announced: announced.into_iter().collect() }
     }
 
-    /// What is to be announced now. An alert whose silence ends is announced then; one that ends silenced, after it was announced, too.
+    /// Returns the events to send now. When a silence ends, its firing alert is sent. If an alert was sent before it was silenced, its end
+    /// is sent too.
     pub fn take(&mut self, events: &[Event], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Event> {
         let mut told = Vec::new();
         for event in events.iter().filter(|event| event.change == Change::Resolved) {

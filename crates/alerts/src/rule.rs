@@ -1,4 +1,4 @@
-//! A rule: when an alert begins, when it ends, how bad it is.
+//! A rule: when an alert begins, when it ends, and its severity.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use ttmon_model::units::{Unit, size};
 use crate::condition::Condition;
 use crate::limits::{NAME_BYTES_MAX, SUMMARY_BYTES_MAX};
 
-/// How bad an alert is.
+/// Severity of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing.
+    /// For information.
     Info,
     /// Deserves attention.
     Warning,
@@ -21,15 +21,15 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Every one of them.
+    /// All severities.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
-    /// The severity a word names.
+    /// Returns the severity with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|severity| severity.name() == name)
     }
 
-    /// The word in files, messages and labels.
+    /// Returns the name in files, messages and labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -39,35 +39,35 @@ impl Severity {
     }
 }
 
-/// One rule. It is judged for each device by itself.
+/// A rule. It is evaluated separately for each device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its name, unique among rules: `hot`.
+    /// Unique name: `hot`.
     pub name: String,
-    /// The condition that begins it.
+    /// The condition of an alert.
     pub when: Condition,
-    /// For how long that must hold.
+    /// How long `when` must be true before the alert fires.
     pub for_: Duration,
-    /// The condition that ends it; without one, that `when` does not hold.
+    /// The condition that ends an alert. If `None`, the alert ends when `when` is not true.
     pub clear: Option<Condition>,
-    /// For how long that must hold.
+    /// How long the end condition must be true.
     pub clear_for: Duration,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The message: text with `{FIELD}` for values.
     pub summary: String,
-    /// Whether it comes with the program.
+    /// Whether the rule is built in.
     pub is_builtin: bool,
 }
 
-/// Whether a text may name a rule or a receiver: lower-case letters, digits, `-` and `_`.
+/// Whether a text is a valid name of a rule or a receiver: lower-case letters, digits, `-` and `_`.
 pub fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) && text.as_bytes()[0].is_ascii_lowercase()
 }
 
 impl Rule {
-    /// Its name as alert rules of Prometheus are named: `TtmonHeartbeatStopped`.
+    /// Returns the name in the format of Prometheus's alert rules: `TtmonHeartbeatStopped`.
     pub fn alert_name(&self) -> String {
         let mut name = "Ttmon".to_owned();
         for word in self.name.split(['-', '_']) {
@@ -78,7 +78,7 @@ impl Rule {
         name
     }
 
-    /// The summary with a device's present values, never empty. A missing value is replaced by its reason.
+    /// Returns the summary with the current values of a device; never empty. A missing value is replaced by its reason.
     pub fn summary_of(&self, device: &Device) -> String {
         let mut text = String::new();
         let mut rest = self.summary.as_str();
@@ -93,7 +93,7 @@ impl Rule {
             rest = after;
         }
         text.push_str(rest);
-        // A list without entries, such as the reasons of a device that is readable again.
+        // The value is an empty list, such as the reasons of a device that is readable again.
         if text.trim().is_empty() {
             text = self.when.to_string();
         }

@@ -1,4 +1,4 @@
-//! Silences: alerts of a rule that are not sent for some time. Each is a small file of the service.
+//! Silences: alerts of a rule that are not sent for some time. Each silence is a small file of the service.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use crate::rule::is_name;
 /// A silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// The rule; `None` is every one.
+    /// The rule; `None` means all rules.
     pub rule: Option<String>,
-    /// The device; `None` is every one.
+    /// The device; `None` means all devices.
     pub device: Option<u32>,
     /// When it ends.
     pub until: UnixTime,
-    /// Why, for others.
+    /// Reason, for other users.
     pub comment: String,
 }
 
-/// Why a file is no silence.
+/// The file is not a valid silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SilenceError;
 
@@ -34,7 +34,7 @@ impl fmt::Display for SilenceError {
 impl std::error::Error for SilenceError {}
 
 impl Silence {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub fn parse(text: &str) -> Result<Self, SilenceError> {
         let document: Value = serde_json::from_str(text).map_err(|_| SilenceError)?;
         let rule = match &document["rule"] {
@@ -50,18 +50,18 @@ impl Silence {
         Ok(Self { rule, device, until, comment: document["comment"].as_str().unwrap_or_default().to_owned() })
     }
 
-    /// The document that [`Silence::parse`] reads.
+    /// Returns the document that [`Silence::parse`] reads.
     pub fn document(&self) -> Value {
         json!({"rule": self.rule, "device": self.device, "until": self.until.rfc3339(), "comment": self.comment})
     }
 
-    /// The name of its file: one silence for each rule and device.
+    /// Returns the name of its file. There is one file per rule and device.
     pub fn file_name(&self) -> String {
         let device = self.device.map_or_else(|| "all".to_owned(), |id| id.to_string());
         format!("{}.{device}.json", self.rule.as_deref().unwrap_or("ALL"))
     }
 
-    /// Whether it suppresses an alert now.
+    /// Whether the silence applies to an alert now.
     pub fn covers(&self, alert: &Alert, now: UnixTime) -> bool {
         now < self.until
             && self.rule.as_ref().is_none_or(|rule| *rule == alert.rule.name)

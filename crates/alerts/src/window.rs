@@ -1,17 +1,17 @@
-//! What a value did within a span of time, in a few numbers.
+//! Summarizes a value over a span of time in a few numbers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::limits::WINDOW_PARTS;
 
-/// The recent past of one value of one device, in parts of the span.
+/// The recent values of one field of one device, in parts of the span.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     span: Duration,
     parts: VecDeque<Part>,
     last: Option<f64>,
-    /// The first part with a value, so that a short past is not taken for a long one.
+    /// The first part with a value, to detect that the history is too short.
     first: Option<u64>,
 }
 
@@ -33,10 +33,10 @@ impl Window {
         u64::try_from(at.as_nanos() / part).unwrap_or(u64::MAX)
     }
 
-    /// Adds a value. A missing one leaves a hole.
+    /// Adds a value. A missing value leaves a gap.
     pub(crate) fn add(&mut self, at: Duration, value: Option<f64>) {
         let number = self.number(at);
-        // A clock that goes back begins anew.
+        // If the clock goes back, start again.
         if self.parts.back().is_some_and(|part| part.number > number) {
             *self = Self::new(self.span);
         }
@@ -44,7 +44,7 @@ impl Window {
             self.parts.pop_front();
         }
         let Some(value) = value.filter(|value| value.is_finite()) else { return };
-        // A counter that falls has begun again, or a process has left with its share: neither is an increase.
+        // A falling counter was reset, or a process ended and its share was subtracted. Neither is an increase.
         let increase = self.last.map_or(0.0, |last| (value - last).max(0.0));
         self.last = Some(value);
         self.first.get_or_insert(number);
@@ -57,17 +57,17 @@ impl Window {
         }
     }
 
-    /// By how much a counter rose within the span.
+    /// Returns the increase of a counter within the span.
     pub(crate) fn increase(&self, at: Duration) -> Option<f64> {
         self.last?;
         let now = self.number(at);
         Some(self.parts.iter().filter(|part| part.number + WINDOW_PARTS > now).map(|part| part.increase).sum())
     }
 
-    /// The lowest value of the span less the highest of the span before: what has grown and not come back.
+    /// Returns the lowest value of the span minus the highest value of the span before: the permanent growth.
     pub(crate) fn growth(&self, at: Duration) -> Option<f64> {
         let now = self.number(at);
-        // Both spans must have been seen whole.
+        // Both spans must be complete.
         self.first.filter(|first| first.saturating_add(2 * WINDOW_PARTS - 1) <= now)?;
         let is_recent = |part: &&Part| part.number + WINDOW_PARTS > now;
         let lowest = self.parts.iter().filter(is_recent).map(|part| part.lowest).reduce(f64::min)?;
@@ -110,7 +110,7 @@ mod tests {
     fn growth_is_what_stays() {
         let (leak, at) = fed((0..300).map(f64::from));
         assert!(leak.growth(at).is_some_and(|growth| (0.0..10.0).contains(&growth)), "{:?}", leak.growth(at));
-        // A model that is loaded once, and a load that comes and goes.
+        // A model is loaded once, and a load varies.
         let (step, at) = fed((0..300).map(|second| if second < 200 { 0.0 } else { 50.0 }));
         assert_eq!(step.growth(at), Some(0.0));
         let (wave, at) = fed((0..300).map(|second| f64::from(second % 20)));

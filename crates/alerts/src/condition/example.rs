@@ -1,25 +1,25 @@
-//! Series that make a condition hold, for tests of its PromQL.
+//! Generates series for which a condition is true, for tests of its PromQL.
 
 use super::promql::labelled;
 use super::{Comparison, Condition, Function, Measured, Op, Operand};
 
-/// What a field that a value is compared with has.
+/// Value of a field on the right side of a comparison.
 const LIMIT: f64 = 1000.0;
-/// Minutes for which series go on.
+/// Length of the series in minutes.
 const MINUTES: usize = 80;
 
-/// A series with its labels, and its values as `promtool` writes them, one a minute.
+/// A series with its labels, and its values in the format of `promtool`, one per minute.
 type Series = (String, String);
 
 impl Condition {
-    /// Series with these labels under which the condition holds from early on, and the labels that its first series has beyond these, as
+    /// Returns series with these labels for which the condition is soon true. Also returns the additional labels of the first series, as
     /// YAML.
     pub(crate) fn example(&self, labels: &str) -> (Vec<Series>, String) {
         let mut series: Vec<Series> = Vec::new();
         let mut more = String::new();
         for (index, comparison) in self.any.first().into_iter().flatten().enumerate() {
             let (found, label) = comparison.example(labels);
-            // A field that is named twice has one value: the first that was chosen.
+            // A field that occurs twice has only one series, the first.
             series.extend(found.into_iter().filter(|(name, _)| series.iter().all(|(known, _)| known != name)).collect::<Vec<_>>());
             if index == 0 {
                 more = label.map_or_else(String::new, |(name, value)| format!(", {name}: {value}"));
@@ -57,7 +57,7 @@ impl Comparison {
         let values = match over {
             None => format!("{value}x{MINUTES}"),
             Some((Function::Increase, _)) => format!("0+{value}x{MINUTES}"),
-            // Higher every 25 minutes, and never lower: each span has values of its own.
+            // The value increases every 25 minutes and never falls, so that each span has higher values than the one before.
             Some((Function::Growth, _)) => (0..4).map(|step| format!("{} _x24", f64::from(step) * value)).collect::<Vec<_>>().join(" "),
         };
         series.insert(0, (name, values));

@@ -1,4 +1,4 @@
-//! Text to conditions.
+//! Parses conditions.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, ConditionError> {
 enum Token {
     /// A field, `and`, `or`, `true`, `false`, a function.
     Word(String),
-    /// A number with what follows it: `95`, `95%`, `10G`, `5m`.
+    /// A number with its suffix: `95`, `95%`, `10G`, `5m`.
     Number(String),
     Text(String),
     Op(Op),
@@ -53,7 +53,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Reads a condition.
+/// Parses a condition.
 pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, ConditionError> {
     if text.len() > CONDITION_BYTES_MAX {
         return wrong(format!("longer than {CONDITION_BYTES_MAX} bytes"));
@@ -209,7 +209,7 @@ fn field(name: &str) -> Result<DeviceField, ConditionError> {
     DeviceField::find(name).map_or_else(|| wrong(format!("no field {name} (ttmon --help-fields lists them)")), Ok)
 }
 
-/// `95`, `0.5`, `95%`, `512M`, `10G`.
+/// Parses `95`, `0.5`, `95%`, `512M` or `10G`.
 fn number(text: &str) -> Option<f64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'%' => (&text[..text.len() - 1], 0.01),

@@ -1,4 +1,4 @@
-//! Conditions as PromQL over the metrics that the service serves.
+//! Translates conditions to PromQL over the metrics of the service.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use ttmon_model::fields::DeviceField;
 
 use super::{Comparison, Function, Measured, Op, Operand};
 
-/// Joins series of one device, independent of their other labels.
+/// Joins series of the same device, independent of their other labels.
 const DEVICE: &str = "on (instance, device)";
 
-/// Why a condition has no meaning in PromQL.
+/// Why a condition cannot be translated to PromQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromqlError {
     /// A text is compared with a number.
     Text,
-    /// A field that is text and no metric.
+    /// A text field without a metric.
     TextField(String),
     /// A field without a metric.
     NoMetric(String),
@@ -60,7 +60,7 @@ fn comparison(comparison: &Comparison) -> Result<String, PromqlError> {
         Operand::Number(number) => shown(number * factor),
         Operand::Bool(truth) => u8::from(*truth).to_string(),
         Operand::Field(times, other) => {
-            // Series of one kind of memory have one label more.
+            // Series of one kind of memory have an additional label.
             let joined = if kind(field) == kind(other) { "" } else { "on (instance, device) " };
             let times = times * factor / other.unit.base().factor;
             let times = if times == 1.0 { String::new() } else { format!("{} * ", shown(times)) };
@@ -71,13 +71,13 @@ fn comparison(comparison: &Comparison) -> Result<String, PromqlError> {
     Ok(format!("{left} {} {right}", op.name()))
 }
 
-/// States and healths are series of their own, 1 for the one that it is.
+/// Translates a comparison of a state or a health. Each value has a separate series, which is 1 for the current value.
 fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, PromqlError> {
     let name = field.name();
     if name != "state" && name != "health" {
         return Err(PromqlError::TextField(name));
     }
-    // Lean metrics have the series of the state that holds, and no other.
+    // Lean metrics have only the series of the current state.
     let is = if op == Op::Equal { "=" } else { "!=" };
     Ok(format!("ttmon_device_{name}{{{name}{is}\"{text}\"}} == 1"))
 }
@@ -87,7 +87,7 @@ fn series(field: &DeviceField) -> Result<String, PromqlError> {
     Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
 }
 
-/// A field's series with labels, and the label that it has of its own.
+/// Returns a field's series with labels, and the additional label of that field.
 pub(super) fn labelled(field: &DeviceField, labels: &str) -> (String, Option<(String, String)>) {
     let name = field.metric.map_or("", |metric| metric.name);
     match kind(field) {
@@ -100,7 +100,7 @@ fn kind(field: &DeviceField) -> Option<&'static str> {
     if let DeviceField::OfKind(kind, _) = field { Some(kind.name()) } else { None }
 }
 
-/// Without an exponent, which PromQL reads and people do not.
+/// Formats a number without an exponent, to be readable.
 fn shown(number: f64) -> String {
     format!("{number}")
 }

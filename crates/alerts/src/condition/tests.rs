@@ -101,7 +101,7 @@ fn conditions_have_a_meaning_in_promql() {
     assert_eq!(promql("heartbeat > 5"), Err(PromqlError::NoMetric("heartbeat".to_owned())));
 }
 
-/// Its gateway has the alert.
+/// The alert belongs to the gateway.
 #[test]
 fn a_remote_chip_does_not_repeat_the_state_of_its_gateway() {
     let condition = Condition::parse("state == \"gone\"").expect("a condition");

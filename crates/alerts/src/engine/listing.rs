@@ -1,4 +1,4 @@
-//! Alerts, and what happens to them.
+//! Alerts and their changes.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use ttmon_model::{Device, DeviceId};
 
 use crate::rule::Rule;
 
-/// Where an alert stands.
+/// The phase of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It has begun and not ended.
+    /// The alert has fired and not ended.
     Firing,
-    /// Its condition holds, not yet for long enough.
+    /// The condition is true, but not yet long enough.
     Pending,
-    /// It has ended a while ago.
+    /// The alert ended recently.
     Resolved,
 }
 
 impl Phase {
-    /// The word in documents.
+    /// Returns the name in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Firing => "firing",
@@ -30,32 +30,32 @@ impl Phase {
     }
 }
 
-/// A rule that holds for a device, or did.
+/// An alert of a rule for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
     /// The rule.
     pub rule: Arc<Rule>,
     /// The device.
     pub device: DeviceId,
-    /// What identifies its chip, where it is known: `bdf`, `board`, `asic_id`.
+    /// Labels that identify its chip, if known: `bdf`, `board`, `asic_id`.
     pub chip: Vec<(&'static str, String)>,
-    /// Where it stands.
+    /// The phase.
     pub phase: Phase,
-    /// Since when the condition holds.
+    /// Since when the condition is true.
     pub since: UnixTime,
-    /// When it fired.
+    /// When the alert fired.
     pub fired: Option<UnixTime>,
-    /// When it ended.
+    /// When the alert ended.
     pub resolved: Option<UnixTime>,
-    /// What is wrong, with the values of the newest snapshot in which it was.
+    /// Description with the values of the newest snapshot in which the condition was true.
     pub summary: String,
 }
 
-/// Labels of a chip; the service's metrics have the same ones.
+/// Labels of a chip, as in the service's metrics.
 const CHIP: [&str; 3] = ["bdf", "board", "asic_id"];
 
 impl Alert {
-    /// One that begins.
+    /// Creates a new alert.
     pub fn new(rule: &Arc<Rule>, device: &Device, since: UnixTime) -> Self {
         let value = |name: &'static str| match DEVICE.iter().find(|field| field.name == name).map(|field| (field.get)(device)) {
             Some(Ok(Value::Text(text))) => Some((name, text)),
@@ -78,25 +78,25 @@ impl Alert {
     }
 }
 
-/// What happened to an alert.
+/// A change of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It fired.
+    /// The alert fired.
     Fired,
-    /// It ended.
+    /// The alert ended.
     Resolved,
 }
 
 /// An alert that fired or ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Which of them.
+    /// The change.
     pub change: Change,
     /// The alert.
     pub alert: Alert,
 }
 
-/// All alerts at one time: firing first, then pending, then those that ended within the last quarter of an hour.
+/// All alerts at one time: firing first, then pending, then those that ended within the last 15 minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     /// The alerts.
@@ -104,12 +104,12 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Those that fire.
+    /// Returns the firing alerts.
     pub fn firing(&self) -> impl Iterator<Item = &Alert> {
         self.alerts.iter().filter(|alert| alert.phase == Phase::Firing)
     }
 
-    /// What the next run of the service takes over.
+    /// Returns the alerts that the next run of the service restores.
     pub fn saved(&self) -> Vec<Saved> {
         let saved =
             |alert: &Alert| Some(Saved { rule: alert.rule.name.clone(), device: alert.device, since: alert.since, fired: alert.fired? });
@@ -117,15 +117,15 @@ impl Listing {
     }
 }
 
-/// A firing alert, as the next run of the service needs it.
+/// A firing alert in the form that the next run of the service restores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The rule's name.
     pub rule: String,
     /// The device.
     pub device: DeviceId,
-    /// Since when the condition holds.
+    /// Since when the condition is true.
     pub since: UnixTime,
-    /// When it fired.
+    /// When the alert fired.
     pub fired: UnixTime,
 }

@@ -42,7 +42,7 @@ fn snapshot(second: u64, temperatures: &[Reading<f64>]) -> Snapshot {
     }
 }
 
-/// One device, second by second; what happened at which.
+/// One device with one sample per second, and the recorded events.
 struct TestDevice {
     engine: Engine,
     second: u64,
@@ -80,7 +80,7 @@ fn an_alert_fires_and_ends_with_hysteresis() {
     assert_eq!(hot.told[1], (231, Change::Resolved));
     let listing = hot.engine.listing();
     assert_eq!((listing.alerts.len(), listing.alerts[0].phase), (1, Phase::Resolved));
-    // It ended when it was clear, not when that was certain.
+    // The end is the time when the condition became clear, not the end of `clear_for`.
     assert_eq!(listing.alerts[0].resolved, Some(UnixTime(1_000_000_000 * (1_700_000_000 + 171))));
     hot.see(Ok(75.0), 1000);
     assert_eq!(hot.engine.listing().alerts, []);
@@ -119,7 +119,7 @@ fn nothing_fires_at_the_start_and_then_all_at_once() {
     assert_eq!(engine.observe(Duration::from_secs(10), &snapshot(10, &all)).len(), 32);
 }
 
-/// A service that was restarted announces nothing twice, and forgets nothing.
+/// A restarted service neither sends an alert twice nor loses one.
 #[test]
 fn alerts_of_an_earlier_run_go_on() {
     let mut before = TestDevice::new(HOT, 0);
@@ -192,7 +192,7 @@ fn silences_hold_back_and_lasting_alerts_are_sent_when_they_end() {
     assert_eq!(step(200, 70.0, &[silence(1000)]), [], "an alert that began and ended in silence is not sent");
 }
 
-/// The number in docs/alerts.md: two messages for each time that a rule must be clear, for each rule and device.
+/// Returns the number of messages, and the limit in docs/alerts.md: two messages per `clear_for`, for each rule and device.
 fn messages_for(samples: impl IntoIterator<Item = bool>) -> (usize, u64) {
     let mut hot = TestDevice::new(HOT, 0);
     for is_hot in samples {
