@@ -1,10 +1,10 @@
-//! How the shared library is linked.
+//! Sets how the shared library is linked.
 
 fn main() {
-    // The mapping of a closed library would look like another writer's ledger to the next loaded copy, which would then stay
-    // disabled.
+    // An unloaded library would leave its ledger mapped. To the next loaded copy this would look like another writer's ledger, and that
+    // copy would stay off.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // A program that is linked with a library without a name, by its path, looks for it at that path for ever.
+    // A program that is linked by path with a library without a soname searches it only at this path.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libttmon_client.so");
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -1,4 +1,4 @@
-//! What a report costs while tracking is off, beside an empty loop: `cargo run --release -p ttmon-client --example off_bench`.
+//! Measures the cost of a report while tracking is off, against an empty loop: `cargo run --release -p ttmon-client --example off_bench`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,7 +11,7 @@ fn main() {
         println!("tracking is on here: unset TT_ALLOC_TRACKING_ENABLED and TTMON_TRACKING");
         return;
     }
-    // Interleaved, and the best of each: what disturbs a machine disturbs both.
+    // The measurements are interleaved, and the best of each counts: a disturbance affects both.
     let mut best = [Duration::MAX; 3];
     for _ in 0..ROUNDS {
         let taken = [
@@ -49,10 +49,10 @@ fn time(call: impl Fn(u64)) -> Duration {
     cpu() - start
 }
 
-/// CPU time of this thread, which a busy machine disturbs less than the wall's.
+/// CPU time of this thread, which is less sensitive to a busy machine than wall time.
 fn cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes a struct of ours.
+    // SAFETY: the kernel writes to a local struct.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
 }

@@ -1,11 +1,11 @@
-//! Which chips the device ids of this process are, where the program knows.
+//! Unique ids of the devices of this process, if the program sets them.
 
 use std::sync::OnceLock;
 
 static UNIQUE_IDS: OnceLock<Vec<(u32, u64)>> = OnceLock::new();
 
-/// Sets UMD's unique id of each device, so that its memory is shown on the right chip even if the device's number is ambiguous.
-/// To be called once, before the first report; returns `false` if it was called before.
+/// Sets UMD's unique id of each device, so that its memory is shown on the right chip even if the device's number is ambiguous. Call it
+/// once, before the first report. Returns `false` if it was called before.
 pub fn name_devices(unique_ids: Vec<(u32, u64)>) -> bool {
     UNIQUE_IDS.set(unique_ids).is_ok()
 }

@@ -1,4 +1,4 @@
-//! The C ABI. `include/ttmon.h` is made from this file by cbindgen; what is written here is what C programmers read.
+//! The C ABI. cbindgen generates `include/ttmon.h` from this file, with these comments. Run `cargo xtask header` after a change.
 
 use std::ffi::c_char;
 

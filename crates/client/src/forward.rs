@@ -1,13 +1,12 @@
-//! One writer a process: where a preloaded library has the same functions, reports go there.
+//! One writer per process: if a preloaded library has the same functions, reports are forwarded to it.
 //!
-//! The hook and its stub export these names too, so that a tag from Python reaches buffers that the hook sees. We look in
-//! the global scope, where a preloaded library stands before all others, and take the names only from one object, and only
-//! if that is not ours. Only the program itself stands before it: where that contains this code and exports it, we look
-//! behind it.
+//! The hook and its stub also export these names, so that a tag from Python reaches buffers that the hook sees. The names are looked up in
+//! the global scope, where a preloaded library precedes all others. They are used only if all come from one object that is not this one.
+//! Only the program itself precedes a preloaded library. If the program contains and exports this code, the lookup continues after the
+//! program.
 //!
-//! An object with these names may itself call on to us: a wrapper around this library, or the jump table of a program
-//! linked at a fixed address. Then the same report comes back while we wait for it, and that echo is the proof that we are
-//! the writer after all.
+//! An object with these names may call this library: a wrapper around this library, or the jump table of a program that is linked at a
+//! fixed address. Then the same report comes back during its forwarding. This echo shows that this library is the writer.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -36,25 +35,25 @@ const NAMES: [&CStr; 15] = [
     c"ttmon_phase_end",
 ];
 
-/// Filled by [`find`], which everyone fills alike; published by the state of `switch`.
+/// Filled by [`find`], with the same values in every thread; published by the state of `switch`.
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 
 thread_local! {
-    /// The call that this thread is forwarding.
+    /// The report that this thread is forwarding.
     static UNDER_WAY: Cell<Option<Report>> = const { Cell::new(None) };
 }
 
-/// What came of forwarding.
+/// The result of forwarding.
 pub(crate) enum Answer {
-    /// What the other library returned.
+    /// The return value of the other library.
     Code(i32),
-    /// The report came back to us.
+    /// The report came back to this library.
     Echo,
 }
 
-/// Whether another object of this process has the functions.
+/// Finds the functions in another object of this process. Returns false if there is none.
 pub(crate) fn find() -> bool {
-    // Not the address of an exported function: that is what a preloaded library replaces. This one is ours alone.
+    // The address of a private static. That of an exported function could belong to a preloaded library.
     let Some(ours) = object_of((&raw const FUNCTIONS).cast_mut().cast()) else { return false };
     let [first, ..] = NAMES;
     let other_in = |scope| lookup(scope, first).and_then(object_of).filter(|home| *home != ours);
@@ -70,7 +69,7 @@ pub(crate) fn find() -> bool {
 pub(crate) fn forward(report: Report) -> Answer {
     match UNDER_WAY.get() {
         Some(under_way) if under_way == report => return Answer::Echo,
-        // A signal handler that reports while its thread does: the state of the other library is unknown.
+        // A signal handler reports while its thread does: the state of the other library is unknown.
         Some(_) => return Answer::Code(Outcome::Lost.code()),
         None => {}
     }
@@ -103,14 +102,13 @@ fn slot(report: Report) -> usize {
 fn call(report: Report) -> i32 {
     let function = FUNCTIONS.get(slot(report)).map_or(ptr::null_mut(), |function| function.load(Ordering::Relaxed));
     if function.is_null() {
-        // An older library without this one. Writing it ourselves would make a second ledger.
+        // An older library without this function. Recording it here would create a second ledger.
         return Outcome::Lost.code();
     }
     type Sized = extern "C" fn(i32, u64, u64) -> i32;
     type Typed = extern "C" fn(i32, u64, u8, u64) -> i32;
-    // SAFETY: `find` got the address from the dynamic linker under the name of this slot, and the names are ours alone: who
-    // exports one keeps the signature of ttmon.h. The object is not unloaded: it stands in the global scope. `text` is
-    // what our own caller promised.
+    // SAFETY: `find` got the address from the dynamic linker by the name of this slot. The names are reserved: a library that exports one
+    // has the signature of ttmon.h. The object is not unloaded, because it is in the global scope. Our own caller guarantees `text`.
     unsafe {
         match report {
             Report::Allocation { device, size, buffer_type: sort, buffer_id: id }
@@ -138,22 +136,22 @@ fn call(report: Report) -> i32 {
     }
 }
 
-/// `scope` is one that the loader has a name for.
+/// `scope` is a pseudo handle of the loader.
 fn lookup(scope: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name ends with NUL, and such scopes always exist.
+    // SAFETY: the name is NUL-terminated, and pseudo handles are always valid.
     let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
     if found.is_null() {
-        // SAFETY: without arguments. Clears the message of our failure, so that the program does not read it as its own.
+        // SAFETY: no preconditions. Clears our error message, so that the program does not read it as its own.
         unsafe { libc::dlerror() };
         return None;
     }
     Some(found)
 }
 
-/// Where the object begins that an address lies in.
+/// Returns the base address of the object that contains an address.
 fn object_of(address: *mut c_void) -> Option<*mut c_void> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: `info` is a place of that type, and filled when the answer is not 0. The address is only compared.
+    // SAFETY: `info` is a local struct, filled if the result is not 0. The address is only compared.
     unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init().dli_fbase) }
 }
 

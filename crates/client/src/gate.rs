@@ -1,7 +1,7 @@
-//! The one gate between a foreign program and this library.
+//! The entry point of all calls from a program into this library.
 //!
-//! While tracking is off a call costs one load and one branch. Otherwise it keeps `errno`, cannot be cancelled half way,
-//! and no panic leaves it.
+//! While tracking is off, a call costs one load and one branch. Otherwise the gate preserves `errno`, prevents cancellation within the
+//! call, and catches all panics.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,14 +18,14 @@ pub(crate) fn pass(report: impl FnOnce() -> Report) -> i32 {
     guarded(&report())
 }
 
-/// A frame without landing pads, since a thread that was cancelled meanwhile ends when its cancel type is given back, and
-/// that unwinding must find nothing here to stop at: everything it calls is `extern "C"` and stays a call.
+/// A frame without landing pads. If the thread was cancelled meanwhile, it ends when its cancel type is restored, and this unwinding must
+/// not stop here. So all functions that it calls are `extern "C"` and are not inlined.
 #[inline(never)]
 extern "C" fn guarded(report: &Report) -> i32 {
     let mut cancel_type = 0;
-    // SAFETY: errno's address is this thread's and valid as long as the thread, which reads and writes an int there. The
-    // other calls get the address of a local int, and change nothing but how this thread takes a cancellation: at once
-    // is postponed, not lost. `errno` comes back before, because the last call may be the one that does not return.
+    // SAFETY: errno's address belongs to this thread and is valid as long as the thread. The other calls get the address of a local int,
+    // and change only how this thread handles a cancellation: an immediate one is postponed, not lost. `errno` is restored before the last
+    // call, because that call may not return.
     unsafe {
         let errno = libc::__errno_location();
         let errno_before = *errno;
@@ -37,12 +37,12 @@ extern "C" fn guarded(report: &Report) -> i32 {
     }
 }
 
-/// Only a start has calls at which a deferred cancellation would act: open, read, close, sendmsg.
+/// Only the start of a ledger makes calls at which a deferred cancellation would act: open, read, close, sendmsg.
 #[cold]
 #[inline(never)]
 extern "C" fn uncancelled(report: &Report) -> i32 {
     let mut cancel_state = 0;
-    // SAFETY: as in `guarded`. The thread's type is deferred, so that giving its state back does not end it here.
+    // SAFETY: as in `guarded`. The cancel type is deferred, so restoring the cancel state does not end the thread here.
     unsafe {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancel_state);
         let code = caught(report);
@@ -70,7 +70,7 @@ fn carry_out(report: Report) -> i32 {
     }
 }
 
-// The libc crate does not declare them for Linux; glibc and musl agree on the values.
+// The libc crate does not declare these for Linux; glibc and musl have the same values.
 const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 

@@ -1,11 +1,11 @@
-//! The hand-over: collectors of ledgers get a descriptor of this one as soon as it exists, so that a process that
-//! lives shorter than a poll is not lost.
+//! The hand-over: sends a descriptor of the ledger to collectors as soon as the ledger exists, so that a process that ends between two
+//! polls is not lost.
 //!
-//! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. That nobody listens is the
-//! usual case. Nothing waits, with one exception: a socket holds ten messages on most machines, so that of many processes
-//! that start together some would be lost to the command that started them. Where TTMON_HANDOVER names
-//! a socket that is full, the first report waits briefly for its reader. A run inside a run leaves the sockets of those around
-//! it in TTMON_HANDOVER_OUTER, a line each; they are waited for too, and all of them together no longer than one would be.
+//! One datagram is sent to each possible listener. It has the descriptor and 16 bytes with the pid. Usually there is no listener. Sending
+//! never waits, with one exception: on most machines a socket holds only ten messages, so if many processes start together, some messages
+//! to the command that started them would be lost. If the socket in TTMON_HANDOVER is full, the first report waits briefly for its reader.
+//! A nested run has the sockets of the outer runs in TTMON_HANDOVER_OUTER, one per line. The report waits for them, too. The limit applies
+//! to all waits together.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
@@ -19,17 +19,17 @@ use crate::switch;
 pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
 
 const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
-/// Longest wait for all readers together, once in the life of a ledger.
+/// Maximum wait for all readers together, once per ledger.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Number of outer runs that get the ledger; no user nests more.
+/// Maximum number of outer runs that get the ledger. Deeper nesting is not expected.
 const OUTER_MAX: usize = 4;
 
 const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
 
-/// Called by the ledger's writer, in the program's thread that made the first report.
+/// Called by the ledger's writer, in the thread of the program that made the first report.
 pub(crate) fn ledger_created(ledger: RawFd) {
-    // SAFETY: without memory; the result is checked, and closed below.
+    // SAFETY: takes only numbers; the result is checked, and closed below.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     let outer = variable(c"TTMON_HANDOVER_OUTER", |lines| Some(addresses(lines))).unwrap_or_default();
     let begun = Instant::now();
     for place in [asked_for].iter().chain(&outer).flatten() {
-        // A signal of the program ends a wait early: wait for the rest.
+        // If a signal interrupts the wait, it continues for the remaining time.
         loop {
             let waiting = if is_patient(socket, PATIENCE.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
             if send(socket, place, ledger, waiting) >= 0 || error() != libc::EINTR {
@@ -50,15 +50,15 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     for place in [Address::new(SERVICE, b""), below_runtime_dir].iter().flatten() {
         send(socket, place, ledger, libc::MSG_DONTWAIT);
     }
-    // SAFETY: ours, and not used again.
+    // SAFETY: this value owns it, and it is not used again.
     unsafe { libc::close(socket) };
 }
 
-/// Bounds a wait; without a bound there must be none, and a bound of 0 is none.
+/// Sets the send timeout. Returns false if it cannot be set or is 0, which would mean no limit.
 fn is_patient(socket: c_int, left: Duration) -> bool {
     let Ok(tv_sec) = left.as_secs().try_into() else { return false };
     let bound = libc::timeval { tv_sec, tv_usec: left.subsec_micros().into() };
-    // SAFETY: the bound lives until the call returned and has the length given.
+    // SAFETY: the timeout outlives the call and has the given length.
     left.as_micros() > 0
         && unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, (&raw const bound).cast(), BOUND_BYTES) == 0 }
 }
@@ -67,7 +67,7 @@ fn is_patient(socket: c_int, left: Duration) -> bool {
 const BOUND_BYTES: libc::socklen_t = size_of::<libc::timeval>() as libc::socklen_t;
 
 fn error() -> c_int {
-    // SAFETY: glibc gives the place of this thread's own number.
+    // SAFETY: glibc returns the address of this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
@@ -77,13 +77,13 @@ struct Address(libc::sockaddr_un);
 const ADDRESS_BYTES: libc::socklen_t = size_of::<libc::sockaddr_un>() as libc::socklen_t;
 
 impl Address {
-    /// `None` where the path is empty or does not fit.
+    /// Returns `None` if the path is empty or too long.
     fn new(folder: &[u8], name: &[u8]) -> Option<Self> {
         // SAFETY: all zero is a valid value of this plain C struct.
         let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
         address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).ok()?;
         let length = folder.len() + name.len();
-        // One place stays for the NUL.
+        // One byte remains for the NUL.
         if folder.is_empty() || length >= address.sun_path.len() {
             return None;
         }
@@ -94,14 +94,14 @@ impl Address {
     }
 }
 
-/// The places that the lines of a text name.
+/// Parses socket paths, one per line.
 fn addresses(lines: &[u8]) -> [Option<Address>; OUTER_MAX] {
     let mut lines = lines.split(|byte| *byte == b'\n');
     [(); OUTER_MAX].map(|()| Address::new(lines.next()?, b""))
 }
 
-/// Parses a variable of the environment. In a program with more rights than its caller (set-user-id, capabilities) none counts: the
-/// caller could have memory that it may not read sent to itself.
+/// Parses an environment variable. Returns `None` in a program with more rights than its caller (set-user-id, capabilities): otherwise the
+/// caller could have the program send memory that the caller may not read.
 fn variable<T>(name: &CStr, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     // SAFETY: reads a number that the kernel passed to this process.
     let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
@@ -116,14 +116,14 @@ fn payload() -> [u8; 16] {
     payload
 }
 
-/// Room for one descriptor with its header, aligned as a header wants it.
+/// A buffer for one descriptor with its header, aligned for the header.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
     bytes: [u8; 64],
 }
 
-/// Of one descriptor, an int.
+/// Size of one descriptor, an int.
 const DESCRIPTOR_BYTES: u32 = c_int::BITS / 8;
 
 fn send(socket: c_int, place: &Address, ledger: RawFd, flags: c_int) -> isize {
@@ -137,11 +137,11 @@ fn send(socket: c_int, place: &Address, ledger: RawFd, flags: c_int) -> isize {
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast::<c_void>();
-    // SAFETY: computes a number. Of one int it is less than the 64 bytes of `Control`.
+    // SAFETY: computes a number, which is less than the 64 bytes of `Control` for one int.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR_BYTES) } as _;
-    // SAFETY: the message points at `control`, which is aligned for a header and has `msg_controllen` bytes, so the first
-    // header is there and has room for an int behind it. All it points at lives until sendmsg returned; the kernel copies
-    // and writes nothing. A missing listener makes it neither wait nor raise a signal, nor does a full one with MSG_DONTWAIT.
+    // SAFETY: the message points to `control`, which is aligned for a header and has `msg_controllen` bytes. So the first header exists,
+    // and an int fits after it. All pointers outlive sendmsg, and the kernel only reads through them. Without a listener sendmsg neither
+    // waits nor raises a signal. With MSG_DONTWAIT the same holds for a full socket.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;

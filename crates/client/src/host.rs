@@ -1,14 +1,14 @@
-//! Memory of the host that this process has.
+//! Host memory of this process.
 
 use std::ffi::{c_int, c_long};
 
-/// Resident bytes of this process; 0 where they cannot be read.
+/// Resident bytes of this process; 0 if they cannot be read.
 ///
-/// By plain system calls: at the functions of the C library a thread could be cancelled.
+/// Uses plain system calls, because a thread can be cancelled in functions of the C library.
 pub(crate) fn resident_bytes() -> u64 {
     let mut text = [0_u8; 128];
-    // SAFETY: the path ends with NUL, and the kernel writes at most as many bytes as the array has. The descriptor is closed
-    // here and known to nobody else.
+    // SAFETY: the path is NUL-terminated, and the kernel writes at most as many bytes as the array has. The descriptor is used and closed
+    // only here.
     let length = unsafe {
         let flags = c_long::from(libc::O_RDONLY | libc::O_CLOEXEC);
         let file = libc::syscall(libc::SYS_openat, c_long::from(libc::AT_FDCWD), c"/proc/self/statm".as_ptr(), flags);
@@ -30,7 +30,7 @@ fn pages(text: &[u8]) -> Option<u64> {
 
 fn page_bytes() -> u64 {
     const PAGE: c_int = libc::_SC_PAGESIZE;
-    // SAFETY: without pointers.
+    // SAFETY: no preconditions.
     u64::try_from(unsafe { libc::sysconf(PAGE) }).unwrap_or(4096)
 }
 

@@ -1,4 +1,4 @@
-//! Reports a program's device memory: a Rust API, and the same as a C ABI (`include/ttmon.h`, `ttmon.hpp`).
+//! Reports a program's device memory, through a Rust API and a C ABI (`include/ttmon.h`, `ttmon.hpp`).
 //!
 //! ```
 //! let _layer = ttmon_client::tag("layer 7");
@@ -6,14 +6,15 @@
 //! ttmon_client::report_deallocation(0, 0x1000);
 //! ```
 //!
-//! A report is a no-op that returns [`Outcome::Off`] unless `TT_ALLOC_TRACKING_ENABLED` or `TTMON_TRACKING` begins with
-//! `1` when the first one is made. The first report makes the ledger (docs/ledger.md), which lives until the process ends;
-//! nothing is printed, no thread is started, and nothing has to be closed. Reports are legal in every thread, after fork,
-//! while the process exits, and in handlers of signals, where the thread has reported before: its first one makes the
-//! thread-local variables of a library that was loaded late, with malloc. How long one may wait, and what two copies of this
-//! library in a process do, is in the first lines of `include/ttmon.h`.
+//! A report has no effect and returns [`Outcome::Off`] unless `TT_ALLOC_TRACKING_ENABLED` or `TTMON_TRACKING` begins with `1` at the first
+//! report. The first report creates the ledger (docs/ledger.md), which lives until the process ends. The library prints nothing, starts no
+//! thread, and needs no close. Reports are allowed in every thread, after fork and during exit. They are also allowed in signal handlers if
+//! the thread has reported before: the first report of a thread allocates the thread-local variables of a library that was loaded late,
+//! with malloc. The first lines of `include/ttmon.h` describe how long a report may wait, and what happens with two copies of this library
+//! in a process.
 //!
-//! This crate knows what reports mean (`record`); the bytes are the ledger's, and finding and showing them are others'.
+//! This crate defines the calls that programs make and records them (`record`). The ledger crate defines the bytes, and other crates find
+//! and show ledgers.
 
 mod devices;
 mod exports;
@@ -39,43 +40,43 @@ pub use switch::{Options, start};
 use gate::pass;
 use report::Report;
 
-/// A buffer, after the allocator returned it: [`ttmon_report_allocation`].
+/// Reports a buffer, after the allocator returned it: [`ttmon_report_allocation`].
 #[inline]
 pub fn report_allocation(device: i32, size: u64, buffer_type: u8, buffer_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::Allocation { device, size, buffer_type, buffer_id }))
 }
 
-/// The end of a buffer, before the allocator takes it back: [`ttmon_report_deallocation`].
+/// Reports the end of a buffer, before the allocator frees it: [`ttmon_report_deallocation`].
 #[inline]
 pub fn report_deallocation(device: i32, buffer_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::Deallocation { device, buffer_id }))
 }
 
-/// A circular buffer.
+/// Reports a circular buffer.
 #[inline]
 pub fn report_cb_allocation(device: i32, size: u64, cb_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::CbAllocation { device, size, cb_id }))
 }
 
-/// The end of a circular buffer.
+/// Reports the end of a circular buffer.
 #[inline]
 pub fn report_cb_deallocation(device: i32, size: u64, cb_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::CbDeallocation { device, size, cb_id }))
 }
 
-/// A loaded kernel; its type is 0 application, 1 fabric, 2 dispatch.
+/// Reports a loaded kernel. Its type is 0 application, 1 fabric, 2 dispatch.
 #[inline]
 pub fn report_kernel_load(device: i32, size: u64, kernel_type: u8, kernel_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::KernelLoad { device, size, kernel_type, kernel_id }))
 }
 
-/// The end of a kernel.
+/// Reports that a kernel was unloaded.
 #[inline]
 pub fn report_kernel_unload(device: i32, size: u64, kernel_id: u64) -> Outcome {
     Outcome::from_code(pass(|| Report::KernelUnload { device, size, kernel_id }))
 }
 
-/// A device was closed: all that was reported for it is gone.
+/// Reports that a device was closed. All its buffers are removed.
 #[inline]
 pub fn report_device_close(device: i32) -> Outcome {
     Outcome::from_code(pass(|| Report::DeviceClose { device }))
@@ -87,7 +88,7 @@ pub fn mark() -> Outcome {
     Outcome::from_code(pass(|| Report::Mark))
 }
 
-/// A phase of the program, until the guard is dropped: [`ttmon_phase_begin`].
+/// Begins a phase of the program, which ends when the guard is dropped: [`ttmon_phase_begin`].
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn phase(name: &str) -> PhaseGuard {
     let name = tags::Text::lossy(name.as_bytes());
@@ -95,7 +96,7 @@ pub fn phase(name: &str) -> PhaseGuard {
     PhaseGuard { name }
 }
 
-/// A phase that has begun.
+/// A phase in progress.
 pub struct PhaseGuard {
     name: tags::Text,
 }
@@ -112,12 +113,12 @@ impl fmt::Debug for PhaseGuard {
     }
 }
 
-/// The bytes that this process has live on a device: [`ttmon_memory_allocated`]. `Err` says why there is no figure.
+/// Returns the live bytes of this process on a device: [`ttmon_memory_allocated`]. `Err` gives the reason for a missing figure.
 pub fn memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
     figure(|bytes| Report::MemoryAllocated { device, buffer_type, bytes })
 }
 
-/// The most there was: [`ttmon_max_memory_allocated`].
+/// Returns the peak of the live bytes: [`ttmon_max_memory_allocated`].
 pub fn max_memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
     figure(|bytes| Report::MaxMemoryAllocated { device, buffer_type, bytes })
 }
@@ -131,12 +132,12 @@ fn figure(question: impl FnOnce(*mut u64) -> Report) -> Result<u64, Outcome> {
     }
 }
 
-/// Counts the most anew: [`ttmon_reset_peak`].
+/// Restarts the peak: [`ttmon_reset_peak`].
 pub fn reset_peak(device: i32, buffer_type: u8) -> Outcome {
     Outcome::from_code(pass(|| Report::ResetPeak { device, buffer_type }))
 }
 
-/// What this thread allocates carries this text until the guard is dropped.
+/// Sets the tag of the buffers that this thread allocates, until the guard is dropped.
 #[must_use = "the tag ends when the guard is dropped"]
 pub fn tag(text: &str) -> TagGuard {
     if !switch::is_off() {
@@ -146,7 +147,7 @@ pub fn tag(text: &str) -> TagGuard {
     TagGuard { of_this_thread: PhantomData }
 }
 
-/// A tag of this thread. It cannot go to another one, which has a stack of its own.
+/// A tag of this thread. It cannot be sent to another thread, because each thread has its own stack of tags.
 #[derive(Debug)]
 pub struct TagGuard {
     of_this_thread: PhantomData<*const ()>,

@@ -1,4 +1,4 @@
-//! Writes reports to the ledger. Their meaning is in `ttmon_ledger::report`.
+//! Writes reports to the ledger. `ttmon_ledger::report` defines their meaning.
 
 use std::ffi::c_char;
 
@@ -52,14 +52,14 @@ fn phase(text: *const c_char, is_begin: bool) -> Outcome {
     })
 }
 
-/// A figure of a chip; of one that nothing was ever seen on it is 0.
+/// Writes a figure of a chip; 0 for a chip without any allocation.
 fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
     if bytes.is_null() {
         return Outcome::BadArgument;
     }
     on_device(device, 0, |session, metal_id| {
         let found = session.figures_on(metal_id, kind_of(buffer_type)).map_or(0, figure);
-        // SAFETY: not null, and the caller of the C function promises a place for a number.
+        // SAFETY: not null, and the caller of the C function guarantees that it points to a number.
         unsafe { bytes.write_unaligned(found) };
         Outcome::Recorded
     })
@@ -87,13 +87,13 @@ fn freed(device: i32, target: FreeTarget, address: u64) -> Outcome {
     })
 }
 
-/// Opens the allocator of a device, with the chip's own id if the program reported one.
+/// Opens the allocator of a device, with the unique id of the chip if the program reported one.
 fn open(session: &mut Session<'_>, given_id: u32) -> Result<AllocatorId, Lost> {
     let chip = [Chip { metal_id: given_id, unique_id: devices::unique_id(given_id), flags: 0 }];
     session.open_allocator(&report::allocator_of(origin::CLIENT, &chip))
 }
 
-/// `address` is where the report will look, as a hint.
+/// `address` is a prefetch hint: the address that the report is about.
 fn on_device(device: i32, address: u64, act: impl FnOnce(&mut Session<'_>, u32) -> Outcome) -> Outcome {
     match u32::try_from(device) {
         Ok(given_id) => done(switch::writer().session_near(given_id, address), |session| act(session, given_id)),
@@ -108,7 +108,7 @@ pub(crate) fn in_session(act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outco
 fn done(mut session: Result<Session<'_>, Lost>, act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outcome {
     match &mut session {
         Ok(session) => act(session),
-        // There is no ledger: none can be made here, or another copy of this code has it.
+        // There is no ledger: none can be created here, or another copy of this code has it.
         Err(Lost::NoMemory) => {
             switch::step_aside();
             Outcome::Off

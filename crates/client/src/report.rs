@@ -1,8 +1,8 @@
-//! Reports of a program, and the answers that it can read back.
+//! Reports of a program, and their results.
 
 use std::ffi::c_char;
 
-/// One call of the API. All of them pass the same gate as a value of this type.
+/// One call of the API. All calls pass the gate as a value of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     Allocation {
@@ -39,13 +39,13 @@ pub(crate) enum Report {
     DeviceClose {
         device: i32,
     },
-    /// Null, or a string that ends with NUL and lives until the call returns.
+    /// Null, or a NUL-terminated string that lives until the call returns.
     TagPush {
         text: *const c_char,
     },
     TagPop,
     Mark,
-    /// `bytes` is null, or a place for the answer.
+    /// `bytes` is null, or points to the result.
     MemoryAllocated {
         device: i32,
         buffer_type: u8,
@@ -60,7 +60,7 @@ pub(crate) enum Report {
         device: i32,
         buffer_type: u8,
     },
-    /// As the text of a tag.
+    /// The text is like that of a tag.
     PhaseBegin {
         text: *const c_char,
     },
@@ -69,29 +69,29 @@ pub(crate) enum Report {
     },
 }
 
-/// What became of a report. The C functions return its number.
+/// The result of a report. The C functions return its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Outcome {
-    /// It is in the ledger. Something odd, such as the free of an unknown buffer, is counted there as such.
+    /// The report is in the ledger. The ledger also counts unusual reports, such as the free of an unknown buffer.
     Recorded = 0,
-    /// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
+    /// Tracking is off in this process: it was not requested, another library does it, or no ledger can be created here.
     Off = 1,
     /// A negative device, a size of 2^40 and more, a null text, a pop without a push.
     BadArgument = -1,
-    /// It could not be recorded; the ledger says so too, as far as there is one.
+    /// The report could not be recorded. The ledger counts it, if there is one.
     Lost = -2,
-    /// A mistake of this library.
+    /// A defect of this library.
     Internal = -3,
 }
 
 impl Outcome {
-    /// The number that C sees.
+    /// The number that C code sees.
     pub const fn code(self) -> i32 {
         self as i32
     }
 
-    /// The outcome of a number; those of a newer library that this one does not know are errors of unknown cause.
+    /// Converts a number. An unknown number of a newer library becomes an internal error.
     pub const fn from_code(code: i32) -> Self {
         match code {
             0 => Self::Recorded,

@@ -1,7 +1,8 @@
-//! Is tracking on, and who writes?
+//! Decides whether tracking is on, and which library writes the ledger.
 //!
-//! Decided once, at the first report: the environment says whether, and a preloaded library with the same functions gets
-//! the reports, since a process has one ledger. Where a hidden copy of a writer made it already, this one stays off.
+//! The decision is made once, at the first report. The environment turns tracking on. If a preloaded library has the same functions, it
+//! gets the reports, because a process has only one ledger. If a hidden copy of the writer has already created a ledger, this copy stays
+//! off.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use ttmon_ledger::writer::{ClockChoice, Config, Writer};
 
 use crate::{forward, handover};
 
-/// Any of these turns tracking on when it begins with `1`.
+/// Each of these variables turns tracking on if it begins with `1`.
 const VARIABLES: [&CStr; 2] = [c"TT_ALLOC_TRACKING_ENABLED", c"TTMON_TRACKING"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,27 +28,27 @@ const UNDECIDED: u8 = 0;
 /// `UNDECIDED` or a [`State`].
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
-/// The ledger of a real machine's process.
+/// The writer for a process on a real machine.
 static REAL: Writer = Writer::new(config(WriterKind::Client, 0));
-/// The same where this code is part of the hook.
+/// The writer if this code is part of the hook.
 static HOOKED: Writer = Writer::new(config(WriterKind::Hook, 0));
 static IS_HOOK: AtomicBool = AtomicBool::new(false);
-/// The one of a simulated machine's process, if this is one.
+/// The writer for a process of a simulated machine, if this is one.
 static SIMULATED: OnceLock<Writer> = OnceLock::new();
 
 const fn config(kind: WriterKind, machine: u64) -> Config {
     Config { kind, version: env!("CARGO_PKG_VERSION"), clock: ClockChoice::Auto, machine, on_created: Some(handover::ledger_created) }
 }
 
-/// How a program that knows more than the environment starts tracking.
+/// Options of a program that starts tracking itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The simulated machine's mark, or 0 on a real one. Readers of another machine do not show this process.
+    /// The mark of the simulated machine, or 0 on a real one. Readers of another machine do not show this process.
     pub machine: u64,
 }
 
-/// Turns tracking on, independent of the environment, with a separate ledger of this process. To be called before the first
-/// report; returns `false` if another ledger or library already has the reports.
+/// Turns tracking on, independent of the environment, with a separate ledger for this process. Call it before the first report. Returns
+/// `false` if another ledger or library already has the reports.
 pub fn start(options: Options) -> bool {
     let is_early = matches!(known(STATE.load(Ordering::Acquire)), None | Some(State::Off));
     if !is_early || options.machine != 0 && SIMULATED.set(Writer::new(config(WriterKind::Client, options.machine))).is_err() {
@@ -59,18 +60,18 @@ pub fn start(options: Options) -> bool {
 
 #[inline(always)]
 pub(crate) fn is_off() -> bool {
-    // Relaxed: the number is the whole message. What belongs to `On` and `Forward` is read after `state`.
+    // Relaxed: no other data depends on this value. The data of `On` and `Forward` is read after `state`.
     STATE.load(Ordering::Relaxed) == State::Off as u8
 }
 
 #[inline]
 pub(crate) fn state() -> State {
-    // Acquire, with the release of `decide`: the table of `forward` is filled.
+    // Acquire, paired with the release of `decide`: the table of `forward` is filled.
     let state = STATE.load(Ordering::Acquire);
     if state == State::On as u8 { State::On } else { known(state).unwrap_or_else(decide) }
 }
 
-/// Whether everything is decided and made, so that a report is nothing but memory. `extern "C"` for the gate's sake.
+/// Whether the decision is made and the ledger exists, so that a report only accesses memory. `extern "C"` because the gate requires it.
 #[inline(never)]
 pub(crate) extern "C" fn is_settled() -> bool {
     match known(STATE.load(Ordering::Acquire)) {
@@ -85,12 +86,12 @@ pub(crate) fn writer() -> &'static Writer {
     if IS_HOOK.load(Ordering::Relaxed) { &HOOKED } else { SIMULATED.get().unwrap_or(&REAL) }
 }
 
-/// This code is part of the hook: it writes what the hook sees, and so everything of this process. Said before the first report.
+/// Records that this code is part of the hook, which writes all data of this process. Called before the first report.
 pub(crate) fn is_the_hook() {
     IS_HOOK.store(true, Ordering::Relaxed);
 }
 
-/// After the ledger refused to start: if that is because another copy of a writer has one, tracking is off here from now on.
+/// Called after the ledger failed to start. If another copy of the writer has one, tracking is off here from now on.
 #[cold]
 pub(crate) fn step_aside() {
     if writer().is_second_copy() {
@@ -98,16 +99,16 @@ pub(crate) fn step_aside() {
     }
 }
 
-/// It turned out that what we forward to comes back here.
+/// Records here after all, because forwarded reports come back.
 pub(crate) fn record_here() {
     STATE.store(State::On as u8, Ordering::Release);
 }
 
-/// Between on and off, where the ledger is ours.
+/// Switches between on and off, if this copy has the ledger.
 pub(crate) fn set_recording(is_on: bool) {
     let (from, to) = if is_on { (State::Off, State::On) } else { (State::On, State::Off) };
     if writer().is_started() {
-        // Who finds another state has nothing to do.
+        // In any other state there is nothing to do.
         let _ = STATE.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
@@ -116,8 +117,8 @@ fn known(state: u8) -> Option<State> {
     [State::Off, State::On, State::Forward].into_iter().find(|known| *known as u8 == state)
 }
 
-/// Several threads may come here at once: they find the same, and the first one's word holds. Nobody waits, so that a
-/// signal handler may come here too.
+/// Several threads may run this at once. They find the same result, and the first one is stored. No thread waits, so that a signal handler
+/// may run this, too.
 #[cold]
 fn decide() -> State {
     let found = if !is_asked_for() {
@@ -137,15 +138,15 @@ fn is_asked_for() -> bool {
     VARIABLES.into_iter().any(is_set)
 }
 
-/// Whether a variable of the environment begins with `1`.
+/// Whether an environment variable begins with `1`.
 pub(crate) fn is_set(name: &CStr) -> bool {
     variable(name, |value| (value.first() == Some(&b'1')).then_some(())).is_some()
 }
 
-/// Parses a variable of the environment; `None` if it is not set.
+/// Parses an environment variable; `None` if it is not set.
 pub(crate) fn variable<T>(name: &CStr, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
-    // SAFETY: the name ends with NUL. The value is null or a string of the environment, which `parse` cannot keep. A program that
-    // changes its environment in another thread meanwhile breaks C's own rule.
+    // SAFETY: the name is NUL-terminated. The value is null or a string of the environment, which `parse` cannot keep. A program that
+    // changes its environment in another thread meanwhile violates a rule of C.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         if value.is_null() { None } else { parse(CStr::from_ptr(value).to_bytes()) }

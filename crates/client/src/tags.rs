@@ -1,8 +1,7 @@
-//! The words a thread has put over what it allocates: a stack a thread, of numbers in the ledger's table of tags.
+//! Tags of allocations: each thread has a stack of numbers in the ledger's tag table.
 //!
-//! Without destructors, so that static destructors of the program may still report, and in cells that a signal handler
-//! may find in any state. Every push needs its pop, even if it failed: one without a text or lock is on the
-//! stack as "no tag".
+//! The stacks have no destructors, so that static destructors of the program may still report. They use cells that a signal handler may
+//! find in any state. Every push needs its pop, even if it failed: a push without a text or lock is on the stack as "no tag".
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -15,16 +14,16 @@ use ttmon_ledger::writer::Session;
 use crate::record::in_session;
 use crate::report::Outcome;
 
-/// Deeper ones are counted, so that pops match; what they would cover keeps the tag of the deepest that has a place.
+/// Maximum depth. Deeper pushes are counted, so that pops match. Their allocations get the deepest stored tag.
 const DEPTH_MAX: usize = 64;
-/// Longest text that is read.
+/// Maximum number of bytes that are read from a text.
 const TEXT_BYTES_MAX: usize = 4 * TAG_BYTES_MAX;
 
-/// Whether any thread ever pushed one: the thread's own cells take a call to find in a library that was loaded late.
+/// Whether any thread ever pushed a tag. In a library that was loaded late, accessing thread-local cells needs a call.
 static ARE_USED: AtomicBool = AtomicBool::new(false);
 
-/// A number in the table of one ledger. A child after fork has a ledger, and so a table of tags, of its own: numbers that were
-/// pushed before mean nothing there, and count as none.
+/// A number in the table of one ledger. A child after fork has its own ledger and tag table. Numbers that were pushed before are invalid
+/// there and count as no tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
     ledger: u64,
@@ -61,7 +60,7 @@ pub(crate) fn pop() -> Outcome {
     }
 }
 
-/// The tag of what is allocated in this session; 0 is none.
+/// Returns the tag for allocations in this session; 0 for none.
 #[inline]
 pub(crate) fn top(session: &Session<'_>) -> u32 {
     // Relaxed: a thread sees its own push.
@@ -74,13 +73,13 @@ fn top_of_thread(ledger: u64) -> u32 {
     if tag.ledger == ledger { tag.id } else { 0 }
 }
 
-/// A text of the program; `None` for a null pointer.
+/// Reads a text of the program; `None` for a null pointer.
 pub(crate) fn text(text: *const c_char) -> Option<Text> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller of the C function promises a string that ends with NUL and stays until the call returns, and
-    // `strnlen` stops there or earlier; so that many bytes can be read, and nobody writes them meanwhile.
+    // SAFETY: the caller of the C function guarantees a NUL-terminated string that stays unchanged until the call returns. `strnlen` stops
+    // at the NUL or earlier, so these bytes are readable and not written meanwhile.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), libc::strnlen(text, TEXT_BYTES_MAX)) };
     Some(Text::lossy(bytes))
 }
@@ -95,14 +94,14 @@ fn number(given: *const c_char) -> (Tag, Outcome) {
     (tag, outcome)
 }
 
-/// As much of a text as the table keeps, cut between two characters, and a NUL behind it.
+/// A text, truncated to the length of a tag at a character boundary, and followed by a NUL.
 pub(crate) struct Text {
     bytes: [u8; TAG_BYTES_MAX + 1],
     length: usize,
 }
 
 impl Text {
-    /// Without the heap. What is not UTF-8 becomes U+FFFD.
+    /// Converts bytes without the heap. Invalid UTF-8 becomes U+FFFD.
     pub(crate) fn lossy(bytes: &[u8]) -> Self {
         let mut text = Self { bytes: [0; TAG_BYTES_MAX + 1], length: 0 };
         for chunk in bytes.utf8_chunks() {
@@ -114,7 +113,7 @@ impl Text {
         text
     }
 
-    /// For C it ends at its first NUL.
+    /// As a C string, which ends at the first NUL.
     pub(crate) fn as_c(&self) -> *const c_char {
         self.bytes.as_ptr().cast()
     }
@@ -124,7 +123,7 @@ impl Text {
         str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Whether there was room.
+    /// Adds a character. Returns false if there is no room.
     fn add(&mut self, character: char) -> bool {
         let end = self.length + character.len_utf8();
         let place = if end > TAG_BYTES_MAX { None } else { self.bytes.get_mut(self.length..end) };

@@ -1,5 +1,5 @@
-//! The C ABI from C and C++: headers compile, programs link with both libraries and find in their own ledger what they
-//! reported. The programs (tests/programs) check themselves; here is how each is built, run, and with what around it.
+//! The C ABI from C and C++. The headers compile, and programs link with both libraries and find their reports in their own ledger. The
+//! programs (tests/programs) check themselves. This file builds and runs them in several environments.
 
 use std::io;
 use std::mem;
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"];
-/// What a Rust static library needs of the system, as `rustc --print native-static-libs` says.
+/// System libraries for a Rust static library, from `rustc --print native-static-libs`.
 const NATIVE: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,14 @@ enum Link {
     Static,
 }
 
-/// A folder to build in, and the compilers.
+/// A folder for builds, and the compilers.
 struct Workshop {
     folder: TempDir,
     libraries: PathBuf,
 }
 
 impl Workshop {
-    /// `None`, loudly, where there is no compiler.
+    /// Prints a message and returns `None` if there is no compiler.
     fn open() -> Option<Self> {
         for compiler in ["cc", "c++"] {
             if Command::new(compiler).arg("--version").output().is_err() {
@@ -37,7 +37,7 @@ impl Workshop {
                 return None;
             }
         }
-        // Cargo builds the library in all its forms beside the test's own program.
+        // Cargo builds all forms of the library beside the test program.
         let test = std::env::current_exe().expect("a test has a path");
         let libraries = test.parent().expect("and a folder").to_owned();
         assert!(libraries.join("libttmon_client.so").exists(), "no libttmon_client.so in {}", libraries.display());
@@ -78,7 +78,7 @@ impl Workshop {
     }
 }
 
-/// A command without what this test's own environment says about tracking.
+/// A command without the tracking variables of this test's own environment.
 fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
@@ -159,7 +159,7 @@ fn threads_cancelled_while_they_report() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.build("cancelled.c", Link::Shared, &[]);
     succeeds(tracked(&program).arg("deferred"));
-    // Unoptimised, the exported functions themselves have landing pads, at which an unwinding out of nowhere stops.
+    // Without optimisation the exported functions have landing pads, which stop a forced unwinding.
     if !cfg!(debug_assertions) {
         succeeds(tracked(&program).arg("asynchronous"));
     }
@@ -186,7 +186,7 @@ fn a_preloaded_library_gets_the_reports() {
     succeeds(tracked(&program).args(["77", &library, "0"]).env("LD_PRELOAD", &preloaded));
     succeeds(command(&program).args(["1", &library, "0"]).env("LD_PRELOAD", &preloaded));
     succeeds(tracked(&program).args(["0", &library, "1"]));
-    // A program that has the functions too, for all to see, comes before what is preloaded.
+    // A program that exports the functions itself precedes a preloaded library.
     let copy = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=77", "-rdynamic"]);
     succeeds(tracked(&copy).args(["77", &library, "0"]).env("LD_PRELOAD", &preloaded));
 }
@@ -203,10 +203,10 @@ fn a_preloaded_wrapper_does_not_go_round_in_circles() {
 fn two_copies_of_the_client_make_one_ledger() {
     let Some(workshop) = Workshop::open() else { return };
     let library = workshop.library();
-    // The program's copy is hidden: the other one finds its ledger, and stays off.
+    // The program's copy is hidden. The other copy finds its ledger and stays off.
     let hidden = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=0", "-Wl,--exclude-libs,ALL"]);
     succeeds(tracked(&hidden).args(["1", &library, "1"]));
-    // The program's copy can be seen: the other one's reports go there.
+    // The program's copy is visible. The other copy forwards its reports to it.
     let seen = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=0", "-rdynamic"]);
     succeeds(tracked(&seen).args(["0", &library, "1"]));
 }
@@ -249,7 +249,7 @@ fn the_ledger_is_handed_over() {
     let pid = run("XDG_RUNTIME_DIR", workshop.folder.path());
     receives_ledger_of(&below, pid);
 
-    // Nobody listens, or nobody takes: the program does not care.
+    // Without a listener, or with a full socket, the program is not affected.
     run("TTMON_HANDOVER", &workshop.folder.path().join("nobody.sock"));
     let sender = UnixDatagram::unbound().expect("made");
     sender.set_nonblocking(true).expect("set");
@@ -257,11 +257,11 @@ fn the_ledger_is_handed_over() {
     run("TTMON_HANDOVER", &place);
 }
 
-/// A user who starts a program with another user's rights chooses its environment, and may not read its ledger.
+/// A user who starts a program with another user's rights controls its environment, but may not read its ledger.
 #[test]
 fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
     let Some(workshop) = Workshop::open() else { return };
-    // SAFETY: without conditions.
+    // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("not run: only root can make such a program");
         return;
@@ -283,7 +283,7 @@ fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
     assert!(receive(&socket).is_err());
 }
 
-/// The process is gone; its ledger is not.
+/// The process has ended, but its ledger is still readable.
 #[track_caller]
 fn receives_ledger_of(socket: &UnixDatagram, pid: u32) {
     socket.set_nonblocking(true).expect("set");
@@ -305,7 +305,7 @@ fn receive(socket: &UnixDatagram) -> io::Result<([u8; 16], OwnedFd)> {
     let mut payload = [0; 16];
     let mut control = [0_u64; 8];
     let mut parts = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
-    // SAFETY: all zero is a valid value; every pointer stored is to a local that lives until the end, with its own length.
+    // SAFETY: all zero is a valid value; every stored pointer is to a local that outlives its use, with its own length.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut parts;

@@ -1,4 +1,4 @@
-//! The meaning of reports, read from this process's own ledger. Also: a process of a simulated machine tracks independent of the
+//! The meaning of reports, read from this process's own ledger. Also tests a process of a simulated machine: it tracks independent of the
 //! environment, and its ledger has the machine's mark.
 
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use ttmon_ledger::layout::{ALLOCATORS, Lost, NAME, ROWS, TAGS, allocator, entrie
 
 const MACHINE: u64 = 0x5151;
 
-/// One ledger a process, and one test at a time, since some of its counters are of the whole process.
+/// Runs one test at a time: the process has one ledger, and some counters belong to the whole process.
 static TURN: Mutex<()> = Mutex::new(());
 
 struct Ledger {
@@ -22,7 +22,7 @@ impl Ledger {
     fn open() -> Self {
         let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         start(Options { machine: MACHINE });
-        // Makes the ledger, if nothing did yet.
+        // Creates the ledger, if it does not exist yet.
         assert_eq!(mark(), Outcome::Recorded);
         let mut ours = fs::read_dir("/proc/self/fd").expect("listed").map(|descriptor| descriptor.expect("listed").path());
         let path = ours.find(|path| fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains(NAME)));
@@ -62,7 +62,7 @@ impl Ledger {
         (self.word(start + row::LIVE_BYTES), self.word(start + row::ALLOCS) - self.word(start + row::FREES))
     }
 
-    /// Where the live entry of an address lies.
+    /// The offset of the live entry at an address.
     fn entry(&self, address: u64) -> u64 {
         let table = entries(1 << 20);
         let used = self.word(header::ENTRIES_USED);

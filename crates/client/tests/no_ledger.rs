@@ -1,13 +1,13 @@
-//! Where no ledger can be made, tracking is off; where one can be made later, it comes, and says what it missed.
+//! If no ledger can be created, tracking is off. A ledger that is created later records the lost reports.
 
 use std::fs;
 
 use ttmon_client::*;
 
-/// More than there are numbers below the limit: the next descriptor is refused.
+/// Lowers the limit below the open descriptors, so that the next one is refused.
 fn limit_descriptors(limit: libc::rlim_t) {
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a struct of ours, which the kernel fills and then reads.
+    // SAFETY: a local struct, which the kernel fills and then reads.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut now), 0);
         now.rlim_cur = limit.min(now.rlim_max);
@@ -27,7 +27,7 @@ fn no_descriptor_is_off_and_not_an_error() {
     drop(tagged);
     assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger"));
 
-    // Tried again at every 2^k-th report, so that it comes at last.
+    // The start is attempted again at every 2^k-th report.
     let tries = (4..100).take_while(|id| report_allocation(0, 64, TTMON_DRAM, *id) == Outcome::Off).count();
     assert!(tries < 90, "never started");
     assert!(fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger"));

@@ -1,4 +1,4 @@
-//! Without the environment asking for it nothing happens, until a program that knows better starts tracking.
+//! Without the environment variables tracking is off, until a program starts it explicitly.
 
 use ttmon_client::*;
 

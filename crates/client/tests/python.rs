@@ -1,4 +1,4 @@
-//! python/ttmon over this library: its own tests, with the interpreter of this machine.
+//! Runs the tests of python/ttmon with this library and the interpreter of this machine.
 
 use std::path::Path;
 use std::process::Command;
