@@ -1,4 +1,4 @@
-//! What the tests load into interpreters: the frames of the calling thread as text.
+//! The library that the tests load into interpreters. It returns the frames of the calling thread as text.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ use ttmon_pystack::{Python, Walk};
 
 static PYTHON: OnceLock<Option<Python>> = OnceLock::new();
 
-/// Writes a line for each frame, `FILE:LINE:FUNCTION`, into a buffer and returns their length; negative where there are none:
-/// -1 no interpreter, -2 an unknown one, -3 a layout that is not known, -4 no frames.
+/// Writes one line per frame, `FILE:LINE:FUNCTION`, into a buffer and returns the length. Negative results: -1 no interpreter, -2 an
+/// unsupported one, -3 an unknown layout, -4 no frames.
 ///
 /// # Safety
 /// `buffer` has `bytes` bytes.
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
             None => return -1,
             Some(Err(_)) => return -2,
             Some(Ok(python)) => {
-                // Asked again until there are frames to judge by.
+                // Probed again until there are frames to check.
                 let Some(known) = python.probe() else { return -4 };
                 let Some(python) = PYTHON.get_or_init(|| known.is_ok().then_some(python)) else { return -3 };
                 python
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
         },
     };
     let mut walk = Walk::new();
-    // SAFETY: it was probed, and the caller comes from Python.
+    // SAFETY: the layout was probed, and Python is the caller.
     if !unsafe { python.walk(&mut walk) } {
         return -4;
     }
@@ -43,12 +43,12 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
         }
     }
     let length = text.len().min(bytes);
-    // SAFETY: the caller's buffer, of that length.
+    // SAFETY: the caller's buffer, of this length.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, length) };
     isize::try_from(length).unwrap_or(-5)
 }
 
-/// The hash of the calling thread's frames, so often; 0 where there are none.
+/// Walks the frames of the calling thread `times` times and returns the hash; 0 if there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pystack_hash(times: u32) -> u64 {
     let Some(Some(python)) = PYTHON.get() else { return 0 };

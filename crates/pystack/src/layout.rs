@@ -1,4 +1,4 @@
-//! Where the fields of an interpreter's structures are.
+//! Offsets of the fields in an interpreter's structures.
 
 use std::fmt;
 
@@ -8,42 +8,42 @@ use crate::memory;
 /// Offsets in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// In the thread's state: the frame, or a structure that names it at `cframe`.
+    /// In the thread state: the frame, or a structure that has it at `cframe`.
     pub(crate) thread_frame: usize,
     pub(crate) cframe: Option<usize>,
     pub(crate) previous: usize,
     pub(crate) code: usize,
-    /// The instruction's address, or with [`Format::Pairs`] its number, an `int`.
+    /// The address of the instruction, or with [`Format::Pairs`] its index, an `int`.
     pub(crate) instruction: usize,
-    /// A byte that says whose a frame is, where there are frames that are no function's.
+    /// A byte with the kind of a frame's owner, in versions with frames that belong to no function.
     pub(crate) owner: Option<usize>,
     pub(crate) format: Format,
     pub(crate) file: usize,
     pub(crate) function: usize,
     pub(crate) line_table: usize,
     pub(crate) first_line: usize,
-    /// Where the instructions begin in a code object; 0 where they are apart.
+    /// Offset of the instructions in a code object; 0 if they are stored separately.
     pub(crate) instructions: usize,
     pub(crate) object_type: usize,
     pub(crate) bytes_size: usize,
     pub(crate) bytes_data: usize,
     pub(crate) text_length: usize,
     pub(crate) text_state: usize,
-    /// Where the characters of an ASCII text begin, and of another.
+    /// Offset of the characters in an ASCII string, and in any other string.
     pub(crate) text_ascii: usize,
     pub(crate) text_wide: usize,
 }
 
-/// Why an interpreter is not known.
+/// Why an interpreter is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// An untested version: major and minor.
     Version(u8, u8),
-    /// It is built without its global lock.
+    /// The interpreter is built without its global lock.
     FreeThreaded,
-    /// It does not describe itself as its version does.
+    /// The interpreter's table of offsets does not match its version.
     NoTable,
-    /// Its frames are not laid out as those of its version.
+    /// The frames do not have the layout of the version.
     Layout,
     /// The kernel refuses to copy memory of this process.
     NoCopies,
@@ -61,7 +61,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Owners of frames that are not a function's: from this number on, in every version that has them.
+/// Frames whose owner has this number or a higher one belong to no function, in every version with owners.
 pub(crate) const OWNER_NOT_PYTHON: u8 = 3;
 
 const V3_10: Layout = Layout {
@@ -115,7 +115,7 @@ const V3_12: Layout = Layout {
 };
 
 impl Layout {
-    /// Of a version; `runtime` is the address of `_PyRuntime`.
+    /// Returns the layout of a version. `runtime` is the address of `_PyRuntime`.
     pub(crate) fn of(major: u8, minor: u8, runtime: usize) -> Result<Self, Unknown> {
         match (major, minor) {
             (3, 10) => Ok(V3_10),
@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// As the interpreter's own table says.
+    /// Reads the layout from the interpreter's own table.
     fn described(table: &Described, minor: u8, runtime: usize) -> Result<Self, Unknown> {
         let mut bytes = [0; WORDS * 8];
         memory::read(runtime, &mut bytes).ok_or(Unknown::NoCopies)?;
@@ -159,18 +159,18 @@ impl Layout {
             text_length: offset(table.text + 2)?,
             text_state: offset(table.text + 1)?,
             text_ascii: ascii,
-            // Behind the ASCII structure: the length and the address of the text in UTF-8.
+            // After the ASCII structure: the length and the address of the text in UTF-8.
             text_wide: ascii + 16,
         })
     }
 }
 
-/// No structure is so large.
+/// Upper limit of a valid offset.
 const OFFSET_END: usize = 1 << 16;
-/// Words of the table that are read.
+/// Number of words of the table that are read.
 const WORDS: usize = 96;
 
-/// Where the parts of the table begin, in words.
+/// The start of each part of the table, in words.
 struct Described {
     thread: usize,
     frame: usize,
@@ -187,7 +187,7 @@ const T3_14: Described = Described { thread: 22, frame: 31, code: 39, object: 50
 mod tests {
     use super::*;
 
-    /// A table whose words are their own numbers, as a version would fill it.
+    /// A table in which each word is its own index, with the header of a version.
     fn table(version: u64) -> Vec<u64> {
         let mut words: Vec<u64> = (0..WORDS as u64).collect();
         words[0] = u64::from_le_bytes(*b"xdebugpy");

@@ -1,15 +1,15 @@
-//! The Python frames of the calling thread, read from the interpreter's memory while the thread is inside a C call.
+//! Reads the Python frames of the calling thread from the interpreter's memory, while the thread is inside a C call.
 //!
-//! Nothing here calls into Python, takes its global lock, or allocates. That is possible because nobody pushes or pops the frames of
-//! a thread that is inside a C call, and a frame keeps its code object alive. One function of the interpreter is called:
+//! The code does not call Python, take its global lock, or allocate. This is possible because the frames of a thread do not change while it
+//! is inside a C call, and a frame keeps its code object alive. Only one function of the interpreter is called:
 //! `PyGILState_GetThisThreadState`, which reads a cell of this thread.
 //!
-//! Two speeds. [`Python::walk`] follows the chain by plain reads and hashes it, some nanoseconds a frame. [`Python::resolve`]
-//! finds file, function and line of a frame that was not seen before; the kernel copies what it reads, so that a wrong address is
-//! "no line" and not a crash. An interpreter is walked only after all frames of one stack were resolved ([`Python::probe`]).
+//! There are two steps. [`Python::walk`] follows the chain of frames with plain reads and hashes it, in some nanoseconds per frame.
+//! [`Python::resolve`] finds file, function and line of a new frame. It has the kernel copy the memory, so that a wrong address gives no
+//! line instead of a crash. An interpreter is walked only after all frames of one stack were resolved ([`Python::probe`]).
 //!
-//! Known are CPython 3.10 to 3.14 with its global lock. From 3.13 on the interpreter describes itself: `_PyRuntime` begins with a
-//! table of offsets.
+//! CPython 3.10 to 3.14 with the global lock are supported. From 3.13 on the interpreter describes itself: `_PyRuntime` starts with a table
+//! of offsets.
 
 #![cfg(target_os = "linux")]
 

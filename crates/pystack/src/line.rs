@@ -1,17 +1,17 @@
-//! Which line an instruction belongs to: the table of a code object.
+//! Finds the line of an instruction in the line table of a code object.
 //!
-//! The table comes from another's memory: for any bytes, decoding ends with a line or none.
+//! The table is untrusted memory. For any bytes, decoding ends with a line or `None`.
 
-/// How a table is written.
+/// The format of a line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// CPython 3.10: pairs of a length in bytes and a signed step of the line.
+    /// CPython 3.10: pairs of a length in bytes and a signed line delta.
     Pairs,
-    /// CPython 3.11 and later: entries of one to some bytes, with columns.
+    /// CPython 3.11 and later: entries of one to several bytes, with columns.
     Locations,
 }
 
-/// The line of the instruction at a byte offset; `None` where it has none, or the table does not reach it. `bytes` gives the table.
+/// Returns the line of the instruction at a byte offset; `None` if it has none, or the table ends before it. `bytes` is the table.
 pub fn find(format: Format, bytes: impl Iterator<Item = u8>, first_line: u32, offset: u32) -> Option<u32> {
     match format {
         Format::Pairs => in_pairs(bytes, first_line, offset),
@@ -19,7 +19,7 @@ pub fn find(format: Format, bytes: impl Iterator<Item = u8>, first_line: u32, of
     }
 }
 
-/// A step of the line in 3.10 that means "no line".
+/// The line delta in 3.10 that means "no line".
 const NO_LINE: i8 = -128;
 
 fn in_pairs(mut bytes: impl Iterator<Item = u8>, first_line: u32, offset: u32) -> Option<u32> {
@@ -37,7 +37,7 @@ fn in_pairs(mut bytes: impl Iterator<Item = u8>, first_line: u32, offset: u32) -
     }
 }
 
-/// Codes of an entry: the others have a column and no step.
+/// Codes of an entry. All other codes have a column and no line delta.
 const ONE_LINE_FIRST: u8 = 10;
 const ONE_LINE_LAST: u8 = 12;
 const NO_COLUMNS: u8 = 13;
@@ -61,12 +61,12 @@ fn in_locations(bytes: impl Iterator<Item = u8>, first_line: u32, offset: u32) -
         if offset < end {
             return if code == NO_LOCATION { None } else { u32::try_from(line).ok() };
         }
-        // Columns, and fields of a later version: a new entry has the high bit.
+        // Skips columns, and fields of a later version: a new entry has the high bit set.
         while bytes.next_if(|byte| byte & 0x80 == 0).is_some() {}
     }
 }
 
-/// Six bits a byte, lowest first; bit 6 says that more follow. Bit 0 of the number is its sign.
+/// Reads a number of six bits per byte, lowest first. Bit 6 means that more bytes follow. Bit 0 of the number is its sign.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let mut number = 0_u64;
     for shift in (0..36).step_by(6) {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn pairs() {
-        // Two instructions of line 11, one without a line, then line 9 after a large step.
+        // Two instructions of line 11, one without a line, then line 9 after a large delta.
         let table = [4, 1, 2, 0x80, 0, 127, 0, 127, 4, 0];
         assert_eq!(lines(Format::Pairs, &table, &[0, 3, 4, 6, 9, 10]), [Some(11), Some(11), None, Some(265), Some(265), None]);
         assert_eq!(lines(Format::Pairs, &[2, 0xFB], &[0]), [Some(5)]);

@@ -1,13 +1,13 @@
-//! Memory of this process that may not be there: the kernel copies it, and says so where a plain read would be the program's end.
+//! Reads memory that may be unmapped. The kernel copies it and reports an error where a plain read would crash the program.
 
 use std::ffi::c_void;
 
-/// Copies from an address, completely or not at all. Leaves `errno` as it was.
+/// Copies from an address, completely or not at all. Preserves `errno`.
 pub(crate) fn read(at: usize, into: &mut [u8]) -> Option<()> {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast::<c_void>(), iov_len: into.len() };
     let there = libc::iovec { iov_base: at as *mut c_void, iov_len: into.len() };
-    // SAFETY: the kernel writes at most the slice's bytes into the slice; the other address it checks itself. The cell of errno is this
-    // thread's own.
+    // SAFETY: the kernel writes at most the slice's length into the slice, and checks the other address itself. The cell of errno belongs
+    // to this thread.
     let read = unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -18,21 +18,21 @@ pub(crate) fn read(at: usize, into: &mut [u8]) -> Option<()> {
     (usize::try_from(read) == Ok(into.len())).then_some(())
 }
 
-/// A word at an address.
+/// Reads a word.
 pub(crate) fn word(at: usize) -> Option<usize> {
     let mut bytes = [0; size_of::<usize>()];
     read(at, &mut bytes)?;
     Some(usize::from_ne_bytes(bytes))
 }
 
-/// Half a word.
+/// Reads half a word.
 pub(crate) fn half(at: usize) -> Option<u32> {
     let mut bytes = [0; 4];
     read(at, &mut bytes)?;
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// So many bytes from an address on, in pieces; they end early where memory does.
+/// An iterator over bytes from an address on, read in pieces. It ends early if the memory does.
 pub(crate) struct Bytes {
     at: usize,
     left: usize,

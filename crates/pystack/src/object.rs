@@ -1,16 +1,16 @@
-//! Texts and byte strings of the interpreter, read by copies alone.
+//! Reads `str` and `bytes` objects of the interpreter, only by copies.
 
 use crate::layout::Layout;
 use crate::memory::{self, Bytes};
 use crate::symbols::Symbols;
 use crate::text::Text;
 
-/// Characters of a name that are read; longer names are invalid.
+/// Maximum number of characters of a valid name.
 const LENGTH_MAX: usize = 1 << 16;
-/// Bytes of a table of lines.
+/// Maximum number of bytes of a line table.
 const TABLE_MAX: usize = 1 << 22;
 
-/// The characters of a `str`, the last `N` bytes of them where they are more. `None` where it is not one.
+/// Reads the characters of a `str`, or only the last `N` bytes if it is longer. `None` if it is no `str`.
 pub(crate) fn text<const N: usize>(layout: &Layout, symbols: &Symbols, at: usize) -> Option<Text<N>> {
     if memory::word(at.checked_add(layout.object_type)?)? != symbols.text_type {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn text<const N: usize>(layout: &Layout, symbols: &Symbols, at: usize
         return None;
     }
     let data = at.checked_add(if is_ascii { layout.text_ascii } else { layout.text_wide })?;
-    // The end of a long name says more. A character has at most as many bytes in UTF-8 as it has here, and one more.
+    // The end of a long name is more useful. In UTF-8 a character has at most one byte more than here.
     let skipped = length.saturating_sub(N);
     let mut bytes = Bytes::new(data.checked_add(skipped * width)?, (length - skipped) * width);
     let mut text = Text::new();
@@ -40,7 +40,7 @@ pub(crate) fn text<const N: usize>(layout: &Layout, symbols: &Symbols, at: usize
     Some(text)
 }
 
-/// The contents of a `bytes`. `None` where it is not one.
+/// Reads the content of a `bytes` object. `None` if it is no `bytes`.
 pub(crate) fn bytes(layout: &Layout, symbols: &Symbols, at: usize) -> Option<Bytes> {
     if memory::word(at.checked_add(layout.object_type)?)? != symbols.bytes_type {
         return None;

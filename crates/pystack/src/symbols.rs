@@ -15,11 +15,11 @@ pub(crate) struct Symbols {
     pub(crate) version: (u8, u8),
 }
 
-/// Names of the interpreter's library, for programs that loaded it for themselves alone.
+/// Names of the interpreter's library, for programs that loaded it with a local scope.
 const LIBRARIES: [&CStr; 5] =
     [c"libpython3.10.so.1.0", c"libpython3.11.so.1.0", c"libpython3.12.so.1.0", c"libpython3.13.so.1.0", c"libpython3.14.so.1.0"];
 
-/// `None`: there is no interpreter in this process.
+/// Returns `None` if there is no interpreter in this process.
 pub(crate) fn find() -> Option<Result<Symbols, Unknown>> {
     let mut handle = libc::RTLD_DEFAULT;
     if symbol(handle, c"PyGILState_GetThisThreadState") == 0 {
@@ -42,7 +42,7 @@ pub(crate) fn find() -> Option<Result<Symbols, Unknown>> {
     Some(if is_whole { Ok(symbols) } else { Err(Unknown::NoTable) })
 }
 
-/// Major and minor. From 3.11 on a constant says it; 3.10 is known by a function that is new there.
+/// Returns major and minor version. From 3.11 on there is a constant. 3.10 is identified by a function that is new in it.
 fn version(handle: *mut c_void) -> Result<(u8, u8), Unknown> {
     let constant = symbol(handle, c"Py_Version");
     if constant == 0 {
@@ -55,13 +55,13 @@ fn version(handle: *mut c_void) -> Result<(u8, u8), Unknown> {
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> usize {
-    // SAFETY: a handle of the loader's, and a name that ends with NUL.
+    // SAFETY: a handle of the loader, and a NUL-terminated name.
     unsafe { libc::dlsym(handle, name.as_ptr()) as usize }
 }
 
-/// The handle of a library that is loaded. The count that it adds stays: the library is in use as long as its interpreter is.
+/// Returns the handle of a loaded library. The additional reference stays, because the library is in use as long as its interpreter.
 fn loaded(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a name that ends with NUL; nothing is loaded.
+    // SAFETY: a NUL-terminated name; nothing is loaded.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     (!handle.is_null()).then_some(handle)
 }

@@ -1,4 +1,4 @@
-//! A text of limited length, without memory from the program's heap.
+//! A text of limited length that does not use the program's heap.
 
 /// At most `N` bytes of UTF-8.
 #[derive(Clone, Copy, Debug)]
@@ -8,17 +8,17 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// An empty one.
+    /// Creates an empty text.
     pub const fn new() -> Self {
         Self { bytes: [0; N], length: 0 }
     }
 
-    /// The text.
+    /// The text as a string slice.
     pub fn as_str(&self) -> &str {
         self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
-    /// Adds a character, if it fits.
+    /// Adds a character. Returns false if it does not fit.
     pub(crate) fn push(&mut self, character: char) -> bool {
         let mut encoded = [0; 4];
         let encoded = character.encode_utf8(&mut encoded).as_bytes();

@@ -9,24 +9,24 @@ use crate::object;
 use crate::symbols::{self, Symbols};
 use crate::text::Text;
 
-/// Most frames of a walk: the innermost are kept.
+/// Maximum number of frames of a walk; the innermost ones are stored.
 pub const FRAMES_MAX: usize = 64;
-/// Most links that a walk follows, with frames that are no function's among them.
+/// Maximum number of links that a walk follows, including frames that belong to no function.
 const STEPS_MAX: usize = 256;
-/// From 3.14 on an address has tags in bits that no object's address has.
+/// From 3.14 on an address has tags in its low bits, which are 0 in the address of an object.
 const TAGS: usize = 7;
 
-/// A frame as it was found.
+/// A frame before it is resolved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw {
     code: usize,
     instruction: usize,
 }
 
-/// What a walk found, innermost first.
+/// The frames of a walk, innermost first.
 #[derive(Debug)]
 pub struct Walk {
-    /// The first `count` are written.
+    /// Only the first `count` are initialised.
     frames: [MaybeUninit<Raw>; FRAMES_MAX],
     count: usize,
     /// Whether there were more frames.
@@ -36,7 +36,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// One without frames.
+    /// Creates a walk without frames.
     pub const fn new() -> Self {
         Self { frames: [MaybeUninit::uninit(); FRAMES_MAX], count: 0, is_cut: false, hash: 0 }
     }
@@ -44,7 +44,7 @@ impl Walk {
     /// The frames.
     pub fn frames(&self) -> &[Raw] {
         let written = self.frames.get(..self.count).unwrap_or_default();
-        // SAFETY: `follow` counts what it has written, and `MaybeUninit<Raw>` is laid out as `Raw`.
+        // SAFETY: `follow` counts the frames that it has written, and `MaybeUninit<Raw>` has the layout of `Raw`.
         unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }
     }
 }
@@ -55,16 +55,16 @@ impl Default for Walk {
     }
 }
 
-/// Where a frame is.
+/// The source location of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resolved {
-    /// The interpreter's file name, or its end.
+    /// The file name of the interpreter, or its end.
     pub file: Text<1024>,
-    /// The function's qualified name; before 3.11 its plain one.
+    /// The qualified name of the function; before 3.11 its plain name.
     pub function: Text<256>,
-    /// Where the function begins.
+    /// The first line of the function.
     pub first_line: u32,
-    /// 0 where the instruction has none.
+    /// The line; 0 if the instruction has none.
     pub line: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct Python {
 }
 
 impl Python {
-    /// The interpreter of this process; `None` if there is none.
+    /// Finds the interpreter of this process; `None` if there is none.
     pub fn find() -> Option<Result<Self, Unknown>> {
         let symbols = match symbols::find()? {
             Ok(symbols) => symbols,
@@ -86,8 +86,8 @@ impl Python {
         Some(Layout::of(major, minor, symbols.runtime).map(|layout| Self { symbols, layout }))
     }
 
-    /// Whether the frames of this thread are laid out as known: every one is found and resolved by copies alone. `None` where the
-    /// thread has no frames to judge by. To be asked until it was answered, before [`Python::walk`].
+    /// Checks whether the frames of this thread have the known layout, by resolving every frame with copies only. `None` if the thread has
+    /// no frames to check. Call it until it returns a result, before [`Python::walk`].
     pub fn probe(&self) -> Option<Result<(), Unknown>> {
         if memory::word(self.symbols.code_type).is_none() {
             return Some(Err(Unknown::NoCopies));
@@ -103,10 +103,10 @@ impl Python {
         Some(if is_resolved { Ok(()) } else { Err(Unknown::Layout) })
     }
 
-    /// The frames of this thread; false where it has no Python or no frames.
+    /// Reads the frames of this thread. Returns false if the thread has no Python state or no frames.
     ///
     /// # Safety
-    /// [`Python::probe`] has found the layout to be known, and this thread is inside a call from Python, or is no thread of Python's.
+    /// [`Python::probe`] has confirmed the layout, and this thread is inside a call from Python, or is no thread of Python.
     #[inline]
     pub unsafe fn walk(&self, walk: &mut Walk) -> bool {
         (walk.count, walk.is_cut, walk.hash) = (0, false, 0);
@@ -117,7 +117,7 @@ impl Python {
     /// The state of this thread.
     #[inline]
     fn thread(&self) -> Option<usize> {
-        // SAFETY: the interpreter's own function under its own name, without arguments; it reads a cell of this thread.
+        // SAFETY: the interpreter's function with this name, without arguments. It reads a cell of this thread.
         let thread = unsafe {
             let function: extern "C" fn() -> usize = std::mem::transmute(self.symbols.this_thread);
             function()
@@ -125,7 +125,7 @@ impl Python {
         is_address(thread).then_some(thread)
     }
 
-    /// The innermost frame's address, 0 for none.
+    /// The address of the innermost frame, 0 for none.
     #[inline]
     fn first<R: Read>(&self, read: &R, thread: usize) -> Option<usize> {
         let first = read.word(thread + self.layout.thread_frame)?;
@@ -136,7 +136,7 @@ impl Python {
         }
     }
 
-    /// Follows the chain; `None` where it leads nowhere.
+    /// Follows the chain of frames; `None` if it is invalid.
     #[inline]
     fn follow<R: Read>(&self, read: &R, thread: usize, walk: &mut Walk) -> Option<()> {
         let layout = &self.layout;
@@ -168,8 +168,7 @@ impl Python {
                 };
                 place.write(Raw { code, instruction });
                 walk.count += 1;
-                // Besides the address, values that identify another function at the same address: its file, its lines, its
-                // length.
+                // Includes values that distinguish another function at the same address: its file, its lines, its length.
                 let names = read.word(code + layout.file)? ^ read.word(code + layout.line_table)?.rotate_left(32);
                 let shape = read.half(code + layout.first_line)? as usize ^ read.word(code + SIZE)?.rotate_left(32);
                 hash = mixed(mixed(hash, code ^ instruction.rotate_left(32)), names ^ shape.rotate_left(13));
@@ -180,17 +179,17 @@ impl Python {
         Some(())
     }
 
-    /// File, function and line of a frame that this thread has just walked; `None` where something is not what it should be.
+    /// Resolves file, function and line of a frame that this thread has just walked; `None` if some value is invalid.
     pub fn resolve(&self, frame: Raw) -> Option<Resolved> {
         let (layout, symbols) = (&self.layout, &self.symbols);
         let field = |offset: usize| memory::word(frame.code + offset);
         let first_line = memory::half(frame.code + layout.first_line)?;
         let offset = match layout.format {
-            // In instructions of two bytes; -1 before the first.
+            // The index counts instructions of two bytes; -1 is before the first.
             Format::Pairs => u32::try_from(frame.instruction).ok().and_then(|number| number.checked_mul(2)).unwrap_or(0),
             Format::Locations => {
                 let begin = frame.code.checked_add(layout.instructions)?;
-                // Just before the first, where nothing was executed yet.
+                // Before the first instruction, if none was executed yet.
                 u32::try_from(frame.instruction.saturating_sub(begin)).ok()?
             }
         };
@@ -204,7 +203,7 @@ impl Python {
     }
 }
 
-/// In an object of variable length: how long it is. A plain object has its contents there.
+/// Offset of the length in an object of variable length. A plain object has its content there.
 const SIZE: usize = 16;
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -213,20 +212,20 @@ fn mixed(hash: u64, word: usize) -> u64 {
     (hash ^ word as u64).wrapping_mul(0xA076_1D64_78BD_642F).rotate_left(29)
 }
 
-/// Whether it can be the address of something that is aligned.
+/// Whether a number can be the address of an aligned object.
 #[inline]
 fn is_address(number: usize) -> bool {
     number & 7 == 0 && (0x1000..1 << 47).contains(&number)
 }
 
-/// How memory is read.
+/// A way to read memory.
 trait Read {
     fn word(&self, at: usize) -> Option<usize>;
     fn half(&self, at: usize) -> Option<u32>;
     fn byte(&self, at: usize) -> Option<u8>;
 }
 
-/// The kernel copies it.
+/// Reads through copies by the kernel.
 struct Copied;
 
 impl Read for Copied {
@@ -245,14 +244,14 @@ impl Read for Copied {
     }
 }
 
-/// Plain reads: made by [`Python::walk`] alone, whose caller promises that the structures are laid out as known.
+/// Plain reads. Only [`Python::walk`] creates it; its caller guarantees that the structures have the known layout.
 struct Plain(());
 
 impl Read for Plain {
     #[inline(always)]
     fn word(&self, at: usize) -> Option<usize> {
-        // SAFETY: a field of a live structure of the interpreter: the thread's state, a frame of this thread, which nobody changes while it
-        // is inside a call, or a code object, which its frame keeps alive.
+        // SAFETY: a field of a live structure of the interpreter: the thread state, a frame of this thread, which does not change while the
+        // thread is inside a call, or a code object, which its frame keeps alive.
         Some(unsafe { (at as *const usize).read() })
     }
 

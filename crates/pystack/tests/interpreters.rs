@@ -1,4 +1,4 @@
-//! Every known interpreter of this machine, in its usual shape and in unusual ones.
+//! All supported interpreters of this machine, in their usual form and in unusual ones.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 #[path = "support/pythons.rs"]
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use pythons::{Installed, installed, print};
 
-/// Beside the examples of this build.
+/// The library among the examples of this build.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).expect("target/PROFILE/deps").join("examples/libprobe.so")
@@ -49,7 +49,7 @@ fn an_unknown_interpreter_is_said() {
     }
 }
 
-/// How an interpreter was built.
+/// Returns a build variable of an interpreter.
 fn variable(python: &Installed, name: &str) -> String {
     print(&python.path, &format!("__import__('sysconfig').get_config_var('{name}') or ''")).unwrap()
 }
@@ -62,7 +62,7 @@ fn has_tool(name: &str) -> bool {
     is_there
 }
 
-/// The dynamic symbols, which are needed, are all that `strip` leaves.
+/// `strip` leaves only the dynamic symbols, which are sufficient.
 #[test]
 fn a_stripped_python_has_lines() {
     if !has_tool("strip") {
@@ -89,7 +89,7 @@ fn a_stripped_python_has_lines() {
     }
 }
 
-/// Compiles the program that embeds Python; `None` where this Python cannot be linked.
+/// Compiles the program that embeds Python; `None` if this Python cannot be linked.
 fn embedded(python: &Installed, is_static: bool, into: &Path) -> Option<Command> {
     let variable = |name| variable(python, name);
     let (headers, name) = (PathBuf::from(variable("INCLUDEPY")), variable("LDVERSION"));
@@ -106,7 +106,7 @@ fn embedded(python: &Installed, is_static: bool, into: &Path) -> Option<Command>
     compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedded.c")).arg(&library);
     compiler.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display())).args(["-lm", "-ldl", "-lutil"]);
     if is_static {
-        // No symbol is left to be found.
+        // No symbol remains visible.
         compiler.args(["-no-pie", "-Wl,--no-export-dynamic", "-s"]);
         compiler.args(["LIBS", "SYSLIBS", "MODLIBS"].map(variable).join(" ").split_whitespace());
     }
@@ -117,8 +117,8 @@ fn embedded(python: &Installed, is_static: bool, into: &Path) -> Option<Command>
     Some(command)
 }
 
-/// Cases of embedded.c and whose frames they find. Sub-interpreters have their own cell in a thread since 3.12. Before that it is the
-/// cell of the first interpreter in the thread.
+/// The cases of embedded.c, and the owner of the frames that they find. Since 3.12 a sub-interpreter has its own cell in a thread. Before
+/// that, it is the cell of the first interpreter in the thread.
 fn cases(minor: u32, is_static: bool) -> BTreeSet<String> {
     let by_version = |old: &'static str| if minor < 12 { old } else { "own" };
     let mut cases = vec![
@@ -153,13 +153,14 @@ fn compare_embedded(is_static: bool) {
     }
 }
 
-/// Frames are the interpreter's own (`own`), those around a sub-interpreter (`outer`), or missing (`none`): never others.
+/// Frames belong to the interpreter itself (`own`), to the one around a sub-interpreter (`outer`), or are missing (`none`). They never
+/// belong to any other.
 #[test]
 fn an_embedded_python_and_its_sub_interpreters() {
     compare_embedded(false);
 }
 
-/// A Python that is linked into a program and stripped cannot be found: no lines.
+/// A Python that is linked into a program and stripped cannot be found, so there are no lines.
 #[test]
 fn a_static_python_without_symbols_has_no_lines() {
     compare_embedded(true);

@@ -16,13 +16,13 @@ extern "C" fn this_thread() -> usize {
     THREAD.get()
 }
 
-/// A thread of 3.12 with two frames of one function, made by hand.
+/// A thread of 3.12 with two frames of one function, built by hand.
 struct Picture(Vec<usize>);
 
-/// Whether the layout is found to be known; frames of a walk and whether it was cut.
+/// Whether the layout is confirmed; the number of frames of a walk, and whether it was truncated.
 type Seen = (Option<Result<(), Unknown>>, Option<(usize, bool)>);
 
-/// Where things are, in words.
+/// Positions of the structures, in words.
 const THREAD_STATE: usize = 0;
 const CFRAME: usize = 16;
 const FRAMES: [usize; 2] = [32, 48];
@@ -54,7 +54,7 @@ impl Picture {
             (CODE + 17, picture.at(TABLE)),
             (NAME + 1, types[1]),
             (NAME + 2, 4),
-            // One byte a character, compact, ASCII.
+            // One byte per character, compact, ASCII.
             (NAME + 4, 1 << 2 | 1 << 5 | 1 << 6),
             (NAME + 5, usize::from_le_bytes(*b"f.py\0\0\0\0")),
             (TABLE + 1, types[2]),
@@ -84,7 +84,7 @@ impl Picture {
     fn seen(&self) -> Seen {
         let python = self.python();
         let mut walk = Walk::new();
-        // SAFETY: all addresses lie within the picture, or are refused before they are read.
+        // SAFETY: all addresses are within the picture, or are rejected before they are read.
         let is_walked = unsafe { python.walk(&mut walk) };
         (python.probe(), is_walked.then(|| (walk.frames().len(), walk.is_cut)))
     }
@@ -101,7 +101,7 @@ fn a_picture_is_walked_and_resolved() {
     assert!(python.probe().is_none(), "a thread without Python");
 }
 
-/// The innermost frames are right however the chain goes on.
+/// The innermost frames are right, independent of the rest of the chain.
 #[test]
 fn a_chain_that_loops_is_cut() {
     for to in FRAMES {
@@ -115,7 +115,7 @@ fn a_chain_that_loops_is_cut() {
     }
 }
 
-/// Frames that are no function's do not count, so the number of links is limited too.
+/// Frames without a function do not count as frames, so the number of links is limited, too.
 #[test]
 fn a_loop_without_functions_has_no_line() {
     let owner = usize::from(OWNER_NOT_PYTHON) << 48;
@@ -136,7 +136,7 @@ fn a_wrong_word_has_no_line() {
     ] {
         assert_eq!(Picture::with(&[(at, word)]).seen(), unknown, "{what}");
     }
-    // What the first check refuses is never read plainly.
+    // Addresses that the first check rejects are never read plainly.
     for (at, word, what) in [
         (FRAMES[1] + PREVIOUS, 0x1000, "not mapped"),
         (THREAD_STATE + 7, 0x1000, "no frame"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python that runs.
+/// An installed Python that runs.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) path: PathBuf,
@@ -12,13 +12,13 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Whether its frames are known.
+    /// Whether its frames are supported.
     pub(crate) fn is_known(&self) -> bool {
         matches!(self.version, (3, 10..=14))
     }
 }
 
-/// Those of pyenv, the one of the system, and those that `TTMON_TEST_PYTHONS` names (a list like PATH).
+/// Returns those of pyenv, the one of the system, and those in `TTMON_TEST_PYTHONS` (a list like PATH).
 pub(crate) fn installed() -> Vec<Installed> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
@@ -35,7 +35,7 @@ fn version(python: &Path) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What Python prints for an expression; `None` if it fails.
+/// Returns the output of Python for an expression; `None` if it fails.
 pub(crate) fn print(python: &Path, expression: &str) -> Option<String> {
     let output = Command::new(python).arg("-c").arg(format!("print({expression}, end='')")).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
