@@ -1,4 +1,5 @@
-//! System calls that no crate offers as safe functions. Do not use it in libraries: one of its functions runs before `main`.
+//! Safe functions for system calls that no crate offers safely. Do not use this crate in libraries: one of its functions runs before
+//! `main`.
 
 mod heap;
 pub mod locks;

@@ -1,4 +1,4 @@
-//! Signals and standard streams as this process inherited them, for the programs that it starts.
+//! Restores the signals and standard streams that this process inherited, for the programs that it starts.
 //!
 //! Before `main`, Rust ignores SIGPIPE and opens /dev/null for closed standard streams. A function that the loader calls records the state
 //! before that.
@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Signals that this process ignores or handles. A child would inherit that they are ignored.
+/// Signals that this process ignores or handles. A child inherits ignored signals.
 const SIGNALS: [i32; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 
 static IS_IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
@@ -49,7 +49,7 @@ pub fn as_started() {
     }
 }
 
-/// Sends a signal to a process, also one without a name.
+/// Sends a signal to a process. Also accepts signal numbers without a name.
 ///
 /// # Errors
 /// The error of `kill`: no such process, or no permission.
