@@ -1,4 +1,4 @@
-//! Writes files: the whole content or nothing.
+//! Writes files completely or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::walk::{Entry, Located, PLACE, locate, locate_file};
 /// Temporary names to try before giving up.
 const NAMES_MAX: u32 = 8;
 
-/// What is written at once.
+/// Bytes per write.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// What to do with a file that exists.
@@ -27,8 +27,8 @@ pub enum Existing {
     Replace,
 }
 
-/// Writes a file whole or not at all. A regular file of this user keeps its mode. `/dev/null`, a terminal, a FIFO of this
-/// user and an open file (`/dev/stdout`) are written to directly.
+/// Writes a file completely or not at all. A regular file of this user keeps its mode. `/dev/null`, a terminal, a FIFO of this user and an
+/// open file (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate_file(path)?;
     if let Some(stream) = located.found.as_ref().map(open_stream).transpose()?.flatten() {
@@ -39,7 +39,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
-/// As [`write()`], piece by piece, for what is better not held in memory as a whole.
+/// Like [`write()`], but `fill` writes the content in pieces, so that it need not be in memory as a whole.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let located = locate_file(path)?;
     if let Some(stream) = located.found.as_ref().map(open_stream).transpose()?.flatten() {
@@ -56,14 +56,14 @@ fn fill_buffered(out: &mut impl Write, fill: impl FnOnce(&mut dyn Write) -> io::
     buffered.flush()
 }
 
-/// A file without a name in the directory of `path`, for data that is in the way in memory. It is gone when it is closed.
+/// Creates a file without a name in the directory of `path`, for data that is too large for memory. It is removed when it is closed.
 pub fn scratch_beside(path: &Path) -> io::Result<File> {
     let draft = Draft::with_flags(locate_file(path)?.directory, SCRATCH, Mode::from_raw_mode(0o600))?;
     // Dropping the draft removes its name.
     draft.file.try_clone()
 }
 
-/// Writes a regular file that every user may read, with any umask: whole or not at all.
+/// Writes a regular file completely or not at all. Every user may read it, independent of the umask.
 pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
     let mut draft = Draft::new(located.directory)?;
@@ -72,7 +72,7 @@ pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
-/// Writes a regular file that only this user can read at any time: whole or not at all.
+/// Writes a regular file completely or not at all. Only this user can read it at any time.
 pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
     let mut draft = Draft::with_mode(located.directory, Mode::from_raw_mode(0o600))?;
@@ -90,7 +90,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates an empty file to be written piece by piece.
+/// Creates an empty file to be written in pieces.
 pub fn create(path: &Path, existing: Existing) -> io::Result<File> {
     let located = locate_file(path)?;
     match &located.found {
@@ -103,7 +103,7 @@ pub fn create(path: &Path, existing: Existing) -> io::Result<File> {
     }
 }
 
-/// As [`NEW`], to be read again.
+/// Like [`NEW`], but also readable.
 const SCRATCH: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -162,7 +162,7 @@ impl Directory {
         Draft::new(self.0.try_clone()?)
     }
 
-    /// Returns whether this directory has a subdirectory of that name.
+    /// Returns whether this directory has a subdirectory with this name.
     pub fn has_directory(&self, name: impl AsRef<OsStr>) -> bool {
         let stat = rustix::fs::statat(&self.0, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW);
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
@@ -199,7 +199,7 @@ impl Draft {
         Err(Errno::EXIST.into())
     }
 
-    /// Gives the finished file its name; replaces a file of that name.
+    /// Gives the finished file its name. Replaces an existing file.
     pub fn commit(self, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.file.sync_all()?;
         self.place(name.as_ref()).map(drop)

@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(read_trusted(&path, 99).is_ok(), is_read, "{mode:o}");
         }
         assert!(read_trusted(Path::new("/dev/null"), 99).is_err() && read_trusted(&path, 3).is_err());
-        // Only root can make another user's file.
+        // Only root can give a file to another user.
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
             std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, openat, readlinka
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The kernel's own limit.
+/// Maximum number of links in a path, as in the kernel.
 const LINKS_MAX: usize = 40;
 /// Refers to a file without opening it, so that no driver is called.
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -116,7 +116,7 @@ pub(crate) fn locate(path: &Path) -> io::Result<Located> {
     Ok(Located { directory, name: ".".into(), found: Some(found) })
 }
 
-/// As [`locate`], for a file: a path that ends with a slash names a directory.
+/// Like [`locate`], but for a file: a path that ends with a slash is a directory.
 pub(crate) fn locate_file(path: &Path) -> io::Result<Located> {
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(Errno::ISDIR.into());

@@ -1,4 +1,4 @@
-//! Runs in a process of its own, because the umask belongs to the whole process.
+//! Runs in a separate process, because the umask belongs to the whole process.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
