@@ -138,11 +138,11 @@ impl Life {
 /// A buffer that was not freed, with its chips.
 #[derive(Debug)]
 pub struct Leftover<'a> {
-    /// Its ledger.
+    /// The ledger with the buffer.
     pub digest: &'a Digest,
     /// The buffer.
     pub left: &'a LeftBuffer,
-    /// Its chips.
+    /// The chips.
     pub places: &'a [ChipPlace],
 }
 
@@ -153,7 +153,7 @@ pub struct RefusedOnChips<'a> {
     pub failure: &'a Failure,
     /// The refused request in the types of the model.
     pub refusal: &'a Refusal,
-    /// Its chips.
+    /// The chips.
     pub places: &'a [ChipPlace],
 }
 

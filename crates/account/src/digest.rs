@@ -23,7 +23,7 @@ const GROUPS_MAX: usize = 64;
 pub struct Digest {
     /// The pid of the process on this host.
     pub pid: u32,
-    /// Its program.
+    /// The name of the program.
     pub program: String,
     /// Whether the process still runs although the command has ended.
     pub is_running: bool,
@@ -43,9 +43,9 @@ pub struct Digest {
     pub left: Vec<LeftBuffer>,
     /// Refused requests.
     pub failures: Vec<DigestFailure>,
-    /// Its phases.
+    /// The phases.
     pub phases: Vec<Phase>,
-    /// Its traces that overwrite buffers.
+    /// The traces that overwrite buffers.
     pub unsafe_traces: Vec<UnsafeTrace>,
     /// Change of the bytes since the last mark by line, highest first. `None` without a mark.
     pub growth: Option<Vec<(Option<Arc<SourceLine>>, i64)>>,
@@ -58,13 +58,13 @@ pub struct Digest {
 /// One allocator of a ledger.
 #[derive(Debug)]
 pub struct DigestAllocator {
-    /// Its slot in the ledger.
+    /// The slot in the ledger.
     pub slot: u16,
     /// How often the slot was used before.
     pub generation: u32,
     /// Start and end of its lifetime, in nanoseconds since 1970.
     pub life: (u64, u64),
-    /// Its memory by kind.
+    /// The memory by kind.
     pub rows: Vec<DigestRow>,
 }
 
@@ -73,7 +73,7 @@ pub struct DigestAllocator {
 pub struct DigestRow {
     /// The kind.
     pub kind: BufferKind,
-    /// Its figures.
+    /// The figures in the ledger.
     pub row: Row,
     /// Live bytes at the end, or when the allocator was closed.
     pub at_end: u64,
@@ -117,11 +117,11 @@ impl Group {
 pub struct LeftBuffer {
     /// Index in [`Digest::allocators`].
     pub allocator: usize,
-    /// Its kind.
+    /// The kind.
     pub kind: BufferKind,
-    /// Its entry in the ledger.
+    /// The entry in the ledger.
     pub entry: Entry,
-    /// Its tag.
+    /// The tag.
     pub tag: Option<String>,
     /// The operation that created it.
     pub operation: Option<String>,

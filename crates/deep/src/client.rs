@@ -24,13 +24,13 @@ const START: Duration = Duration::from_secs(1);
 /// The paths and properties of a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChipFiles {
-    /// Its device node.
+    /// The device node.
     pub node: PathBuf,
     /// The driver's list of its users.
     pub pids: PathBuf,
     /// The driver's file with the time until it powers down an idle chip.
     pub grace: PathBuf,
-    /// Its architecture.
+    /// The architecture.
     pub arch: Arch,
     /// Whether the node is an [image](crate::image) of a simulated chip.
     pub is_simulated: bool,

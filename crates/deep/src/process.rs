@@ -1,7 +1,7 @@
 //! The process that reads one chip. It can be left behind, because a read of a chip under reset may never return.
 //!
-//! Its standard input is a socket. It answers each byte with a sample, and ends when the socket is closed. Between requests it checks
-//! whether a process holds the chip, so that it knows for how long none did.
+//! The standard input is a socket. The process answers each byte with a sample, and ends when the socket is closed. Between requests it
+//! checks whether another process holds the chip, to know for how long none did.
 
 use std::env;
 use std::ffi::OsString;

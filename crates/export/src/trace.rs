@@ -30,7 +30,7 @@ pub struct Chip {
     pub id: u64,
     /// The number that the program uses for the chip.
     pub number: u64,
-    /// Its name in a viewer.
+    /// The name in a viewer.
     pub name: String,
 }
 
@@ -50,13 +50,13 @@ pub struct Space {
 /// A buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer<'a> {
-    /// Its address in each bank.
+    /// The address in each bank.
     pub address: u64,
     /// Requested bytes, per chip.
     pub size: u64,
     /// Bytes in each bank, or 0 if unknown.
     pub per_bank: u64,
-    /// Its tag.
+    /// The tag.
     pub tag: Option<&'a str>,
     /// The operation that created it.
     pub operation: Option<&'a str>,

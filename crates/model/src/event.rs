@@ -174,13 +174,13 @@ pub enum Refused {
 /// A live buffer that took space at the refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Large {
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its bytes per bank, or 0 if unknown.
+    /// The bytes per bank, or 0 if unknown.
     pub per_bank: u64,
-    /// Its tag.
+    /// The tag.
     pub tag: String,
     /// The operation that created the buffer.
     pub operation: String,

@@ -121,9 +121,9 @@ pub enum FieldSource {
 /// A chart of a field in `top`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chart {
-    /// Its position among the charts.
+    /// The position among the charts.
     pub order: u8,
-    /// Its name in the configuration file. Names never change.
+    /// The name in the configuration file. Names never change.
     pub name: &'static str,
     /// The field with the limit. The limit is a line in the chart and the hot end of the mesh's scale.
     pub limit: Option<&'static str>,
@@ -164,31 +164,31 @@ impl Chart {
 /// The row of a field, independent of the struct that has the field.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInfo {
-    /// Its name in JSON, CSV and docs. A dot separates an object from its member.
+    /// The name in JSON, CSV and docs. A dot separates an object from its member.
     pub name: &'static str,
-    /// Its title.
+    /// The title.
     pub title: &'static str,
-    /// Its section in `-q`.
+    /// The section in `-q`.
     pub section: Section,
-    /// Its unit.
+    /// The unit.
     pub unit: Unit,
     /// Number of samples that the value needs.
     pub samples: Samples,
     /// The source of its value.
     pub source: FieldSource,
-    /// Its metric. Identities have none, nor do values that metrics show in another form.
+    /// The metric. Identities have none, nor do values that metrics show in another form.
     pub metric: Option<Metric>,
     /// Whether the service stores its history.
     pub is_kept: bool,
-    /// Its charts.
+    /// The charts.
     pub charts: &'static [Chart],
-    /// Its short title for narrow columns.
+    /// The short title for narrow columns.
     pub short: Option<&'static str>,
     /// Whether the value is constant while the device is present.
     pub is_fixed: bool,
     /// Whether the value is read directly from the chip, with `--deep`.
     pub is_deep: bool,
-    /// Its meaning in one sentence.
+    /// The meaning in one sentence.
     pub help: &'static str,
 }
 
@@ -400,7 +400,7 @@ impl Device {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and no such number is negative")]
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
         for field in DeviceField::all().filter(|field| !field.is_fixed) {
-            // What cannot be read of a chip now could not be read then.
+            // A value that needs `--deep`, or that a remote chip lacks, was missing at the earlier time too.
             let reason = field.get(self).err().filter(|reason| matches!(reason, Missing::NeedsDeep | Missing::RemoteChip));
             field.set(self, Err(reason.unwrap_or(Missing::NoSource)));
         }

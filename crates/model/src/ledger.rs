@@ -110,7 +110,7 @@ pub enum VisibleDevices {
 /// An allocator, which manages memory on one or several chips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerAllocator {
-    /// Its slot in the ledger.
+    /// The slot in the ledger.
     pub slot: u16,
     /// How often the slot was used before.
     pub generation: u32,
@@ -122,13 +122,13 @@ pub struct LedgerAllocator {
     pub given_id: u32,
     /// The writer that reports it.
     pub origin: LedgerWriter,
-    /// Its chips.
+    /// The chips.
     pub chips: Vec<LedgerChip>,
     /// The layout of its memory, for each kind with known banks.
     pub geometry: PerKind<Option<LedgerGeometry>>,
     /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
-    /// Its figures, for the kinds that had an event.
+    /// The figures, for the kinds that had an event.
     pub rows: Vec<LedgerRow>,
     /// Number of listed buffers that are not in [`Ledger::buffers`], because only the first ones in some order were requested.
     pub buffers_left_out: u64,
@@ -187,7 +187,7 @@ pub struct LedgerCircular {
     pub chip: Option<usize>,
     /// The program, by a number that the hook assigned.
     pub program: u32,
-    /// Its address on each core.
+    /// The address on each core.
     pub address: u64,
     /// Bytes on each core.
     pub size: u64,
@@ -211,7 +211,7 @@ pub struct LedgerLaunches {
 /// A feature of the hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerFeature {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// How often the program called it.
     pub hits: u64,
@@ -237,7 +237,7 @@ impl LedgerFeature {
 /// Whether a feature of the hook works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureState {
-    /// Its symbol was found.
+    /// The symbol was found.
     Found,
     /// The symbol exists but is not used.
     SteppedAside,
@@ -346,9 +346,9 @@ impl BufferKind {
 pub struct LedgerBuffer {
     /// Index in [`Ledger::allocators`].
     pub allocator: u16,
-    /// Its kind.
+    /// The kind.
     pub kind: BufferKind,
-    /// Its address.
+    /// The address.
     pub address: u64,
     /// Requested bytes, per chip.
     pub size: u64,
@@ -356,7 +356,7 @@ pub struct LedgerBuffer {
     pub per_bank: Option<NonZeroU32>,
     /// Bytes of a page, if known.
     pub page_size: Option<NonZeroU32>,
-    /// Its layout over the banks, if known.
+    /// The layout over the banks, if known.
     pub layout: Option<BufferLayout>,
     /// Number of its cores, if known.
     pub cores: Option<NonZeroU32>,

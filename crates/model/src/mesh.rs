@@ -29,9 +29,9 @@ pub struct Mesh {
 /// A board or a tray. It spans these columns of the grid and all rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its title: a board and its number, or a tray.
+    /// The title: a board and its number, or a tray.
     pub name: String,
-    /// Its columns.
+    /// The columns.
     pub columns: Range<u16>,
 }
 

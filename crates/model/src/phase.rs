@@ -14,7 +14,7 @@ pub type PhaseBytes = [u64; 2];
 /// A named phase of a program, over all its iterations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// How often it ran.
     pub count: u64,

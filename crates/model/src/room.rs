@@ -32,9 +32,9 @@ impl Verdict {
 /// A live buffer in a bank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupied {
-    /// Its offset in the bank.
+    /// The offset in the bank.
     pub start: u64,
-    /// Its bytes in the bank.
+    /// The bytes in the bank.
     pub bytes: u64,
     /// The line that requested it.
     pub line: Option<Arc<SourceLine>>,
@@ -54,7 +54,7 @@ pub struct Window {
 /// The region of L1 for small buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallRegion {
-    /// Its bytes on each core: `l1_small_size`.
+    /// The bytes on each core: `l1_small_size`.
     pub bytes: u64,
     /// Bytes in use.
     pub used: u64,

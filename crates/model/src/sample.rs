@@ -121,7 +121,7 @@ impl Sample {
 pub struct DeviceSample {
     /// N of `/dev/tenstorrent/N`.
     pub id: DeviceId,
-    /// Its PCI address.
+    /// The PCI address.
     pub bdf: Reading<Bdf>,
     /// False if the driver has not listed the device yet. It is on the PCI bus, or was listed earlier.
     pub was_listed: bool,
@@ -170,9 +170,9 @@ pub struct Users {
 /// One process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSample {
-    /// Its pid and start time.
+    /// The pid and start time.
     pub key: ProcessKey,
-    /// Its pid in its own namespace. Outside containers, it is the same as on the host.
+    /// The pid in the process's own namespace. Outside containers, it is the same as on the host.
     pub namespace_pid: u32,
     /// Facts from `/proc/PID`. `Gone` if the process has exited and only its open file remains.
     pub facts: Reading<ProcessFacts>,
@@ -193,7 +193,7 @@ pub struct ProcessFacts {
     pub uid: u32,
     /// Owner's name, if the user database has one.
     pub user: Option<String>,
-    /// Its parent.
+    /// The pid of the parent.
     pub parent: u32,
     /// When it started.
     pub start_time: UnixTime,
@@ -242,7 +242,7 @@ pub struct RegionSample {
     pub through: Option<ProcessKey>,
     /// The only user who may write to the file, or `None` if every user may.
     pub writer: Option<u32>,
-    /// Its content.
+    /// The contents of the file.
     pub content: Reading<Region>,
 }
 

@@ -47,17 +47,17 @@ pub struct Snapshot {
 /// An allocator, which manages memory inside one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
-    /// Its id: pid, slot in the ledger and generation, for example `4242.0.1`.
+    /// The id: pid, slot in the ledger and generation, for example `4242.0.1`.
     pub id: String,
-    /// Its process.
+    /// The process.
     pub process: ProcessKey,
-    /// Its slot in the process's ledger.
+    /// The slot in the process's ledger.
     pub slot: u16,
     /// Whether the program has not closed it.
     pub is_open: bool,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
-    /// Its chips that are on a row.
+    /// The chips that are on a row.
     pub devices: Vec<DeviceId>,
     /// The ids of its other chips.
     pub unmapped: Vec<u64>,
@@ -65,9 +65,9 @@ pub struct Allocator {
     pub coverage: Reading<Vec<LedgerFeature>>,
     /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
-    /// Its figures per chip, for the known kinds. These had an event, or have banks that the hook has read.
+    /// The figures per chip, for the known kinds. These had an event, or have banks that the hook has read.
     pub kinds: PerKind<Option<AllocatorKind>>,
-    /// Its figures of memory that is part of no bar: host memory and unknown types.
+    /// The figures of memory that is part of no bar: host memory and unknown types.
     pub others: Vec<(BufferKind, AllocatorKind)>,
     /// Number of listed buffers that are not in [`Snapshot::buffers`], because only the first ones in some order were requested.
     pub buffers_left_out: u64,
@@ -84,7 +84,7 @@ pub struct AllocatorKind {
     pub free: Reading<u64>,
     /// Number of live buffers that do not fit into the list, and their bytes.
     pub unlisted: (u64, u64),
-    /// Its banks, if known.
+    /// The banks, if known.
     pub banks: Reading<Banks>,
     /// For circular buffers: their programs, and the use of the fullest core.
     pub programs: Option<Programs>,
@@ -142,9 +142,9 @@ impl Banks {
 /// A block of an allocator's memory. It covers the same bytes of each bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its address on the device.
+    /// The address on the device.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether the block is free.
     pub is_free: bool,
@@ -181,9 +181,9 @@ impl NoBlocks {
 /// One live buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// Its allocator, shared by all its buffers.
+    /// The allocator, shared by all its buffers.
     pub allocator: Arc<BufferAllocator>,
-    /// Its entry in the ledger.
+    /// The entry in the ledger.
     pub entry: LedgerBuffer,
 }
 
@@ -204,22 +204,22 @@ impl Buffer {
 pub struct BufferAllocator {
     /// The id of the allocator ([`Allocator::id`]).
     pub id: String,
-    /// Its process.
+    /// The process.
     pub process: ProcessKey,
-    /// Its chips that are on a row.
+    /// The chips that are on a row.
     pub devices: Vec<DeviceId>,
 }
 
 /// A circular or dataflow buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Circular {
-    /// Its process.
+    /// The process.
     pub process: ProcessKey,
     /// The slot of its allocator in the process's ledger. Documents do not have this value.
     pub slot: u16,
-    /// Its chips that are on a row.
+    /// The chips that are on a row.
     pub devices: Vec<DeviceId>,
-    /// Its entry in the ledger.
+    /// The entry in the ledger.
     pub entry: LedgerCircular,
 }
 

@@ -68,7 +68,7 @@ impl SourceLine {
 /// The lines that were active when a program requested memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Its number in the ledger of its process, or 0 if unknown.
+    /// The number in the ledger of the process, or 0 if unknown.
     pub number: u32,
     /// The line that is shown to users (see [`user_line`]).
     pub line: Arc<SourceLine>,

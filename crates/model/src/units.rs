@@ -107,7 +107,7 @@ impl Unit {
 /// The base unit of metrics, and the conversion to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Base {
-    /// Its name at the end of a metric's name. Empty if there is none.
+    /// The suffix of a metric's name. Empty if there is none.
     pub name: &'static str,
     /// The factor of the conversion.
     pub factor: f64,

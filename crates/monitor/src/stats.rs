@@ -8,7 +8,7 @@ use ttmon_model::{DeviceId, Kind, Missing, PerKind, Reading, Snapshot};
 /// The figures of a device, over all processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemStats {
-    /// Its id.
+    /// The id.
     pub device: u32,
     /// Time of the sample.
     pub time: UnixTime,
@@ -76,7 +76,7 @@ pub struct ProcessStats {
     pub name: Reading<String>,
     /// How its memory is tracked.
     pub status: Status,
-    /// Its memory on each chip that it uses.
+    /// The memory on each chip that the process uses.
     pub devices: Vec<DeviceUse>,
     /// Memory on chips that cannot be mapped to a device with certainty.
     pub unmapped: Vec<Unmapped>,
@@ -122,7 +122,7 @@ impl ProcessStats {
 /// All memory figures of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetailedStats {
-    /// Its id.
+    /// The id.
     pub device: u32,
     /// Time of the sample.
     pub time: UnixTime,
@@ -141,7 +141,7 @@ pub struct DetailedStats {
 /// An allocator on one device, with the values that TT-Metal's MemoryView shows to the process itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatorStats {
-    /// Its id: process, slot in the ledger, generation.
+    /// The id: process, slot in the ledger, generation.
     pub id: String,
     /// The pid of its process, on this host.
     pub pid: u32,
@@ -167,7 +167,7 @@ pub struct UseOfDevice {
     pub name: Reading<String>,
     /// How its memory is tracked.
     pub status: Status,
-    /// Its memory on the device.
+    /// The memory on the device.
     pub kinds: PerKind<Figure>,
 }
 

@@ -57,7 +57,7 @@ struct FollowedLedger {
 pub struct Scene<'a> {
     /// The newest sample.
     pub sample: &'a Sample,
-    /// Its snapshot, with all devices.
+    /// The snapshot of that sample, with all devices.
     pub snapshot: &'a Snapshot,
     /// Ledgers of live processes.
     pub present: &'a [Arc<OpenLedger>],

@@ -202,7 +202,7 @@ fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
     assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: reducing it by 192 bytes makes room"), "{words}");
 }
 
-/// A kind that nobody ever used has room too.
+/// A kind without any buffers also has free space.
 #[test]
 fn a_clash_names_the_lever_of_an_unused_kind() {
     let (writer, id, region) = writer();

@@ -15,7 +15,7 @@ pub(crate) struct Chip {
     pub(crate) product: &'static Product,
     pub(crate) serial: u64,
     pub(crate) asic_id: u64,
-    /// Its id in TT-Metal's statistics.
+    /// The id in TT-Metal's statistics.
     pub(crate) unique_id: u64,
     pub(crate) seat: Seat,
 }

@@ -1,6 +1,6 @@
 //! The private directory of a simulation's tree. It is locked while in use, and removed after a crash.
 //!
-//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It is on a memory file system if possible.
+//! The name is `ttmon-sim-<pid of its owner>-<random>`. The directory is on a memory file system if possible.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};

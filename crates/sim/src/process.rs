@@ -36,7 +36,7 @@ const UNTRACKED_FROM: usize = 3;
 pub(crate) struct Process {
     pub(crate) index: u64,
     pub(crate) job: &'static Job,
-    /// Its chips. It holds the local ones open.
+    /// The chips of the process. It holds the local ones open.
     pub(crate) uses: Vec<Use>,
     /// Number of open files on each local chip.
     pub(crate) files: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) chip: u32,
-    /// Its slot in the chip's statistics, or `None` if it reports nothing.
+    /// The slot in the chip's statistics, or `None` if the process reports nothing.
     pub(crate) slot: Option<usize>,
 }
 

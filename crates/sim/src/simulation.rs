@@ -91,9 +91,9 @@ pub enum StartError {
     Spec(SpecError),
     /// The directory for its files could not be created.
     Directory(io::Error),
-    /// Its engine could not be started.
+    /// The engine could not be started.
     Spawn(io::Error),
-    /// Its engine is not ready.
+    /// The engine is not ready.
     Engine(NotReady),
 }
 

@@ -123,7 +123,7 @@ impl Type {
 /// The contents of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its type.
+    /// The type.
     pub kind: Type,
     /// The sender's number of the device.
     pub device_id: i32,

@@ -22,7 +22,7 @@ macro_rules! rows {
     ($make:ident) => {
         $make! {
             Device DEVICE {
-                /// Its memory, with the rows below and those of `DEVICE_KIND`.
+                /// The memory, with the rows below and those of `DEVICE_KIND`.
                 memory: Memory = Memory::missing(Missing::NotTracked);
             }
             let id: DeviceId = is(DeviceId(0)),

@@ -13,9 +13,9 @@ macro_rules! rows {
     ($make:ident) => {
         $make! {
             Process PROCESS {
-                /// Its pid and start time.
+                /// The pid and start time.
                 key: ProcessKey = ProcessKey { pid: 0, start_ticks: 0 };
-                /// Its memory on each of its chips.
+                /// The memory on each chip of the process.
                 devices: Vec<DeviceUse> = Vec::new();
                 /// Memory that the process reported under ids that match no row, or several rows.
                 unmapped: Vec<Unmapped> = Vec::new();

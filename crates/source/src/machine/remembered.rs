@@ -50,7 +50,7 @@ pub(super) struct Standing {
     pub(super) is_denied: bool,
     /// Whether no ledger was found with its current mappings.
     pub(super) has_no_ledger: bool,
-    /// Its mount namespace, if that differs from ours.
+    /// The mount namespace, if that differs from ours.
     pub(super) mounts: Option<u64>,
 }
 
