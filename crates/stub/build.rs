@@ -1,4 +1,4 @@
-//! Links without start files and libraries: the loader has less to do in every child.
+//! Links without start files and libraries, so that the loader has less to do in every child process.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

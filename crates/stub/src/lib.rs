@@ -38,7 +38,7 @@ const PATH_BYTES: usize = 4096;
 /// `TTMON_OFF`.
 const OFF: i32 = 1;
 
-/// Null: not tried; [`NO_HOOK`]: no hook found; else the loader's handle.
+/// Null if no load was attempted, [`NO_HOOK`] if no hook was found, otherwise the loader's handle.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 const NO_HOOK: usize = 1;
 
@@ -58,7 +58,7 @@ macro_rules! jumps {
         static SLOTS: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
         $(
-            /// Jumps to the hook's function of this name.
+            /// Jumps to the hook's function with this name.
             ///
             /// # Safety
             /// See that function.
@@ -155,12 +155,12 @@ unsafe extern "C" fn slow() {
     )
 }
 
-/// Returns the hook's function of a name, else TT-Metal's own, as the caller would have found it.
+/// Returns the hook's function with this name, or else TT-Metal's own, as the caller would have found it.
 extern "C" fn resolve(index: usize, caller: *const c_void) -> usize {
-    // SAFETY: points to this thread's errno, which lives as long as the thread.
+    // SAFETY: the address of this thread's errno, which is valid as long as the thread.
     let errno = unsafe { *__errno_location() };
     let (Some(name), Some(slot)) = (NAMES.get(index), SLOTS.get(index)) else {
-        // SAFETY: no conditions. All indices come from `jumps`.
+        // SAFETY: no preconditions. All indices come from `jumps`.
         unsafe { abort() }
     };
     let found = match in_hook(name) {
@@ -176,7 +176,7 @@ extern "C" fn resolve(index: usize, caller: *const c_void) -> usize {
     found
 }
 
-/// Stands in for each `ttmon_` function without a hook.
+/// Replaces each `ttmon_` function if there is no hook.
 extern "C" fn off() -> i32 {
     OFF
 }
@@ -190,7 +190,7 @@ fn in_hook(name: &CStr) -> usize {
     if handle as usize == NO_HOOK {
         return 0;
     }
-    // SAFETY: the handle is never closed, and the name ends with NUL.
+    // SAFETY: the handle is never closed, and the name is NUL-terminated.
     let address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
     if address == 0 {
         forget_error();
@@ -198,7 +198,7 @@ fn in_hook(name: &CStr) -> usize {
     address
 }
 
-/// Several threads may load the hook at once: the loader returns one handle.
+/// Loads the hook. Several threads may do this at once; the loader returns the same handle.
 fn load() -> *mut c_void {
     let mut path = [0_u8; PATH_BYTES];
     let mut length = 0;
@@ -217,7 +217,7 @@ fn load() -> *mut c_void {
         let Some(to) = path.get_mut(at) else { return NO_HOOK as *mut c_void };
         *to = *byte;
     }
-    // SAFETY: the path ends with NUL.
+    // SAFETY: the path is NUL-terminated.
     let handle = unsafe { dlopen(path.as_ptr().cast(), RTLD_NOW) };
     if handle.is_null() {
         forget_error();
@@ -227,13 +227,13 @@ fn load() -> *mut c_void {
 }
 
 fn in_caller(name: &CStr, caller: *const c_void) -> usize {
-    // SAFETY: the name ends with NUL. RTLD_NEXT finds what a program linked with TT-Metal would find.
+    // SAFETY: the name is NUL-terminated. RTLD_NEXT finds what a program linked with TT-Metal would find.
     let mut address = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
     if address == 0
         && let Some(file) = file_of(caller)
     {
         // RTLD_NEXT does not search a library that Python loads. A handle of the calling library does.
-        // SAFETY: the path is the loader's own. Nothing is loaded, and the handle is closed at once.
+        // SAFETY: the path belongs to the loader. Nothing is loaded, and the handle is closed immediately.
         unsafe {
             let handle = dlopen(file.as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
             if !handle.is_null() {
@@ -245,7 +245,7 @@ fn in_caller(name: &CStr, caller: *const c_void) -> usize {
     forget_error();
     if address == 0 {
         // Not defined anywhere: without this library, the loader would have ended the program.
-        // SAFETY: no conditions.
+        // SAFETY: no preconditions.
         unsafe { abort() }
     }
     address
@@ -253,18 +253,18 @@ fn in_caller(name: &CStr, caller: *const c_void) -> usize {
 
 fn file_of(address: *const c_void) -> Option<&'static CStr> {
     let mut info = Info { file: core::ptr::null(), base: core::ptr::null_mut(), symbol: core::ptr::null(), address: core::ptr::null_mut() };
-    // SAFETY: writes a local struct. Its text belongs to the loader while the calling object is loaded.
+    // SAFETY: writes to a local struct. Its string belongs to the loader while the calling object is loaded.
     unsafe { if dladdr(address, &raw mut info) != 0 && !info.file.is_null() { Some(CStr::from_ptr(info.file)) } else { None } }
 }
 
 /// Clears the loader's error message, so that the program does not read it as its own.
 fn forget_error() {
-    // SAFETY: no arguments.
+    // SAFETY: no preconditions.
     unsafe { dlerror() };
 }
 
 #[panic_handler]
 fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     unsafe { abort() }
 }
