@@ -1,6 +1,6 @@
-//! Names of C++ functions, as far as they are plain: no templates, no operators.
+//! Demangles simple C++ function names: no templates, no operators.
 
-/// `app::Model::forward` for `_ZN3app5Model7forwardEi`; a name that is not plain stays unchanged.
+/// Returns `app::Model::forward` for `_ZN3app5Model7forwardEi`. A name that is not simple stays unchanged.
 pub(crate) fn name(mangled: &str) -> String {
     plain(mangled).unwrap_or_else(|| mangled.to_owned())
 }
@@ -10,7 +10,7 @@ fn plain(mangled: &str) -> Option<String> {
     let Some(rest) = rest.strip_prefix('N') else {
         return Some(identifier(rest)?.0.to_owned());
     };
-    // A function of a constant object.
+    // The prefix of a const member function.
     let mut rest = rest.strip_prefix('K').unwrap_or(rest);
     let mut parts: Vec<&str> = Vec::new();
     loop {
@@ -29,7 +29,7 @@ fn plain(mangled: &str) -> Option<String> {
     }
 }
 
-/// A length in digits and so many bytes.
+/// Splits off an identifier: its length in digits, then its bytes.
 fn identifier(text: &str) -> Option<(&str, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let length: usize = text.get(..digits)?.parse().ok()?;

@@ -1,6 +1,6 @@
-//! Lines of machine code: file, function and line of addresses in a program or library, from its debug information or its symbols.
+//! Resolves addresses of machine code to file, function and line, from the debug information or the symbols of a program or library.
 //!
-//! Files are opened only where another user cannot have prepared them, and believed only if their build id is the expected one.
+//! A file is opened only if no other user can have prepared it, and used only if its build id is the expected one.
 
 mod demangle;
 
@@ -16,28 +16,28 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache};
 use ttmon_model::stack::{NativeFrame, SourceLine};
 
-/// Debug information of one file that is read into memory. A file with more has symbols alone.
+/// Maximum debug information of one file that is read into memory. For a larger file only the symbols are used.
 const DEBUG_BYTES_MAX: u64 = 512 << 20;
-/// Resolved addresses that are kept.
+/// Maximum number of cached addresses.
 const KNOWN_MAX: usize = 1 << 16;
-/// Inlined functions at one address.
+/// Maximum number of inlined functions at one address.
 const INLINED_MAX: usize = 16;
 
 /// A frame and its address.
 type Address<'a> = (&'a Arc<SourceLine>, u64);
 type Known = HashMap<SourceLine, Arc<[Arc<SourceLine>]>>;
 
-/// What was resolved before: a screen resolves the same addresses at each refresh.
+/// Cache of resolved addresses: a screen resolves the same addresses at each refresh.
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// The lines of native frames, inlined functions first. Frames that cannot be resolved, and all others, stay as they are.
+/// Returns the lines of native frames, inlined functions first. All other frames, and those that cannot be resolved, stay unchanged.
 pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
     let mut guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = guard.get_or_insert_with(HashMap::new);
     if known.len() > KNOWN_MAX {
         known.clear();
     }
-    // By file and build id.
+    // Grouped by file and build id.
     let mut new: HashMap<(&str, &str), Vec<Address<'_>>> = HashMap::new();
     for frame in frames.iter().filter(|frame| !known.contains_key(&***frame)) {
         if let Some(NativeFrame { object, address, build_id }) = frame.native() {
@@ -45,7 +45,7 @@ pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
         }
     }
     for ((object, build_id), addresses) in new {
-        // Libraries between the program and its memory are not the user's, and large.
+        // Libraries between the program and its memory are not the user's code, and large.
         let is_of_library = addresses.first().is_some_and(|(frame, _)| frame.is_of_library());
         let lines = if is_of_library { None } else { read(Path::new(object), build_id, &addresses) };
         let lines = lines.unwrap_or_else(|| addresses.iter().map(|_| Vec::new()).collect());
@@ -67,14 +67,14 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
         return None;
     }
     let context = debug_information(&elf);
-    // Sorted once: a ledger may have as many addresses as the file has symbols.
+    // Sorted once, because a ledger may have as many addresses as the file has symbols.
     let symbols = LazyCell::new(|| {
         let sized = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| symbol.size() > 0);
         let mut symbols: Vec<_> = sized.map(|symbol| (symbol.address(), symbol)).collect();
         symbols.sort_by_key(|(start, _)| *start);
         symbols
     });
-    // The frame with the name of its function, where the file has no lines.
+    // The frame with the name of its function, if the file has no line for it.
     let named = |frame: &SourceLine, address: u64| {
         let (start, symbol) = symbols.get(symbols.partition_point(|(start, _)| *start <= address).checked_sub(1)?)?;
         let function = demangle::name(symbol.name().ok().filter(|_| address - start < symbol.size())?).into();
@@ -87,8 +87,8 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
     Some(lines.collect())
 }
 
-/// A regular file that no other user can have prepared. Root opens only what root owns. The path is a text of another user: links of others
-/// are not followed, and what is opened is what was checked.
+/// Opens a regular file that no other user can have prepared. Root opens only files that root owns. The path comes from another user, so
+/// links of other users are not followed, and the opened file is the checked one.
 fn open(path: &Path) -> Option<File> {
     let file = ttmon_files::open(path).ok().filter(|_| path.is_absolute())?;
     let metadata = file.metadata().ok()?;

@@ -1,4 +1,4 @@
-//! Lines of a program that the compiler of this machine made.
+//! Resolves lines of a program that is compiled on this machine.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,8 @@ int main(int count, char**) { return app::Model().forward(count); }
 ";
 const FUNCTION: &str = "_ZN3app5Model7forwardEi";
 
-/// Compiles the source and returns the address of its function and its build id; `None`, loudly, where there is no compiler.
+/// Compiles the source and returns the address of its function and its build id. Prints a message and returns `None` if there is no
+/// compiler.
 fn build(program: &Path, more: &[&str]) -> Option<(u32, String)> {
     let source = program.with_extension("cpp");
     fs::write(&source, SOURCE).expect("written");
@@ -96,7 +97,7 @@ fn a_file_that_is_not_the_program_resolves_nothing() {
     assert_eq!(resolved(&pipe, 1, &build_id), unresolved(&pipe, 1, &build_id), "nobody waits for a pipe");
 }
 
-/// A name in a ledger may be a link of another user, which they can turn to a device at any time.
+/// A name in a ledger may be a link of another user, who can replace it by a device at any time.
 #[test]
 #[ignore = "needs root"]
 fn links_of_other_users_are_not_followed() {
@@ -115,7 +116,7 @@ fn links_of_other_users_are_not_followed() {
     }
 }
 
-/// Every byte of the debug information damaged in turn, in steps: no panic and no endless loop.
+/// Damages bytes of the debug information in steps, one at a time. There must be no panic and no endless loop.
 #[test]
 fn damaged_debug_information_resolves_something_or_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
