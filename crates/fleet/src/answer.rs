@@ -1,4 +1,4 @@
-//! An answer of `/api/v1/query`, within bounds.
+//! Parses an answer of `/api/v1/query`, within limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_
 /// Labels of a series, without its name.
 pub type Labels = BTreeMap<String, String>;
 
-/// What a query answers: series and their values.
+/// The result of a query: series and their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vector(pub Vec<(Labels, f64)>);
 
-/// Why an answer is none.
+/// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// It is not what a store answers with.
+    /// The answer is not in the format of a store.
     Strange(String),
-    /// The store says no, and why.
+    /// The store refused the query, with this reason.
     Refused(String),
-    /// It is more than is read.
+    /// The answer exceeds a limit.
     TooLarge,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for AnswerError {
 impl std::error::Error for AnswerError {}
 
 impl Vector {
-    /// Reads an answer. Values that are no finite number are left out.
+    /// Parses an answer. Values that are not finite numbers are left out.
     pub fn parse(text: &str) -> Result<Self, AnswerError> {
         if text.len() > ANSWER_BYTES_MAX {
             return Err(AnswerError::TooLarge);
@@ -62,7 +62,7 @@ impl Vector {
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no series.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -72,7 +72,7 @@ fn strange(why: &str) -> AnswerError {
     AnswerError::Strange(why.to_owned())
 }
 
-/// What was read so far. Series are read one at a time; keys with another meaning are passed over.
+/// The values that were parsed so far. Series are parsed one at a time; other keys are skipped.
 #[derive(Default)]
 struct Found {
     status: Option<String>,
@@ -82,7 +82,7 @@ struct Found {
     error: Option<AnswerError>,
 }
 
-/// The answer, or its `data`.
+/// The top level of the answer, or its `data`.
 struct Level<'f> {
     found: &'f mut Found,
     is_data: bool,
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 fn short(value: &RawValue) -> Option<String> {
     let text: String = serde_json::from_str(value.get()).ok()?;
     Some(text.chars().take(LABEL_BYTES_MAX).collect())
@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
     }
 }
 
-/// One series, unless its value is no finite number.
+/// Parses one series. Returns `None` if its value is not a finite number.
 fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
     if text.len() > SERIES_BYTES_MAX {
         return Err(strange("a long series"));
@@ -178,7 +178,7 @@ fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
     Ok(value.is_finite().then_some((labels, value)))
 }
 
-/// A label, or nothing.
+/// Returns a label, or an empty text.
 pub(crate) fn label(labels: &Labels, name: &str) -> String {
     labels.get(name).cloned().unwrap_or_default()
 }

@@ -1,11 +1,11 @@
-//! Dashboards of Grafana, as code. They are checked for their form and by running every query; they were not rendered.
+//! Grafana dashboards, as code. Tests check their format and run every query; they were never rendered in Grafana.
 
 use serde_json::{Value, json};
 
 /// One dashboard: its file, title, variables and panels.
 #[derive(Clone, Copy, Debug)]
 pub struct Dashboard {
-    /// The name of its file, without the ending, and its uid.
+    /// The name of its file, without the extension; also its uid.
     pub name: &'static str,
     title: &'static str,
     /// Names of label variables, each with the query of its values.
@@ -13,7 +13,7 @@ pub struct Dashboard {
     panels: &'static [Panel],
 }
 
-/// Title, unit of Grafana, kind, query.
+/// Title, Grafana unit, kind, query.
 type Panel = (&'static str, &'static str, Kind, &'static str);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ const HOST: (&str, &str) = ("instance", "label_values(ttmon_up, instance)");
 const JOB: (&str, &str) = ("slurm_job", "label_values(ttmon_workload_info, slurm_job)");
 const POD: (&str, &str) = ("pod", "label_values(ttmon_workload_info, pod)");
 
-/// All of them. Power is that of core rails, not of boards.
-#[rustfmt::skip] // one panel a line
+/// All dashboards. Power is that of core rails, not of boards.
+#[rustfmt::skip] // one panel per line
 pub const DASHBOARDS: &[Dashboard] = &[
     Dashboard { name: "ttmon-fleet", title: "ttmon: fleet", variables: &[], panels: &[
         ("Hosts", "short", Number, "count(ttmon_up == 1)"),
@@ -83,7 +83,7 @@ pub const DASHBOARDS: &[Dashboard] = &[
     ] },
 ];
 
-/// Every query of every dashboard, with each variable replaced by what matches all.
+/// Returns every query of every dashboard, with each variable replaced by a pattern that matches everything.
 pub fn queries() -> Vec<(&'static str, &'static str, String)> {
     let all = |dashboard: &'static Dashboard| {
         dashboard.panels.iter().map(|(title, _, _, query)| {
@@ -95,7 +95,7 @@ pub fn queries() -> Vec<(&'static str, &'static str, String)> {
 }
 
 impl Dashboard {
-    /// The file, whole.
+    /// Returns the whole file.
     pub fn document(&self) -> String {
         const COLUMNS: usize = 3;
         let source = json!({"type": "prometheus", "uid": "${datasource}"});
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(document["panels"].as_array().map(Vec::len), Some(dashboard.panels.len()));
             for (title, _, _, query) in dashboard.panels {
                 assert!(!title.contains("ower") || title.contains("ore-rail") || title.contains("ore rails"), "{title}");
-                // A record that is named is one that is made.
+                // Every record in a query must be a recording rule.
                 for word in query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != ':') {
                     let is_record = word.matches(':').count() == 2;
                     assert!(!is_record || TEMPLATES.iter().any(|row| row.record == word), "{title}: {word}");

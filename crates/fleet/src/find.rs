@@ -1,4 +1,4 @@
-//! Hosts with free chips.
+//! Finds hosts with idle chips.
 
 use serde_json::{Value, json};
 use ttmon_model::Device;

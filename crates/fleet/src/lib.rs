@@ -1,12 +1,12 @@
-//! Many hosts, as a storage with Prometheus's HTTP API knows them.
+//! Many hosts, from a store with Prometheus's HTTP API.
 //!
 //! ```text
 //!  TEMPLATES ─► PromQL ─► Store ─► Vector ─► Overview, Found ─► JSON, tables
 //!      └──────► recording rules, dashboards    hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
 //! ```
 //!
-//! [`Store`] is the only part with a network and threads; the rest is pure. Every query is a row of [`TEMPLATES`] or one of the few functions of
-//! this crate with parameters, which are escaped.
+//! Only [`Store`] uses the network; the rest is pure. Every query is a row of [`TEMPLATES`] or comes from one of the few functions of this
+//! crate with parameters, which are escaped.
 
 mod answer;
 mod dashboards;

@@ -1,4 +1,4 @@
-//! What is known of all hosts: one row each, worst first, with sums by rack and partition, workloads and alerts.
+//! An overview of all hosts: one row each, worst first, with totals by rack and partition, workloads and alerts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::answer::{Labels, Vector, label};
 use crate::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
 use crate::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
 
-/// Keys of a host's row that are sums over its chips, in the order of documents.
+/// Port of the page of a host's own service.
 const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];
 
 /// One host. A value that is not known has no key.
@@ -19,50 +19,50 @@ const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", 
 pub struct HostRow {
     /// Its name in the store, or the host's own.
     pub host: String,
-    /// Its rack.
+    /// Its name in the store, or the name that the host itself reports.
     pub rack: String,
     /// Its partition.
     pub partition: String,
     /// By the keys of the templates.
     pub values: BTreeMap<&'static str, f64>,
-    /// Seconds since its newest sample.
+    /// Values by the keys of the templates.
     pub age: Option<f64>,
     /// The address of its own page, if that is known and can be reached by the host's name.
     pub url: Option<String>,
-    /// Whether the host itself was asked.
+    /// Whether the host was queried directly.
     pub is_direct: bool,
 }
 
-/// A store, and whether it answers.
+/// The state of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreState {
-    /// Its address; `None` where none was named.
+    /// Its address; `None` if no store was given.
     pub url: Option<String>,
-    /// Why it does not answer.
+    /// Why the store does not answer.
     pub error: Option<String>,
-    /// Whether it has the recording rules.
+    /// Whether the store has the recording rules.
     pub has_rules: bool,
 }
 
 /// All hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// Where it comes from.
+    /// The store of the data.
     pub store: StoreState,
-    /// Worst first.
+    /// Hosts, worst first.
     pub hosts: Vec<HostRow>,
-    /// Hosts that the store knew an hour ago and has no sample of now.
+    /// Hosts that the store had an hour ago and has no sample of now.
     pub missing: Vec<String>,
-    /// Workloads: `slurm_job`, or `namespace` and `pod`, and values.
+    /// Workloads: labels (`slurm_job`, or `namespace` and `pod`) and values.
     pub workloads: Vec<(Labels, BTreeMap<&'static str, f64>)>,
-    /// Alerts that fire in the store, by their labels.
+    /// Labels of the firing alerts in the store.
     pub alerts: Vec<Labels>,
-    /// What could not be asked.
+    /// Queries that failed.
     pub problems: Vec<String>,
 }
 
 impl HostRow {
-    /// Of a host that was asked itself.
+    /// Creates the row of a host that was queried directly.
     pub fn of_snapshot(snapshot: &Snapshot, age: f64) -> Self {
         let devices = &snapshot.devices;
         let numbers = |name: &str| -> Vec<f64> {
@@ -77,7 +77,7 @@ impl HostRow {
             ("chips", Some(devices.len() as f64)),
             ("unhealthy", Some(healths(&[Health::Warning, Health::Critical]))),
             ("critical", Some(healths(&[Health::Critical]))),
-            // Where that of one chip is not known, neither is the sum.
+            // If the value of one chip is unknown, so is the total.
             ("held", (holders.len() == devices.len()).then(|| above_0(holders))),
             ("untracked", Some(above_0(numbers("memory.untracked_processes")))),
             ("dram_total", sum(numbers("memory.total"))),
@@ -89,7 +89,7 @@ impl HostRow {
         Self { host: snapshot.host.clone(), values, age: Some(age), is_direct: true, ..Self::default() }
     }
 
-    /// A value.
+    /// Returns a value.
     pub fn value(&self, key: &str) -> Option<f64> {
         self.values.get(key).copied()
     }

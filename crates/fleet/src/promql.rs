@@ -1,8 +1,8 @@
-//! Texts inside PromQL.
+//! Escapes texts in PromQL.
 
 use std::fmt::Write;
 
-/// A text as a string of PromQL, with its quotes.
+/// Returns a text as a PromQL string, with quotes.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
@@ -20,14 +20,14 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// A regular expression, as a string of PromQL, for texts that begin so.
+/// Returns a regular expression, as a PromQL string, for texts that begin with this text.
 pub fn regex_prefix(text: &str) -> String {
     let is_special = |letter: char| r"\.+*?()|[]{}^$".contains(letter);
     let escaped: String = text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect();
     quoted(&format!("{escaped}.*"))
 }
 
-/// The path of an instant query below a store's address.
+/// Returns the path of an instant query below a store's address.
 pub fn query_path(query: &str) -> String {
     let encoded = query.bytes().fold(String::new(), |mut out, byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);

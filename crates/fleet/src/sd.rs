@@ -1,4 +1,4 @@
-//! Lists of hosts to scrape, as `file_sd` and `http_sd` of Prometheus read them.
+//! Lists of hosts to scrape, in the format of Prometheus's `file_sd` and `http_sd`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,20 +10,20 @@ use crate::limits::{LABEL_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
 /// One target: its address and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// `HOST:PORT`
+    /// `HOST:PORT`.
     pub address: String,
     /// Labels of all its series.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What is wrong with a list.
+/// Why a list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SdError {
-    /// A line, counted from 1, and why.
+    /// A line, counted from 1, and the error.
     Line(usize, String),
-    /// It is no list of nodes.
+    /// The document is not a list of nodes.
     Document(String),
-    /// There are more hosts, or longer labels, than are listed.
+    /// There are too many hosts, or the labels are too long.
     TooMany,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Display for SdError {
 
 impl std::error::Error for SdError {}
 
-/// The JSON of a list.
+/// Returns the JSON of a list.
 pub fn document(targets: &[Target]) -> Value {
     targets.iter().map(|target| json!({"targets": [target.address], "labels": target.labels})).collect()
 }
 
-/// A list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` is sixteen of them, `#` begins a comment.
+/// Parses a list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` means sixteen hosts, `#` begins a comment.
 pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let (mut targets, mut label_bytes) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {
@@ -66,8 +66,8 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     Ok(targets)
 }
 
-/// The output of `sinfo --noheader --Node --format "%N %R %f"`: node, partition, features. A node of several partitions is listed once,
-/// with their names joined by commas. A feature `rack=r1` or `rack:r1` is the label `rack`.
+/// Parses the output of `sinfo --noheader --Node --format "%N %R %f"`: node, partition, features. A node in several partitions is listed
+/// once, with their names joined by commas. A feature `rack=r1` or `rack:r1` becomes the label `rack`.
 pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let mut nodes: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -94,8 +94,8 @@ pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     Ok(nodes.into_iter().map(|(node, labels)| Target { address: addressed(&node, port), labels }).collect())
 }
 
-/// The output of `kubectl get nodes -o json`: nodes with Tenstorrent cards, by their internal address. The label `rack` is the node's label
-/// `topology.kubernetes.io/rack`, and `partition` its `node.kubernetes.io/instance-type`.
+/// Parses the output of `kubectl get nodes -o json`: nodes with Tenstorrent cards, by their internal address. The label `rack` is the
+/// node's label `topology.kubernetes.io/rack`, and `partition` is its `node.kubernetes.io/instance-type`.
 pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let wrong = |why: &str| SdError::Document(format!("{why}; use kubectl get nodes -o json"));
     let document: Value = serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
@@ -106,7 +106,7 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let mut targets = Vec::new();
     for node in nodes {
         let known = &node["metadata"]["labels"];
-        // What node feature discovery finds: class 1200, vendor 1e52.
+        // Label of node feature discovery: class 1200, vendor 1e52.
         if known["feature.node.kubernetes.io/pci-1200_1e52.present"] != "true" {
             continue;
         }
@@ -136,12 +136,12 @@ fn is_host(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
-/// `host`, `host:1234`, `[::1]:1234`.
+/// Returns the address of `host`, `host:1234` or `[::1]:1234`.
 fn addressed(name: &str, port: u16) -> String {
     if name.contains(':') { name.to_owned() } else { format!("{name}:{port}") }
 }
 
-/// `tt[01-16]:9478` is sixteen names; a name without brackets, or an IPv6 address, is one.
+/// Expands `tt[01-16]:9478` to sixteen names. A name without brackets, or an IPv6 address, is one name.
 fn expanded(name: &str) -> Option<Vec<String>> {
     let has_port = |text: &str| text.parse::<u16>().is_ok();
     if let Some((address, port)) = name.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {

@@ -21,7 +21,7 @@ pub struct Store {
     credentials: Option<Credentials>,
 }
 
-/// Why a store cannot be asked.
+/// The address is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadStore {
     /// Its address is none.

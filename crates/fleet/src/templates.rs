@@ -1,13 +1,13 @@
-//! The queries. Each row is a recording rule too: a store that has the rule answers by its name, another one by its expression.
+//! The queries. Each row is also a recording rule: a store with the rule is queried by its name, any other store by its expression.
 
-/// What the rows of hosts are grouped by: the storage's own label, and those of discovery.
+/// Groups by host: by the store's own label, and by the labels of discovery.
 macro_rules! by_host {
     ($expression:literal) => {
         concat!("sum by (instance, rack, partition) (", $expression, ")")
     };
 }
 
-/// What a workload has of the series of its chips: a chip that two of them share counts for both.
+/// Sums over the chips of a workload. A chip that two workloads share counts for both.
 macro_rules! of_jobs {
     ($expression:literal) => {
         concat!("sum by (slurm_job) (", $expression, " * on (instance, device) group_right () ttmon_workload_info{slurm_job!=\"\"})")
@@ -20,7 +20,7 @@ macro_rules! of_pods {
     };
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A host: `instance`, `rack`, `partition`.
