@@ -8,7 +8,7 @@ use crate::{Trouble, status};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Limit of header fields: the service sends six.
+/// Most header fields of an answer. The service sends six.
 const HEADERS_MAX: usize = 64;
 /// Longest line.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
@@ -57,7 +57,7 @@ impl Events {
         self.stream.buffer().iter().any(|byte| !byte.is_ascii_whitespace())
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     fn line(&mut self) -> Result<String, Trouble> {
         let mut line = Vec::new();
         (&mut self.stream).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(Trouble::silent)?;

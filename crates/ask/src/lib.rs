@@ -1,8 +1,8 @@
-//! Requests to a service of ttmon: on this host over its Unix socket, or on another host over HTTP or HTTPS.
+//! Requests to a ttmon service: on this host over its Unix socket, or on another host over HTTP or HTTPS.
 //!
-//! One request per connection, in HTTP/1.0: the answer ends with the connection, so there is no length to trust and no chunk to
-//! count. Every request has one deadline up to the last byte, and a limit on the size of the answer. Only the lookup of a host's
-//! name has no deadline: a caller that must not wait uses a thread.
+//! Each connection has one request, in HTTP/1.0. The answer ends with the connection, so there is no length to trust and there are no
+//! chunks. Every request has one deadline up to the last byte, and a limit on the size of the answer. Only the lookup of a host name has no
+//! deadline, so a caller that must not wait uses a thread.
 
 mod events;
 mod past;
@@ -42,7 +42,7 @@ pub struct Service {
     roots: Option<Roots>,
 }
 
-/// Never printed.
+/// A token. It is never printed.
 struct Secret(String);
 
 impl std::fmt::Debug for Secret {
@@ -52,27 +52,28 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Service {
-    /// The service at an address, with an optional token. `https://` needs trusted certificates.
+    /// Creates a service at an address, with an optional token. `https://` needs trusted certificates.
     pub fn new(place: ServicePlace, token: Option<String>, roots: Option<Roots>) -> Self {
         Self { place, token: token.map(Secret), roots }
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn place(&self) -> &ServicePlace {
         &self.place
     }
 
-    /// Its newest snapshot.
+    /// Requests the newest snapshot.
     pub fn snapshot(&self, patience: Duration) -> Result<Snapshot, Trouble> {
         self.document("/api/v1/snapshot", patience)
     }
 
-    /// Its newest snapshot, with the parts of another path.
+    /// Requests the newest snapshot, with the parts of another path.
     pub fn document(&self, path: &str, patience: Duration) -> Result<Snapshot, Trouble> {
         Ok(self.aged_document(path, patience)?.0)
     }
 
-    /// The same, with its age at the time of the request by the service's own clock: another host's clock may be wrong.
+    /// Like `document`, but also returns the age of the snapshot at the time of the request, by the service's own clock. The clock of
+    /// another host may be wrong.
     pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
         let deadline = Deadline::after(patience);
         let (text, age) = self.answer(path, &deadline)?;
@@ -83,7 +84,7 @@ impl Service {
         Ok((snapshot, age))
     }
 
-    /// The history of some devices and fields, in full resolution, from this many seconds ago.
+    /// Requests the history of some devices and fields in full resolution, from this many seconds ago.
     pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], patience: Duration) -> Result<Past, Trouble> {
         let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
         let (since, fields, devices) = (since.as_secs(), fields.join(","), devices.join(","));
@@ -93,24 +94,24 @@ impl Service {
         Past::read(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))
     }
 
-    /// The text at a path.
+    /// Requests the text at a path.
     pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
         Ok(self.answer(path, &Deadline::after(patience))?.0)
     }
 
-    /// The text at a path, and its age.
+    /// Requests the text at a path. Returns it with its age.
     fn answer(&self, path: &str, deadline: &Deadline) -> Result<(String, Duration), Trouble> {
         let stream = self.ask(path, "application/json", deadline.clone())?;
         let mut answer = Vec::new();
         match stream.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
-            // A TLS peer that closes without notice may have sent everything or less: the length below decides.
+            // If a TLS peer closes without notice, the answer may be incomplete. The length below decides.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
             _ if answer.len() > DOCUMENT_BYTES_MAX => Err(Trouble::Endless),
             _ => understand(answer),
         }
     }
 
-    /// The events at a path. The header must arrive within `patience`; later silence is limited by `silence`.
+    /// Opens the events at a path. The header must arrive within `patience`; later silence is limited by `silence`.
     pub fn events(&self, path: &str, patience: Duration, silence: Duration) -> Result<Events, Trouble> {
         let deadline = Deadline::after(patience);
         Events::new(self.ask(path, "text/event-stream", deadline.clone())?, deadline, silence)
@@ -126,7 +127,7 @@ impl Service {
     }
 }
 
-/// The body of a successful answer, and its age.
+/// Returns the body of a successful answer, and its age.
 fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
     let head: Vec<u8> = answer.drain(..end + 4).collect();
@@ -155,7 +156,7 @@ pub fn read_answer(bytes: &[u8]) {
     }
 }
 
-/// The status in the first line of an answer.
+/// Returns the status in the first line of an answer.
 fn status(first: &str) -> Option<u16> {
     first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()
 }

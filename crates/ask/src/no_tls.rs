@@ -6,18 +6,18 @@ use std::path::Path;
 use crate::stream::{Stream, Timed};
 use crate::{RootsError, Trouble};
 
-/// There are no certificates.
+/// There are no certificates in this build.
 #[derive(Clone, Debug)]
 pub enum Roots {}
 
 impl Roots {
-    /// Always an error.
+    /// Always returns an error.
     pub fn read(_file: Option<&Path>) -> Result<Self, RootsError> {
         Err(RootsError::NotBuiltIn)
     }
 }
 
-/// Never called: there are no certificates to call it with.
+/// Never called, because there is no value of `Roots`.
 pub(crate) fn wrap(_stream: Timed<TcpStream>, _host: &str, _roots: Option<&Roots>) -> Result<Box<dyn Stream>, Trouble> {
     Err(Trouble::Tls("this build of ttmon has no TLS".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The document of `/api/v1/history`, as far as charts need it.
+//! The parts of the document of `/api/v1/history` that charts need.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use ttmon_model::limits::DOCUMENT_DEVICES_MAX;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::{Document, ReadError};
 
-/// Points of an hour with one per second. No service has more.
+/// Most points: an hour with one point per second. No service has more.
 const POINTS_MAX: usize = 4000;
-/// Values over all devices and fields: 64 devices with 16 fields each.
+/// Most values over all devices and fields: 64 devices with 16 fields each.
 const VALUES_MAX: usize = 4 * 1024 * 1024;
 
 /// Values at equal intervals of time.
@@ -22,14 +22,14 @@ pub struct Past {
     pub step: Duration,
     /// Number of points.
     pub points: usize,
-    /// One for each device.
+    /// One series per device.
     pub devices: Vec<Series>,
 }
 
-/// One device's history.
+/// The history of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Which device.
+    /// The device.
     pub device: DeviceId,
     /// The name of each field, with one optional value per point.
     pub fields: Vec<(String, Vec<Option<f64>>)>,
@@ -52,7 +52,7 @@ impl Past {
         Ok(Self { start, step, points, devices })
     }
 
-    /// Time of a point.
+    /// Returns the time of a point.
     pub fn time(&self, point: usize) -> UnixTime {
         let step = u64::try_from(self.step.as_nanos()).unwrap_or(u64::MAX);
         UnixTime(self.start.0.saturating_add(step.saturating_mul(point as u64)))

@@ -13,9 +13,9 @@ const PORT_DEFAULT: u16 = 9477;
 pub enum ServicePlace {
     /// A socket of this host.
     Unix(PathBuf),
-    /// An address.
+    /// A TCP address.
     Tcp {
-        /// Name or number.
+        /// Host name or IP address.
         host: String,
         /// Its port.
         port: u16,
@@ -59,7 +59,7 @@ impl FromStr for ServicePlace {
     }
 }
 
-/// `host:9477`, `[::1]:9477`, `host`.
+/// Parses `host:9477`, `[::1]:9477` or `host`.
 fn split_port(text: &str) -> Result<(&str, u16), BadPlace> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, behind) = rest.split_once(']').ok_or(BadPlace)?;
@@ -85,7 +85,7 @@ impl fmt::Display for ServicePlace {
 }
 
 impl ServicePlace {
-    /// Whether the connection cannot be read by others: a socket, TLS, or the local host.
+    /// Whether other users or hosts cannot read the connection: a socket, TLS, or the local host.
     pub fn is_private(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Tcp { is_secret: true, .. } => true,
@@ -93,7 +93,7 @@ impl ServicePlace {
         }
     }
 
-    /// A short name, until the host has reported its own.
+    /// Returns a short name, which is shown until the host has reported its own.
     pub fn name(&self) -> String {
         match self {
             Self::Unix(path) => path.display().to_string(),
@@ -101,7 +101,7 @@ impl ServicePlace {
         }
     }
 
-    /// The value of the `Host` header.
+    /// Returns the value of the `Host` header.
     pub(crate) fn host_header(&self) -> String {
         match self {
             Self::Unix(_) => "localhost".to_owned(),

@@ -18,7 +18,7 @@ pub struct Target {
     path: String,
 }
 
-/// Some addresses are secrets: never printed.
+/// Never prints the address, because some addresses are secret.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Target(..)")
@@ -48,17 +48,17 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Whether the request cannot be read by others: TLS, or the local host.
+    /// Whether others cannot read the request: TLS, or the local host.
     pub fn is_private(&self) -> bool {
         self.place.is_private()
     }
 
-    /// Whether it is reached by TLS.
+    /// Whether the address uses TLS.
     pub fn is_secret(&self) -> bool {
         matches!(self.place, ServicePlace::Tcp { is_secret: true, .. })
     }
 
-    /// The same address with a longer path.
+    /// Returns the address with `path` appended.
     pub fn joined(&self, path: &str) -> Self {
         Self { place: self.place.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
     }
@@ -73,7 +73,7 @@ pub enum Credentials {
     Basic(String),
 }
 
-/// Never printed.
+/// Never prints the credentials.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(..)")
@@ -128,9 +128,9 @@ pub fn get(
 pub enum PostError {
     /// There was no answer.
     Trouble(Trouble),
-    /// The answer names another address.
+    /// The answer is a redirect.
     Redirect(u16),
-    /// The receiver refused.
+    /// The receiver refused the message.
     Status(u16),
 }
 

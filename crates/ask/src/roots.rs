@@ -10,7 +10,7 @@ pub enum RootsError {
     NoList,
     /// This build has no TLS.
     NotBuiltIn,
-    /// A file, and the error.
+    /// A file has this error.
     File(PathBuf, String),
 }
 

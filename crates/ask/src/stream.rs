@@ -1,4 +1,4 @@
-//! A connection that ends at a deadline, independent of the peer.
+//! A connection that ends at a deadline, independent of the other side.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -22,17 +22,17 @@ impl<T: Read + Write> Stream for T {}
 pub(crate) struct Deadline(Rc<Cell<Instant>>);
 
 impl Deadline {
-    /// This long from now.
+    /// Creates a deadline at this time from now.
     pub(crate) fn after(patience: Duration) -> Self {
         Self(Rc::new(Cell::new(Instant::now() + patience)))
     }
 
-    /// Extends it: again this long from now.
+    /// Moves the deadline to this time from now.
     pub(crate) fn put_off(&self, patience: Duration) {
         self.0.set(Instant::now() + patience);
     }
 
-    /// The time of the deadline.
+    /// Returns the time of the deadline.
     pub(crate) fn instant(&self) -> Instant {
         self.0.get()
     }
@@ -54,7 +54,7 @@ pub(crate) fn open(place: &ServicePlace, roots: Option<&Roots>, deadline: Deadli
     }
 }
 
-/// Does not wait if the service has too many connections.
+/// Connects to a Unix socket. Does not wait if the service has too many connections.
 fn unix(path: &Path) -> io::Result<UnixStream> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -78,7 +78,7 @@ fn tcp(host: &str, port: u16, deadline: &Deadline) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// A socket whose calls use the remaining time as their timeout.
+/// A socket that uses the remaining time as the timeout of each call.
 pub(crate) struct Timed<S> {
     socket: S,
     deadline: Deadline,
@@ -115,8 +115,8 @@ impl<S: Read + Timeouts> Read for Timed<S> {
         loop {
             self.socket.reading(self.deadline.left()?)?;
             match self.socket.read(bytes) {
-                // The kernel does not restart reads of a socket with a timeout. A resized terminal must not look like a failure
-                // of the service.
+                // The kernel does not restart reads of a socket with a timeout. Resizing the terminal must not look like a failure of the
+                // service.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
             }

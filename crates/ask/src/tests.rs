@@ -1,4 +1,4 @@
-//! Services that misbehave in every possible way.
+//! Services that misbehave in many ways.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A service that answers one request with these bytes, then closes or stays open.
+/// Starts a service that answers one request with these bytes, then closes or stays open.
 fn service(answer: Vec<u8>, stays: bool) -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -19,7 +19,7 @@ fn service(answer: Vec<u8>, stays: bool) -> Service {
         let _ = stream.read(&mut request);
         let _ = stream.write_all(&answer);
         if stays {
-            // Until the peer closes.
+            // Wait until the client closes.
             let _ = stream.read(&mut request);
         }
     });

@@ -14,7 +14,7 @@ use ttmon_model::limits::CERTIFICATES_BYTES_MAX;
 use crate::stream::{Stream, Timed};
 use crate::{RootsError, Trouble};
 
-/// Where distributions keep the system's trusted certificates.
+/// Files with the system's trusted certificates, by distribution.
 const SYSTEM: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// Trusted certificates, ready for connections.
@@ -28,7 +28,7 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The certificates of a PEM file; without a file, those of the system.
+    /// Reads the certificates of a PEM file; without a file, those of the system.
     pub fn read(file: Option<&Path>) -> Result<Self, RootsError> {
         let system = || SYSTEM.iter().map(PathBuf::from).find(|path| path.exists());
         let path = file.map(Path::to_owned).or_else(system).ok_or(RootsError::NoList)?;
@@ -37,7 +37,7 @@ impl Roots {
         let bytes = ttmon_files::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&bytes) {
             let certificate = certificate.map_err(|error| wrong(&error))?;
-            // The system's list may have an unsupported certificate; a named file may not.
+            // An unsupported certificate is ignored in the system's list, but is an error in a named file.
             if let (Err(error), true) = (roots.add(certificate), file.is_some()) {
                 return Err(wrong(&error));
             }

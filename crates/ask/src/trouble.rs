@@ -5,28 +5,28 @@ use std::io;
 
 use ttmon_wire::ReadError;
 
-/// Why there is no answer. The text follows the name of the service: «the service at … does not answer in time».
+/// Why there is no answer. The text is printed after the name of the service: «the service at … does not answer in time».
 #[derive(Debug)]
 pub enum Trouble {
-    /// There is no service.
+    /// The service cannot be reached.
     Unreachable(io::Error),
     /// The service does not answer.
     Silent(io::Error),
-    /// Not within the time given.
+    /// The service does not answer in time.
     Late,
-    /// More than the limit.
+    /// The answer exceeds the limit.
     Endless,
     /// The answer ended early.
     Half,
-    /// It is not text.
+    /// The answer is not text.
     NotText,
-    /// It requires a token, or a different one.
+    /// The service requires a token, or another one.
     Refused,
-    /// It answers with an error.
+    /// The service answers with an error status.
     Status(u16),
-    /// It answers with something unexpected.
+    /// The answer is unexpected.
     Strange(String),
-    /// Its certificate is not trusted, or TLS failed.
+    /// The certificate is not trusted, or TLS failed.
     Tls(String),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// The kernel's message, without its number.
+/// Returns the kernel's message, without its number.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())
