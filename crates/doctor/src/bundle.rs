@@ -1,7 +1,7 @@
-//! Packs what a bug report needs: the driver's files as a tree that `ttmon --root` reads, and texts beside it.
+//! Packs the files for a bug report: the driver's files as a tree that `ttmon --root` reads, and texts beside it.
 //!
-//! The files are those of the attribute table and a fixed list, so nothing that touches the hardware is read. No command line, user
-//! name or environment is packed.
+//! The files are those of the attribute table and a fixed list, so no file that accesses the hardware is read. No command line, user name
+//! or environment is packed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use ttmon_reads::isolate::Reader;
 use ttmon_reads::{Lane, Pace, Request, Want};
 use ttmon_source::Root;
 
-/// The directory that everything is packed into.
+/// Top directory of a bundle.
 const TOP: &str = "ttmon-bundle";
 /// Its subdirectory for the tree.
 const TREE: &str = "root";
@@ -33,19 +33,19 @@ const MACHINE_FILES: [&str; 5] = [
 ];
 /// Compression level of zstd.
 const LEVEL: i32 = 9;
-/// Digits of a serial number or an id that name the board type; they are kept.
+/// Bits of a serial number or an id that identify the board type; they are kept.
 const KIND_BITS: u64 = !0 << 36;
 
-/// One thing in a bundle.
+/// An entry of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path below the top directory.
     pub path: PathBuf,
-    /// Its type.
+    /// Its content.
     pub content: Content,
 }
 
-/// What an entry is.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A file.
@@ -54,12 +54,12 @@ pub enum Content {
     Link(PathBuf),
 }
 
-/// Replaces serial numbers and ids, equal ones by equal ones.
+/// Replaces serial numbers and ids. Equal numbers have equal replacements.
 #[derive(Debug, Default)]
 pub struct Pseudonyms(BTreeMap<u64, u64>);
 
 impl Pseudonyms {
-    /// The replacement of a number.
+    /// Returns the replacement of a number.
     pub fn number(&mut self, number: u64) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(number).or_insert(number & KIND_BITS | next)
@@ -70,13 +70,13 @@ impl Pseudonyms {
         self.0.iter().fold(text.to_owned(), |text, (from, to)| {
             let spellings = [format!("{from:016X}"), format!("{from:016x}"), format!("{from:#x}"), from.to_string()];
             let replaced = [format!("{to:016X}"), format!("{to:016x}"), format!("{to:#x}"), to.to_string()];
-            // Short numbers occur in many texts by chance.
+            // Short numbers are not replaced, because they occur in many texts by chance.
             spellings.iter().zip(&replaced).filter(|(from, _)| from.len() >= 10).fold(text, |text, (from, to)| text.replace(from, to))
         })
     }
 }
 
-/// Reads the driver's files below `root`. Forks: the program must have one thread.
+/// Reads the driver's files below `root`. Forks, so the program must have one thread.
 pub fn tree(root: &Root, directory: &Path, read_timeout: Duration, mut pseudonyms: Option<&mut Pseudonyms>) -> io::Result<Vec<Entry>> {
     let mut wanted: BTreeSet<PathBuf> = MACHINE_FILES.iter().map(|file| directory.join(file)).collect();
     let mut links: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
@@ -91,7 +91,7 @@ pub fn tree(root: &Root, directory: &Path, read_timeout: Duration, mut pseudonym
     }
     let paths: Vec<PathBuf> = wanted.into_iter().collect();
     let request = |path: &PathBuf| Request { path: path.clone(), want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once };
-    // The files of a directory block together.
+    // The files of a directory may hang together, so they share a lane.
     let mut lanes: BTreeMap<&Path, Vec<Request>> = BTreeMap::new();
     for path in &paths {
         lanes.entry(path.parent().unwrap_or(path)).or_default().push(request(path));
@@ -115,7 +115,7 @@ pub fn tree(root: &Root, directory: &Path, read_timeout: Duration, mut pseudonym
     Ok(entries)
 }
 
-/// The files of one device, and the links that lead to them.
+/// Adds the files of one device, and the links that lead to them.
 fn devices_files(class: &Path, wanted: &mut BTreeSet<PathBuf>, links: &mut BTreeMap<PathBuf, PathBuf>) {
     let Some(own) = follow(class, links) else { return };
     let Some(pci) = follow(&own.join("device"), links) else { return };
@@ -133,7 +133,7 @@ fn devices_files(class: &Path, wanted: &mut BTreeSet<PathBuf>, links: &mut BTree
     wanted.extend(PCI_FILES.iter().map(|file| pci.join(file)));
 }
 
-/// The target of a link, which is recorded. A directory is its own target.
+/// Returns the target of a link, and records the link. A directory is its own target.
 fn follow(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
     if let Ok(target) = fs::read_link(path) {
         links.insert(path.to_owned(), target);
@@ -149,7 +149,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(bytes).ok()?.trim(), 16).ok()
 }
 
-/// Packs entries as tar, compressed with zstd. Two bundles of equal entries have equal bytes.
+/// Packs entries as tar, compressed with zstd. Equal entries give equal bytes.
 pub fn pack(entries: &[Entry]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     for entry in entries {

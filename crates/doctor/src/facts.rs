@@ -14,7 +14,7 @@ use ttmon_source::Root;
 /// The PCI vendor of Tenstorrent.
 const VENDOR: &str = "0x1e52";
 
-/// Input of the rules. `None` is an unknown fact: its rule prints nothing.
+/// Input of the rules. `None` means unknown; the rule then prints nothing.
 #[derive(Debug)]
 pub struct Facts {
     /// The devices and their processes, or the reason why there is no snapshot.
@@ -25,17 +25,17 @@ pub struct Facts {
     pub bus: Vec<PciDevice>,
     /// The device files.
     pub nodes: Vec<Node>,
-    /// 1 GB pages that the kernel has set aside.
+    /// Reserved 1 GB pages of the kernel.
     pub huge_pages: Option<u64>,
     /// Version of the kernel.
     pub kernel: Option<Version>,
     /// Yama's `ptrace_scope`.
     pub ptrace_scope: Option<u64>,
-    /// Time of day.
+    /// Wall-clock time.
     pub time: UnixTime,
     /// Room in /dev/shm.
     pub shared_memory: Option<Space>,
-    /// Whether anonymous shared memory can be created, and if not, why.
+    /// Whether anonymous shared memory can be created; if not, why.
     pub memfd: Option<Result<(), rustix::io::Errno>>,
     /// The library that `ttmon run` preloads, or the reason why it is missing.
     pub library: Option<Result<PathBuf, LibraryError>>,
@@ -63,14 +63,14 @@ pub struct Node {
     pub id: DeviceId,
     /// Whether this user may open it.
     pub is_accessible: bool,
-    /// Its mode.
+    /// Its file mode.
     pub mode: u32,
 }
 
 /// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// The size.
+    /// Total bytes.
     pub total: u64,
     /// Free bytes.
     pub free: u64,
@@ -90,16 +90,16 @@ pub struct Python {
 pub enum Service {
     /// Not running.
     None,
-    /// It answers.
+    /// The service answers.
     Answers {
-        /// Where.
+        /// Address of the service.
         place: String,
     },
-    /// Its socket exists and does not answer.
+    /// The socket exists, but the service does not answer.
     Silent {
-        /// Where.
+        /// Address of the service.
         place: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
@@ -117,7 +117,7 @@ impl fmt::Display for LibraryError {
 impl std::error::Error for LibraryError {}
 
 impl Facts {
-    /// Reads files below `root`. Facts that only the running program can determine are left `None`.
+    /// Reads files below `root`. Facts that only the running program can determine stay `None`.
     pub fn read(root: &Root, snapshot: Result<Snapshot, ttmon_source::Error>, time: UnixTime) -> Self {
         let number = |path: PathBuf| line(&path).and_then(|text| text.parse().ok());
         Self {
@@ -137,7 +137,7 @@ impl Facts {
         }
     }
 
-    /// Adds the kernel's answers to this process.
+    /// Adds facts that system calls of this process provide.
     pub fn with_kernel(mut self, root: &Root) -> Self {
         self.shared_memory = rustix::fs::statvfs(&root.dev_shm)
             .ok()
@@ -148,7 +148,7 @@ impl Facts {
     }
 }
 
-/// The first line of a small file.
+/// Reads the first line of a small file.
 fn line(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()?.lines().next().map(|line| line.trim().to_owned())
 }

@@ -1,7 +1,7 @@
-//! Examines whether a machine is fit for Tenstorrent devices: `ttmon doctor`.
+//! Checks whether a machine is ready for Tenstorrent devices: `ttmon doctor`.
 //!
-//! [`Facts`] are read once, from the machine's files and from what the program found out by itself. [`examine`] is pure:
-//! it applies one rule per topic and returns findings, each with one sentence and a remedy.
+//! [`Facts`] are read once, from the machine's files and by the program itself. [`examine`] is pure: it applies one rule per topic and
+//! returns findings, each with one sentence and a remedy.
 
 pub mod bundle;
 mod facts;
@@ -10,7 +10,7 @@ mod rules;
 pub use facts::{Facts, LibraryError, Node, PciDevice, Python, Service, Space};
 pub use rules::examine;
 
-/// How severe a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// No problem.
@@ -22,7 +22,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word that is printed.
+    /// Returns the printed name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -32,15 +32,15 @@ impl Verdict {
     }
 }
 
-/// One line of the examination.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was examined: `driver`, `hugepages` ...
+    /// What was checked: `driver`, `hugepages` ...
     pub topic: &'static str,
-    /// How severe it is.
+    /// Severity.
     pub verdict: Verdict,
     /// One sentence.
     pub message: String,
-    /// What to do, as a command where one does it. `None` only if the verdict is ok.
+    /// What to do, as a command if possible. `None` only if the verdict is ok.
     pub remedy: Option<String>,
 }

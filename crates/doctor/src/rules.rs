@@ -14,12 +14,12 @@ use crate::{Facts, Finding, Service, Verdict};
 const KERNEL_MIN: Version = Version::new(5, 3, 0);
 /// The versions of ttnn that the hook was tested with: docs/ttnn-versions.md.
 const TTNN_TRIED: std::ops::RangeInclusive<Version> = Version::new(0, 69, 0)..=Version::new(0, 81, u32::MAX);
-/// The statistics of TT-Metal and the ledgers of a large program need about this much.
+/// Approximate size of TT-Metal's statistics and the ledgers of a large program.
 const SHARED_MEMORY_MIN: u64 = 64 << 20;
-/// 2025-01-01: no ttmon is older.
+/// 2025-01-01. No version of ttmon is older.
 const TIME_MIN: UnixTime = UnixTime(1_735_689_600_000_000_000);
 
-/// Finds devices that left the bus.
+/// Rescans the bus for devices that left it.
 const RESCAN: &str = "echo 1 | sudo tee /sys/bus/pci/rescan";
 
 type Rule = fn(&Facts) -> Vec<Finding>;
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     clock,
 ];
 
-/// Examines everything.
+/// Applies all rules.
 pub fn examine(facts: &Facts) -> Vec<Finding> {
     RULES.iter().flat_map(|rule| rule(facts)).collect()
 }
@@ -61,7 +61,7 @@ fn problem(topic: &'static str, message: impl Into<String>, remedy: impl Into<St
     vec![Finding { topic, verdict: Verdict::Problem, message: message.into(), remedy: Some(remedy.into()) }]
 }
 
-/// `1 device`, `2 devices`.
+/// Formats `1 device`, `2 devices`.
 fn count(number: usize, thing: &str) -> String {
     let plural = if thing.ends_with('s') { "es" } else { "s" };
     format!("{number} {thing}{}", if number == 1 { "" } else { plural })
@@ -99,7 +99,7 @@ fn driver(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Values that this driver does not publish, and the first driver that does.
+/// Lists values that this driver does not publish, and the first driver that does.
 fn version(snapshot: &Snapshot) -> Vec<Finding> {
     const TOPIC: &str = "driver";
     const UPDATE: &str = "sudo apt install --only-upgrade tenstorrent-dkms; or build tt-kmd";
@@ -159,7 +159,7 @@ fn devices(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The command that restores a device: it is on the bus without a driver, or not on the bus.
+/// Returns the command that restores a device which is on the bus without a driver, or not on the bus.
 fn bring_back(facts: &Facts, device: &Device) -> String {
     match device.bdf {
         Ok(bdf) if facts.bus.iter().any(|found| found.bdf == bdf) => bind(bdf),
@@ -208,7 +208,7 @@ fn nodes(facts: &Facts) -> Vec<Finding> {
 /// Whether `--deep` would work, and what it would show. It is optional, so there is no warning.
 fn deep(facts: &Facts) -> Vec<Finding> {
     const TOPIC: &str = "deep";
-    /// The first driver that gives windows to programs.
+    /// The first driver that lets programs map device memory (windows).
     const DRIVER_MIN: Version = Version::new(1, 32, 0);
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let driver = snapshot.driver.as_deref().ok().and_then(Version::parse);
@@ -228,7 +228,7 @@ fn deep(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// What the firmware of a device lacks for `--deep`. Bundles numbered 80.x are older than 18.x.
+/// Returns what the firmware of a device lacks for `--deep`. Bundles numbered 80.x are older than 18.x.
 fn lacking_firmware(device: &Device) -> Option<String> {
     let (telemetry, utilization) = match device.arch.ok()? {
         Arch::Wormhole => (Version::new(18, 4, 0), Version::new(19, 13, 0)),
@@ -260,7 +260,7 @@ fn other_users(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Programs need 1 GB pages, or an IOMMU that translates.
+/// Checks for 1 GB pages or a translating IOMMU. Programs need one of them.
 fn iommu(facts: &Facts) -> Vec<Finding> {
     let translates = |kind: &Option<String>| kind.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
     let untranslated = facts.bus.iter().filter(|device| !translates(&device.iommu)).count();
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// The finding of a topic.
+    /// Checks the finding of a topic.
     fn check(facts: &Facts, topic: &str, verdict: Verdict, message: &str) {
         let findings = examine(facts);
         let found = findings.iter().find(|finding| finding.topic == topic).unwrap_or_else(|| panic!("no {topic} in {findings:?}"));
