@@ -32,7 +32,8 @@ impl Call {
         Self(CALLS.enter(&HOT.owner, thread()))
     }
 
-    /// Returns an identifier of this call, if it is the only one in progress.
+    /// Returns the number of counted calls so far, if this call is the only one in progress. An equal result later means that no other
+    /// thread has called in between.
     pub(crate) fn alone(&self) -> Option<u64> {
         CALLS.alone(&HOT.owner, thread(), self.0)
     }
@@ -154,7 +155,7 @@ impl Calls {
         Way::Counted
     }
 
-    /// Returns an identifier of this call, if this thread's call is the only one in progress.
+    /// Returns the number of counted calls so far, if this thread's call is the only one in progress.
     fn alone(&self, owner: &Owner, thread: usize, way: Way) -> Option<u64> {
         let (owned_by, inside) = (owner.thread.load(Acquire), owner.inside.load(Acquire));
         let (begun, under_way) = self.under_way();
