@@ -31,7 +31,7 @@ pub const READ_BYTES_BESIDE_ASKERS: usize = 16 * 1024;
 pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that a peer may leave unread after it requested a dump.
 pub const UNREAD_DUMP_BYTES_MAX: usize = 4 << 20;
-/// How long a dump may stay unread; enough for a user with a pager.
+/// How long replies may stay unread; enough for a user with a pager.
 pub const UNREAD_WAIT: Duration = Duration::from_secs(60);
 /// Maximum number of dumps that wait to be read by the peers that requested them.
 pub const DUMPS_MAX: usize = 64;
