@@ -9,21 +9,21 @@ use crate::answer::{Vector, label};
 use crate::promql::regex_prefix;
 use crate::templates::IDLE_CHIPS;
 
-/// Hosts in one answer: more is a fleet that has room everywhere.
+/// Most hosts in one answer.
 const MATCHES_MAX: usize = 1_000;
 
-/// What is looked for.
+/// A search for idle chips.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FindRequest {
-    /// At least so many idle chips on one host.
+    /// Minimum number of idle chips on one host.
     pub chips: u32,
-    /// Of a board whose name begins so.
+    /// Prefix of the board name.
     pub board: Option<String>,
-    /// With at least so many bytes of DRAM free on each. Memory that is not known is not free.
+    /// Minimum free bytes of DRAM on each chip. Unknown memory does not count as free.
     pub free_dram: u64,
 }
 
-/// A host that has them.
+/// A host with matching chips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchingHost {
     /// Its name in the store.
@@ -32,12 +32,12 @@ pub struct MatchingHost {
     pub rack: String,
     /// Its partition.
     pub partition: String,
-    /// Idle chips that fit.
+    /// Number of matching idle chips.
     pub chips: u64,
 }
 
 impl FindRequest {
-    /// The query for a store that has the recording rules, or for one without.
+    /// Returns the query for a store with or without the recording rules.
     pub fn query(&self, has_rules: bool) -> String {
         let chips = IDLE_CHIPS.query(has_rules);
         // The name of the metric or record comes first.
@@ -47,13 +47,13 @@ impl FindRequest {
         format!("topk({MATCHES_MAX}, count by (instance, rack, partition) (({name}{board}{rest}) >= {free_dram}) >= {chips})")
     }
 
-    /// Asks the store through a function, first for the record.
+    /// Queries the store through a function, first by the recording rule.
     pub(crate) fn ask<E>(&self, ask: impl Fn(&str) -> Result<Vector, E>) -> Result<Vec<MatchingHost>, E> {
         let has_rules = !ask(&format!("count({})", IDLE_CHIPS.record))?.is_empty();
         Ok(self.found(&ask(&self.query(has_rules))?))
     }
 
-    /// The hosts of an answer: most chips first, then by name.
+    /// Returns the hosts of an answer: most chips first, then by name.
     fn found(&self, answer: &Vector) -> Vec<MatchingHost> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of chips")]
         let row = |(labels, value): &(_, f64)| MatchingHost {
@@ -67,7 +67,7 @@ impl FindRequest {
         found
     }
 
-    /// A host that was asked itself, if it has the chips. The conditions are those of [`Self::query`].
+    /// Checks a host that was queried directly. The conditions are those of [`Self::query`].
     pub fn found_on(&self, host: &str, devices: &[Device]) -> Option<MatchingHost> {
         let chips = devices.iter().filter(|device| self.is_met_by(device)).count() as u64;
         let fits = chips >= u64::from(self.chips);
@@ -83,7 +83,7 @@ impl FindRequest {
         is_board && is_idle && has_memory && is_usable && device.health != Health::Critical
     }
 
-    /// The document of `ttmon fleet find --json`. Without a store that answers, the hosts were asked themselves.
+    /// Returns the document of `ttmon fleet find --json`. `store` is `None` if the hosts were queried directly because no store answered.
     pub fn document(&self, store: Option<&str>, found: &[MatchingHost]) -> Value {
         let row = |found: &MatchingHost| {
             let MatchingHost { host, rack, partition, chips } = found;
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// A store without the rules is asked for the expression.
+    /// A store without the rules is queried by the expression.
     #[test]
     fn record_is_used_if_the_store_has_it() {
         let request = FindRequest { chips: 1, ..FindRequest::default() };

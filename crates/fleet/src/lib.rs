@@ -5,8 +5,8 @@
 //!      └──────► recording rules, dashboards    hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
 //! ```
 //!
-//! Only [`Store`] uses the network; the rest is pure. Every query is a row of [`TEMPLATES`] or comes from one of the few functions of this
-//! crate with parameters, which are escaped.
+//! Only [`Store`] uses the network and threads; the rest is pure. Every query is a row of [`TEMPLATES`] or comes from one of the few
+//! functions of this crate with parameters, which are escaped.
 
 mod answer;
 mod dashboards;

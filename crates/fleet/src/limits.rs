@@ -14,13 +14,13 @@ pub(crate) const LABELS_MAX: usize = 32;
 pub(crate) const LABEL_BYTES_MAX: usize = 1024;
 /// Timeout of one query. The store's own limit is often two minutes, which is too long for a screen.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default number of hosts in one document. A screen has fewer lines, and the totals include all hosts.
+/// Most queries to a store at the same time. Their answers are in memory together.
 pub(crate) const QUERIES_AT_ONCE: usize = 4;
-/// Most workloads and most alerts in one document.
+/// Default number of hosts in one document. A screen has fewer lines, and the totals include all hosts.
 pub const HOSTS_SHOWN: usize = 1_000;
-/// Most bytes of the labels of all hosts in a list, because one line may give long labels to many hosts.
+/// Most workloads and most alerts in one document.
 pub(crate) const ROWS_MAX: usize = 1_000;
-/// Most hosts in a list.
+/// Most bytes of the labels of all hosts in a list, because one line may give long labels to many hosts.
 pub(crate) const TARGET_LABEL_BYTES_MAX: usize = 64 << 20;
-/// Longest list of hosts that is read.
+/// Most hosts in a list.
 pub(crate) const TARGETS_MAX: usize = 100_000;

@@ -11,21 +11,21 @@ use crate::answer::{Labels, Vector, label};
 use crate::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
 use crate::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
 
-/// Port of the page of a host's own service.
+/// Keys of a host's row that are totals over its chips, in the order of documents.
 const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];
 
-/// One host. A value that is not known has no key.
+/// One host. Unknown values have no key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostRow {
-    /// Its name in the store, or the host's own.
-    pub host: String,
     /// Its name in the store, or the name that the host itself reports.
+    pub host: String,
+    /// Its rack.
     pub rack: String,
     /// Its partition.
     pub partition: String,
-    /// By the keys of the templates.
-    pub values: BTreeMap<&'static str, f64>,
     /// Values by the keys of the templates.
+    pub values: BTreeMap<&'static str, f64>,
+    /// Seconds since its newest sample.
     pub age: Option<f64>,
     /// The address of its own page, if that is known and can be reached by the host's name.
     pub url: Option<String>,
@@ -99,7 +99,8 @@ impl HostRow {
     }
 }
 
-/// The address of a host's page by the labels of its series. A page that listens only on its own host has none, unless that is this host.
+/// Returns the address of a host's page from the labels of its series. A page that listens only on loopback has no address, unless it is on
+/// this host.
 fn page_url(labels: &Labels) -> Option<String> {
     let instance = label(labels, "instance");
     let name = instance.rsplit_once(':').map_or(instance.as_str(), |(name, _)| name);
@@ -110,7 +111,7 @@ fn page_url(labels: &Labels) -> Option<String> {
     (is_name && is_reached && matches!(scheme.as_str(), "http" | "https")).then(|| format!("{scheme}://{name}:{port}/"))
 }
 
-/// Adds a value of each host. Each query may name other hosts, so their number is bounded here.
+/// Adds a value of each host. Each query may return other hosts, so their number is limited here.
 fn add_hosts(hosts: &mut BTreeMap<String, HostRow>, key: &'static str, answer: Vector) {
     for (labels, value) in answer.0 {
         let host = label(&labels, "instance");
@@ -131,7 +132,7 @@ fn add_workloads(workloads: &mut BTreeMap<Labels, BTreeMap<&'static str, f64>>, 
     }
 }
 
-/// Changes the rows of the hosts that are known and named in an answer.
+/// Changes the rows of the known hosts in an answer.
 fn each_host(hosts: &mut BTreeMap<String, HostRow>, answer: &Vector, change: impl Fn(&mut HostRow, &Labels, f64)) {
     for (labels, value) in &answer.0 {
         if let Some(row) = hosts.get_mut(&label(labels, "instance")) {
@@ -140,7 +141,7 @@ fn each_host(hosts: &mut BTreeMap<String, HostRow>, answer: &Vector, change: imp
     }
 }
 
-/// What a store is asked for.
+/// The queries to a store.
 #[derive(Clone, Copy)]
 enum Question {
     Template(&'static Template),
@@ -163,8 +164,8 @@ impl Question {
 }
 
 impl Overview {
-    /// Asks the store through a function that answers a few queries. The first that fails ends it: a store that is down is not asked
-    /// twenty times.
+    /// Queries the store through a function that answers a few queries at a time. Stops at the first failure, so that a store that is down
+    /// is not queried twenty times.
     pub fn ask<E: std::fmt::Display>(url: &str, mut ask: impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>) -> Self {
         let mut overview = Self { store: StoreState { url: Some(url.to_owned()), ..StoreState::default() }, ..Self::default() };
         if let Err(error) = overview.fill(&mut ask) {
@@ -200,7 +201,7 @@ impl Overview {
         Ok(())
     }
 
-    /// Adds a host that was asked itself, unless the store has it.
+    /// Adds a host that was queried directly, unless the store has it.
     pub fn add(&mut self, row: HostRow) {
         if self.hosts.iter().all(|known| known.host != row.host) {
             self.hosts.push(row);
@@ -217,7 +218,7 @@ impl Overview {
         self.workloads.sort_by(|(_, one), (_, other)| chips(other).total_cmp(&chips(one)));
     }
 
-    /// Sums by rack or partition: name, hosts, sums.
+    /// Returns totals by rack or partition: name, number of hosts, totals.
     pub fn groups(&self, name: fn(&HostRow) -> &str) -> Vec<(String, usize, BTreeMap<&'static str, f64>)> {
         let mut groups: BTreeMap<&str, (usize, BTreeMap<&'static str, f64>)> = BTreeMap::new();
         for row in &self.hosts {
@@ -232,7 +233,7 @@ impl Overview {
         groups.into_iter().filter(|(name, _)| !name.is_empty()).map(|(name, (hosts, sums))| (name.to_owned(), hosts, sums)).collect()
     }
 
-    /// The document, with so many hosts at most.
+    /// Returns the document, with at most this many hosts.
     pub fn document(&self, version: &str, time: &str, hosts_max: usize) -> Value {
         let group = |(name, hosts, sums): (String, usize, BTreeMap<&'static str, f64>)| {
             let mut document = object(&sums);
@@ -242,7 +243,7 @@ impl Overview {
         };
         let workload = |(labels, values): &(Labels, BTreeMap<&'static str, f64>)| {
             let mut document: Map<String, Value> = labels.iter().map(|(name, text)| (name.clone(), json!(text))).collect();
-            // Last, so that no label replaces a value.
+            // Values are added last, so that no label replaces a value.
             document.extend(object(values));
             Value::Object(document)
         };
@@ -323,12 +324,12 @@ mod tests {
         assert_eq!((&document["totals"]["chips"], &document["missing"][0]), (&json!(40.0), &json!("c:9478")));
         assert_eq!((&document["racks"][0]["name"], &document["workloads"][0]["slurm_job"]), (&json!("r1"), &json!("7")));
         assert_eq!((&document["hosts"][0]["url"], &overview.hosts[1].url), (&json!("https://b:9443/"), &None));
-        // Not a value: not known.
+        // An unknown value has no key.
         assert!(document["hosts"][0].get("power").is_none());
         assert!(asked.iter().all(|query| !query.starts_with("rack:") && !query.starts_with("device:")));
     }
 
-    /// The scheme and port are those of the host's own series; a page that cannot be reached from here has no link.
+    /// Scheme and port come from the host's own series. A page that cannot be reached from here has no link.
     #[test]
     fn link_follows_the_page_of_the_host() {
         for (instance, scheme, port, reach, expected) in [

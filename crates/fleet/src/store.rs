@@ -12,7 +12,7 @@ use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT};
 use crate::overview::Overview;
 use crate::promql::query_path;
 
-/// A store that can be asked.
+/// A store with its address and credentials.
 #[derive(Debug)]
 pub struct Store {
     url: String,
@@ -21,12 +21,12 @@ pub struct Store {
     credentials: Option<Credentials>,
 }
 
-/// The address is invalid.
+/// Why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadStore {
-    /// Its address is none.
+    /// The address is invalid.
     Address,
-    /// A password would be sent in the open.
+    /// The password would be sent unencrypted.
     InTheOpen,
 }
 
@@ -43,12 +43,12 @@ impl fmt::Display for BadStore {
 
 impl std::error::Error for BadStore {}
 
-/// Why a query has no answer.
+/// Why a query failed.
 #[derive(Debug)]
 pub enum StoreError {
     /// The store does not answer.
     Trouble(Trouble),
-    /// Its answer is none.
+    /// The answer is invalid.
     Answer(AnswerError),
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 impl Store {
-    /// The one at an address. `https://` needs to know whom to trust.
+    /// Creates a store at an address. `https://` needs trusted certificates.
     pub fn new(url: &str, roots: Option<Roots>, credentials: Option<Credentials>) -> Result<Self, BadStore> {
         let target: Target = url.parse().map_err(|_| BadStore::Address)?;
         if url.contains('?') {
@@ -77,33 +77,33 @@ impl Store {
         Ok(Self { url: url.to_owned(), target, roots, credentials })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Answers an instant query.
+    /// Runs an instant query.
     pub fn query(&self, query: &str) -> Result<Vector, StoreError> {
         let target = self.target.joined(&query_path(query));
         let text = ttmon_ask::get(&target, self.roots.as_ref(), self.credentials.as_ref(), ANSWER_BYTES_MAX, QUERY_TIMEOUT);
         Vector::parse(&text.map_err(StoreError::Trouble)?).map_err(StoreError::Answer)
     }
 
-    /// Hosts with idle chips.
+    /// Queries the hosts with idle chips.
     pub fn find(&self, request: &FindRequest) -> Result<Vec<MatchingHost>, StoreError> {
         request.ask(|query| self.query(query))
     }
 
-    /// What it knows of all hosts.
+    /// Queries the overview of all hosts.
     pub fn overview(&self) -> Overview {
         Overview::ask(&self.url, |queries| self.query_all(queries))
     }
 
-    /// Answers a few instant queries, asked at the same time.
+    /// Runs a few instant queries at the same time.
     fn query_all(&self, queries: &[&str]) -> Result<Vec<Vector>, StoreError> {
         thread::scope(|scope| {
             let ask = |query| move || self.query(query);
-            // Without another thread, this one asks.
+            // If no thread can be started, this thread runs the query.
             let asking = queries.iter().map(|query| thread::Builder::new().spawn_scoped(scope, ask(query)).map_err(|_| query));
             let asking: Vec<_> = asking.collect();
             asking
@@ -125,14 +125,14 @@ mod tests {
     use super::*;
     use crate::limits::QUERIES_AT_ONCE;
 
-    /// A store, and a thread that does something with it.
+    /// Starts a store with a thread that serves it.
     fn store(serve: impl FnOnce(TcpListener) + Send + 'static) -> (Store, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         (Store::new(&url, None, None).expect("a store"), thread::spawn(move || serve(listener)))
     }
 
-    /// Reads a request, and returns its first line.
+    /// Reads a request. Returns its first line.
     fn request(peer: &TcpStream) -> String {
         let mut lines = BufReader::new(peer).lines().map_while(Result::ok);
         let first = lines.next().unwrap_or_default();
@@ -140,7 +140,7 @@ mod tests {
         first
     }
 
-    /// The store answers nobody before all have asked: queries that wait for each other would run into their timeout.
+    /// The store sends no answer before it has all requests. Queries one after the other would time out.
     #[test]
     fn queries_are_asked_at_the_same_time() {
         let (store, serving) = store(|listener| {

@@ -31,14 +31,14 @@ pub enum Subject {
     Job,
     /// A pod.
     Pod,
-    /// A chip: its own labels. Only `find` asks for it.
+    /// A chip: its own labels. Only `find` uses it.
     Chip,
 }
 
 /// One query.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
-    /// What it is about.
+    /// The subject.
     pub subject: Subject,
     /// The key of its value in the document.
     pub key: &'static str,
@@ -52,8 +52,8 @@ const fn row(subject: Subject, key: &'static str, record: &'static str, expressi
     Template { subject, key, record, expression }
 }
 
-/// All of them. Names are a promise: dashboards are built on them.
-#[rustfmt::skip] // one row a line
+/// All templates. Names must not change, because dashboards use them.
+#[rustfmt::skip] // one row per line
 pub const TEMPLATES: &[Template] = &[
     row(Subject::Host, "chips", "instance:ttmon_chips:count", "count by (instance, rack, partition) (ttmon_device_info)"),
     row(Subject::Host, "unhealthy", "instance:ttmon_chips_unhealthy:sum", by_host!("max without (health) (ttmon_device_health{health=~\"warning|critical\"} or 0 * ttmon_device_health)")),
@@ -83,27 +83,27 @@ pub const TEMPLATES: &[Template] = &[
     IDLE_CHIPS,
 ];
 
-/// Free bytes of each chip that a job could take: no process holds it, its memory is known, and it is usable.
-#[rustfmt::skip] // one row a line
+/// Free bytes of each chip that a job could use: no process holds it, its memory is known, and it is usable.
+#[rustfmt::skip] // one row per line
 pub(crate) const IDLE_CHIPS: Template = row(Subject::Chip, "idle_free", "device:ttmon_device_memory_free_bytes:idle", "ttmon_device_memory_free_bytes and on (instance, device) (ttmon_device_memory_holders == 0) unless on (instance, device) (ttmon_device_state{state=~\"gone|unreadable|resetting|starting\"} == 1) unless on (instance, device) (ttmon_device_health{health=\"critical\"} == 1)");
 
-/// Seconds since the newest sample of each host. It has no rule: a record would have an age of its own.
+/// Seconds since the newest sample of each host. It has no rule, because a record would have its own timestamp.
 pub(crate) const AGE: &str = "time() - timestamp(ttmon_up)";
-/// Where each host's own page is. It has no rule: it is one series per host already.
+/// Address of each host's own page. It has no rule, because it is already one series per host.
 pub(crate) const PAGE: &str = "ttmon_page_info";
-/// Hosts that the store knew an hour ago and has no sample of now.
+/// Hosts that the store had an hour ago and has no sample of now.
 pub(crate) const MISSING: &str = "count by (instance, rack, partition) (ttmon_up offset 1h) unless on (instance) ttmon_up";
-/// Alerts that fire, where the store evaluates rules.
+/// Firing alerts, if the store evaluates rules.
 pub(crate) const ALERTS: &str = "ALERTS{alertstate=\"firing\",alertname=~\"Ttmon.*\"}";
 
 impl Template {
-    /// The query for a store that has the recording rules, or for one without.
+    /// Returns the query for a store with or without the recording rules.
     pub fn query(&self, has_rules: bool) -> &'static str {
         if has_rules { self.record } else { self.expression }
     }
 }
 
-/// Asks whether the store has the recording rules: their first row.
+/// Returns a query that shows whether the store has the recording rules: their first row.
 pub fn probe() -> &'static str {
     "count(instance:ttmon_chips:count)"
 }
@@ -130,7 +130,7 @@ mod tests {
         assert!(probe().contains(TEMPLATES[0].record));
     }
 
-    /// A rule that reads another one's record comes after it, so that both are evaluated in one round.
+    /// A rule that reads the record of another rule follows it, so that both are evaluated in one round.
     #[test]
     fn records_come_before_their_readers() {
         for (index, row) in TEMPLATES.iter().enumerate().filter(|(_, row)| row.subject == Subject::Rack) {
