@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(1);
 pub struct ChipFiles {
     /// The device node.
     pub node: PathBuf,
-    /// The driver's list of its users.
+    /// The driver's list of processes that use the chip.
     pub pids: PathBuf,
     /// The driver's file with the time until it powers down an idle chip.
     pub grace: PathBuf,

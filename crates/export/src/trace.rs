@@ -116,7 +116,7 @@ pub(crate) struct TracedChip {
     pub(crate) chip: Chip,
     /// First and last address of each kind.
     pub(crate) ranges: [Option<(u64, u64)>; KINDS.len()],
-    /// The process that used it last.
+    /// The process that used the chip last.
     user: Option<u32>,
 }
 

@@ -368,7 +368,7 @@ pub struct LedgerBuffer {
     pub tag: Option<Arc<String>>,
     /// The operation that created it, if named.
     pub operation: Option<Arc<String>>,
-    /// The stack that requested it, if recorded.
+    /// The stack that requested the buffer, if recorded.
     pub stack: Option<Arc<Stack>>,
     /// Whether it has a different address on each core.
     pub is_per_core: bool,

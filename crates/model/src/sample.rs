@@ -132,7 +132,7 @@ pub struct DeviceSample {
     pub counted: Option<Counted>,
     /// State of its heartbeat, or `None` before the second sample.
     pub beat: Option<Beat>,
-    /// The processes that have it open.
+    /// The processes that have the device open.
     pub users: Reading<Users>,
     /// Values read directly from the chip, or `needs_deep` if they were not requested.
     pub deep: Reading<DeepSample>,

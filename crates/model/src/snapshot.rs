@@ -349,7 +349,7 @@ impl Device {
         u64::from_str_radix(id, 16).map(|id| crate::fields::Value::Text(id.to_string())).map_err(|_| Missing::Unparsable)
     }
 
-    /// Board and position as tables print them: `n300 L`.
+    /// Returns board and position in the format of tables: `n300 L`.
     pub fn label(&self) -> String {
         let board = self.board.as_deref().unwrap_or("unknown");
         match self.chip {

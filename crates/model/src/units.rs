@@ -232,7 +232,7 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// A version of two to four numbers, as drivers and firmware print them: `2.9.0`, `2.7.0-rc1`.
+/// A version of two to four numbers, in the format of drivers and firmware: `2.9.0`, `2.7.0-rc1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// First number.

@@ -68,7 +68,7 @@ impl Phases {
         report.count += 1;
         report.duration_ns = report.duration_ns.saturating_add(time.saturating_sub(open.began));
         report.host_rss_peak = report.host_rss_peak.max(host_rss);
-        // 0 is unknown.
+        // 0 means unknown.
         if open.host_rss > 0 && host_rss > 0 {
             report.host_rss_change = report.host_rss_change.saturating_add(difference(open.host_rss, host_rss));
         }

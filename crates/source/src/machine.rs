@@ -162,7 +162,7 @@ const LANE_OF_SWEEP: u64 = 7 << 40;
 const LANE_OF_SLOW: u64 = 8 << 40;
 
 impl Machine {
-    /// Prepares to read.
+    /// Opens a machine for reading. Forks if the options select [`Isolation::Process`].
     pub fn new(root: Root, options: Options) -> Result<Self, Error> {
         if options.pace == Pace::Repeated {
             keep_memory();

@@ -106,7 +106,7 @@ pub struct RunProcess<'a> {
 pub enum RunChip {
     /// A device of this host.
     Device(DeviceId),
-    /// The id that the program gave.
+    /// The id that the program uses.
     Unmapped(u64),
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Tracked {
     unattributed: Option<Unattributed>,
 }
 
-/// A process, the writer of its ledger, and the content.
+/// A process, the writer of its ledger, and the contents.
 type KnownProcess = (ProcessKey, LedgerWriter, Reading<OfProcess>);
 
 /// Where memory without a row may be.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! let NAME: TYPE = file(ATTR PLACE "FILE" FORMAT PACE BOUNDS, TELEMETRY, SINCE), PRESENTATION;
-//! let NAME: TYPE = or(REASON), PRESENTATION;      a member that is computed; REASON while it is not
+//! let NAME: TYPE = or(REASON), PRESENTATION;      a computed member; REASON until it is computed
 //! let NAME: TYPE = is(VALUE), PRESENTATION;       a member that always has a value; VALUE until it is computed
 //! part "NAME" (PATH), PRESENTATION;               a part of another member
 //! made "NAME" = |item| READING, PRESENTATION;     computed from other members, never stored

@@ -341,7 +341,7 @@ fn health_by_the_limits_of_the_device() {
     check(50_000, 240_000, Health::Critical, "current 240 of 240 A");
 }
 
-/// A clock below its limit is throttled only under load, and only while temperature or power is at its own limit.
+/// A chip with a low clock is throttling only if it is in use, and only if its temperature or power is at the limit.
 #[test]
 fn throttling_needs_load_a_low_clock_and_a_limit() {
     let check = |pids: &str, mhz: u64, millidegrees: u64, watts: u64, expected: Option<&str>| {
@@ -391,7 +391,7 @@ fn rates_need_two_samples_and_survive_the_wrap() {
     let mut now = machine.sample().unwrap();
     now.devices[0].counted.as_mut().unwrap().elapsed = Duration::from_secs(2);
     let snapshot = Snapshot::derive(&now, Some(&before));
-    // 2^32 - 4294960000 + 704 words on NoC 0 and 1000 on NoC 1, in 2 s, of 32 bytes.
+    // In 2 s, NoC 0 sent 2^32 - 4294960000 + 704 words and NoC 1 sent 1000, of 32 bytes each.
     let bytes = (7296 + 704 + 1000) * 32 / 2;
     check(&snapshot, 0, &format!("pcie_to_device_bytes_per_s {bytes}\npcie_from_device_bytes_per_s 0\nheartbeat_alive true"));
 

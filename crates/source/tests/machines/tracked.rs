@@ -246,7 +246,7 @@ fn a_process_is_looked_through_again_when_its_mappings_change() {
     let stat = format!("proc/{OTHER}/stat");
     let text = std::fs::read_to_string(tree.path(&stat)).unwrap();
     let mut fields: Vec<&str> = text.split(' ').collect();
-    // Field 23, the size of its memory.
+    // Field 23 is the size of the process's memory.
     fields[22] = "987654321";
     tree.put(&stat, &fields.join(" "));
     assert!(is_taken(6), "its mappings changed");
