@@ -5,37 +5,37 @@ use std::ffi::c_char;
 use crate::gate::pass;
 use crate::report::Report;
 
-/// The report is in the ledger. What is odd about it, such as the free of an unknown buffer, is counted there as such.
+/// The report is in the ledger. The ledger also counts unusual reports, such as the free of an unknown buffer.
 pub const TTMON_RECORDED: i32 = 0;
-/// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
+/// Tracking is off in this process: it was not requested, another library does it, or no ledger can be created here.
 pub const TTMON_OFF: i32 = 1;
-/// A negative device, a size of 2^40 and more, a null pointer, a pop without a push. Nothing was recorded.
+/// A negative device, a size of 2^40 or more, a null pointer, or a pop without a push. Nothing was recorded.
 pub const TTMON_BAD_ARGUMENT: i32 = -1;
-/// It could not be recorded; the ledger says so too, as far as there is one.
+/// The report could not be recorded. The ledger counts it, if there is one.
 pub const TTMON_LOST: i32 = -2;
-/// A mistake of this library.
+/// A defect of this library.
 pub const TTMON_INTERNAL: i32 = -3;
 
-/// Buffer types, as TT-Metal numbers them. Others are listed as "other".
+/// Buffer types, with TT-Metal's numbers. Other numbers are listed as "other".
 pub const TTMON_DRAM: u8 = 0;
 /// L1 of the cores.
 pub const TTMON_L1: u8 = 1;
-/// Memory of the host: listed, in no total of a device.
+/// Host memory. It is listed, but not included in the totals of a device.
 pub const TTMON_SYSTEM_MEMORY: u8 = 2;
-/// The part of L1 kept for small buffers.
+/// The part of L1 that is reserved for small buffers.
 pub const TTMON_L1_SMALL: u8 = 3;
-/// DRAM kept for traces.
+/// DRAM that is reserved for traces.
 pub const TTMON_TRACE: u8 = 4;
 
-/// Reports a buffer, after the allocator returned it. `device` is TT-Metal's logical id in this process, `size` the bytes
-/// asked for on that device, `buffer_id` its address. The same buffer again with the same size adds a reference; with
-/// another size it takes the place of the old one.
+/// Reports a buffer, after the allocator returned it. `device` is TT-Metal's logical id in this process, `size` the requested bytes on that
+/// device, `buffer_id` the address. Reporting the same buffer again with the same size adds a reference. With another size it replaces the
+/// old buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_report_allocation(device: i32, size: u64, buffer_type: u8, buffer_id: u64) -> i32 {
     pass(|| Report::Allocation { device, size, buffer_type, buffer_id })
 }
 
-/// Reports the end of a buffer, before the allocator takes it back. Drops one reference; the last one frees.
+/// Reports the end of a buffer, before the allocator frees it. Removes one reference; the last one frees the buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_report_deallocation(device: i32, buffer_id: u64) -> i32 {
     pass(|| Report::Deallocation { device, buffer_id })
@@ -47,7 +47,7 @@ pub extern "C" fn ttmon_report_cb_allocation(device: i32, size: u64, cb_id: u64)
     pass(|| Report::CbAllocation { device, size, cb_id })
 }
 
-/// Reports the end of a circular buffer. `size` is not needed: what was reported is what goes.
+/// Reports the end of a circular buffer. `size` is ignored; the reported size is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_report_cb_deallocation(device: i32, size: u64, cb_id: u64) -> i32 {
     pass(|| Report::CbDeallocation { device, size, cb_id })
@@ -59,23 +59,23 @@ pub extern "C" fn ttmon_report_kernel_load(device: i32, size: u64, kernel_type: 
     pass(|| Report::KernelLoad { device, size, kernel_type, kernel_id })
 }
 
-/// Reports that a kernel was unloaded. `size` is not needed: what was reported is what goes.
+/// Reports that a kernel was unloaded. `size` is ignored; the reported size is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_report_kernel_unload(device: i32, size: u64, kernel_id: u64) -> i32 {
     pass(|| Report::KernelUnload { device, size, kernel_id })
 }
 
-/// Reports that a device was closed: all that was reported for it is gone. A later report opens it again.
+/// Reports that a device was closed. All its buffers are removed. A later report opens the device again.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_report_device_close(device: i32) -> i32 {
     pass(|| Report::DeviceClose { device })
 }
 
-/// What this thread allocates from now on carries this text, at most 62 bytes of UTF-8, until the matching pop. Every push
-/// needs its pop, even if it failed. `utf8` ends with NUL; it is copied.
+/// Sets the tag of all buffers that this thread allocates until the matching pop: at most 62 bytes of UTF-8. Every push needs its pop, even
+/// if it failed. `utf8` is NUL-terminated and copied.
 ///
 /// # Safety
-/// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
+/// `utf8` is null, or a NUL-terminated string that does not change until the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_tag_push(utf8: *const c_char) -> i32 {
     pass(|| Report::TagPush { text: utf8 })
@@ -87,49 +87,49 @@ pub extern "C" fn ttmon_tag_pop() -> i32 {
     pass(|| Report::TagPop)
 }
 
-/// Sets a mark: `ttmon run --fail-on-growth` compares the end of the program with the last one.
+/// Sets a mark. `ttmon run --fail-on-growth` compares the end of the program with the last mark.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_mark() -> i32 {
     pass(|| Report::Mark)
 }
 
-/// Writes the bytes of a buffer type that this process has live on a device, as asked for; a buffer of a mesh counts on each of its
-/// chips. Where the hook sees the device, what was reported for it by hand is left out. `bytes` is written on success alone.
+/// Writes the live bytes of a buffer type that this process has on a device, as requested from the allocator. A buffer of a mesh counts on
+/// each of its chips. If the hook tracks the device, reports by the program itself are not included. `bytes` is written only on success.
 ///
 /// # Safety
-/// `bytes` is null, or a place for a number.
+/// `bytes` is null, or points to a writable number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_memory_allocated(device: i32, buffer_type: u8, bytes: *mut u64) -> i32 {
     pass(|| Report::MemoryAllocated { device, buffer_type, bytes })
 }
 
-/// The most there was, since tracking began or since `ttmon_reset_peak`, whether the device is still open or not. Where several
-/// allocators share it (a mesh and its submesh) it is the most they had together.
+/// Writes the peak of the live bytes, since tracking began or since `ttmon_reset_peak`, also for a device that was closed. If several
+/// allocators share the device (a mesh and its submesh), it is their common peak.
 ///
 /// # Safety
-/// `bytes` is null, or a place for a number.
+/// `bytes` is null, or points to a writable number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_max_memory_allocated(device: i32, buffer_type: u8, bytes: *mut u64) -> i32 {
     pass(|| Report::MaxMemoryAllocated { device, buffer_type, bytes })
 }
 
-/// From now on `ttmon_max_memory_allocated` counts anew, of a mesh on all its chips. What others see as the peak stays.
+/// Restarts the peak of `ttmon_max_memory_allocated`; for a mesh, on all its chips. The peak that ttmon shows does not change.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_reset_peak(device: i32, buffer_type: u8) -> i32 {
     pass(|| Report::ResetPeak { device, buffer_type })
 }
 
-/// A phase of the program begins, such as a step or a request. `ttmon run` reports peak, growth and time of each name, all iterations
-/// together. Phases may be nested. `utf8` ends with NUL; at most 62 bytes are kept.
+/// Begins a phase of the program, such as a step or a request. `ttmon run` reports peak, growth and time for each name, over all its
+/// iterations. Phases may be nested. `utf8` is NUL-terminated; at most 62 bytes are stored.
 ///
 /// # Safety
-/// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
+/// `utf8` is null, or a NUL-terminated string that does not change until the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_phase_begin(utf8: *const c_char) -> i32 {
     pass(|| Report::PhaseBegin { text: utf8 })
 }
 
-/// The newest phase of that name ends.
+/// Ends the newest phase with this name.
 ///
 /// # Safety
 /// As `ttmon_phase_begin`.
