@@ -143,7 +143,7 @@ fn a14_figures_saturate() {
     assert_eq!(back.dram_channel_bytes, u64::from(u32::MAX));
 }
 
-/// What a server receives from a stream in pieces, if it waits after each piece as the protocol requires, or not at all.
+/// The result of decoding a stream that arrives in pieces. The decoder is called after each piece.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     requests: Vec<Request>,

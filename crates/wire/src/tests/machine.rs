@@ -105,7 +105,7 @@ pub(crate) fn galaxy() -> Snapshot {
     )
 }
 
-/// Four chips with fifty processes on each, and others in each round. Every second one is a job of its own.
+/// Four chips with fifty processes on each. Each round has different processes. Every second process is a separate job.
 #[allow(dead_code, reason = "each crate's tests use a part")]
 pub(crate) fn churn(round: u32) -> Snapshot {
     let pids: Vec<u32> = (1..=50).map(|number| round * 50 + number).collect();
