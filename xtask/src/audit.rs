@@ -1,12 +1,12 @@
-//! `cargo xtask audit`: what we hired from outside, held against deny.toml.
+//! `cargo xtask audit`: checks the dependencies against deny.toml.
 //!
-//! Apart from `ci`, because the tool takes minutes to build.
+//! It is not part of `ci`, because the tool takes minutes to build.
 
 use crate::project::{self, Project};
 use crate::stop::{Stop, no_arguments};
 use crate::tools::Tool;
 
-/// Another version may ask for another form of deny.toml.
+/// Another version may need another format of deny.toml.
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: what our programs cost, beside the limits they promise to keep.
+//! `cargo xtask bench`: measures the cost of our programs and prints it with the limits.
 //!
-//! A bench judges and prints; it never fails, since a busy machine is no defect of the program.
+//! A bench never fails, because a busy machine is not a defect of the program.
 
 mod cost;
 mod deep;
@@ -25,16 +25,16 @@ mod verdicts;
 use crate::project::Project;
 use crate::stop::Stop;
 
-/// What it takes.
+/// Arguments of the command.
 pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | deep | top [--seconds N | --hour]";
 
-/// Enough for a median and a ninth decile that stand still.
+/// Enough runs for a stable median and 90th percentile.
 const RUNS: usize = 200;
 
-/// Of each half of the bench of the page.
+/// Duration of each half of the page bench.
 const PAGE_SECONDS: u64 = 30;
 
-/// Minutes, not ticks.
+/// Long enough that clock ticks do not matter.
 const SECONDS: u64 = 120;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

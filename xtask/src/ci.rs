@@ -1,7 +1,7 @@
-//! `cargo xtask ci`: the whole gate, the same for developers and for a machine with only Rust.
+//! `cargo xtask ci`: all checks, the same for developers and for a machine with only Rust.
 //!
-//! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the gate fails if one failed. A stage that cannot be
-//! tried on this machine says so loudly. Tests are counted from what they print.
+//! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the command fails if one failed. If a stage cannot run on
+//! this machine, this is printed prominently. Tests are counted from their output.
 
 mod alertmanager;
 mod api;
@@ -36,18 +36,18 @@ struct Stage {
     run: fn(&mut Gate) -> Outcome,
 }
 
-/// What a stage needs.
+/// The requirements of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nothing but Rust: part of `cargo xtask check`.
+    /// Only Rust. The stage is part of `cargo xtask check`.
     Check,
-    /// More than Rust. The gate fails when it is skipped, unless `--allow-skip` was given.
+    /// More than Rust. If the stage is skipped, the command fails, unless `--allow-skip` is given.
     Required,
-    /// Something that may not be had everywhere.
+    /// Something that is not available everywhere.
     Optional,
 }
 
-/// In this order: what is quick to try and quick to mend comes first.
+/// The stages in order. Fast stages with easy fixes come first.
 const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
@@ -92,7 +92,7 @@ const STAGES: &[Stage] = &[
 
 enum Outcome {
     Passed,
-    /// It could not be tried on this machine; the reason is shown.
+    /// The stage could not run on this machine, with the reason.
     Skipped(String),
     Failed(String),
 }
@@ -172,7 +172,7 @@ impl Gate<'_> {
         project::run(&mut command)
     }
 
-    /// The toolchain's own component behind `cargo SUBCOMMAND`: a minimal installation of Rust lacks it.
+    /// Checks for the toolchain component of `cargo SUBCOMMAND`, which a minimal installation of Rust lacks.
     fn component(&self, component: &str, subcommand: &str) -> Result<(), String> {
         let mut probe = self.project.cargo(&[subcommand, "--version"]);
         probe.stdout(Stdio::null()).stderr(Stdio::null());
@@ -182,7 +182,7 @@ impl Gate<'_> {
         project::run(&mut self.project.command("rustup", &["component", "add", component]))
     }
 
-    /// A `cargo test`: what it prints passes through, and is counted on the way.
+    /// Runs `cargo test`. Its output passes through and is counted.
     fn tests(&mut self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
         let mut command = self.project.cargo(arguments);
         command.envs(variables.iter().copied());
@@ -191,7 +191,7 @@ impl Gate<'_> {
     }
 }
 
-/// Compiles everything with the oldest Rust that Cargo.toml promises.
+/// Compiles everything with the oldest Rust version in Cargo.toml.
 fn oldest_rust(gate: &mut Gate) -> Outcome {
     let text = match std::fs::read_to_string(gate.project.root.join("Cargo.toml")) {
         Ok(text) => text,
@@ -218,9 +218,9 @@ fn headers(gate: &mut Gate) -> Outcome {
     }
 }
 
-/// Long enough to run the corpus and to stumble over what is near it; `cargo xtask fuzz` digs deeper.
+/// Runs each fuzz target long enough for the corpus and similar inputs. `cargo xtask fuzz` runs longer.
 fn fuzz_briefly(gate: &mut Gate) -> Outcome {
-    // 12 targets take as long as 11 of 30 seconds.
+    // With this time, 12 targets take as long as 11 targets with 30 seconds.
     const SECONDS: u64 = 27;
     match (fuzz::targets(gate.project), fuzz::Fuzzer::prepare(gate.project)) {
         (Err(why), _) => Outcome::Failed(why),
@@ -229,7 +229,7 @@ fn fuzz_briefly(gate: &mut Gate) -> Outcome {
     }
 }
 
-/// Tests that need another user's processes or files without permission can only be made by root.
+/// Runs tests that need processes of other users or unreadable files, which only root can create.
 fn as_root(gate: &mut Gate) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Outcome::Skipped("these tests need root, and this is another user".to_owned());
@@ -255,7 +255,7 @@ fn as_root(gate: &mut Gate) -> Outcome {
             "host",
             "--",
             "--ignored",
-            // Some copy a program and start it: a fork in another thread would keep the copy open for writing.
+            // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
             "--test-threads=1",
         ],
         &[],
@@ -263,7 +263,7 @@ fn as_root(gate: &mut Gate) -> Outcome {
     .into()
 }
 
-/// Attacks by an ordinary user on a service of root, in private namespaces. `unshare` makes those.
+/// Runs attacks by an ordinary user on a service of root, in private namespaces created by `unshare`.
 fn adversary(gate: &mut Gate) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Outcome::Skipped("no attack was tried: that needs root, and this is another user".to_owned());
@@ -275,7 +275,7 @@ fn adversary(gate: &mut Gate) -> Outcome {
     gate.tests(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"], &[]).into()
 }
 
-/// Which stages the command line asks for.
+/// Returns the stages that the command line selects.
 fn choose<'a>(names: &[&'a str], arguments: &[String]) -> Result<BTreeSet<&'a str>, String> {
     let mut only = BTreeSet::new();
     let mut skipped = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! What one run of a program costs: time on the wall, time on the processor, memory at its peak.
+//! Measures one run of a program: wall time, processor time, peak memory.
 //!
-//! Measured by a launcher, `xtask-cost`, which says why it has to be a small program of its own. The numbers contain the
+//! The launcher `xtask-cost` measures it; its documentation explains why it is a separate small program. The numbers include the
 //! descendants that the program waited for.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) struct Cost {
     /// User and system time.
     pub(super) cpu: Duration,
     pub(super) peak_kib: u64,
-    /// The launcher's own peak: below it nothing can be seen.
+    /// The launcher's own peak. A lower peak of the program cannot be measured.
     pub(super) launcher_kib: u64,
 }
 
@@ -34,7 +34,7 @@ impl Launcher {
     }
 }
 
-/// `wall_us 1234 cpu_us 987 peak_kib 3028 launcher_kib 2140`
+/// Parses `wall_us 1234 cpu_us 987 peak_kib 3028 launcher_kib 2140`.
 fn parse(line: &str) -> Option<Cost> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["wall_us", wall, "cpu_us", cpu, "peak_kib", peak, "launcher_kib", launcher] = words[..] else { return None };

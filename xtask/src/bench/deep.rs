@@ -1,5 +1,5 @@
-//! `cargo xtask bench deep`: what a sample of a chip costs, beside its limits. The chip is one in memory: what the hardware takes to answer
-//! is not ours.
+//! `cargo xtask bench deep`: measures a sample of a chip. The chip is simulated in memory, so the response time of the hardware is not
+//! included.
 
 use super::limits::{Limit, Part};
 use super::snapshot::load;

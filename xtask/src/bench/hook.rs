@@ -1,7 +1,7 @@
-//! `cargo xtask bench hook`: what the hook costs a program of the real ttnn on mock chips, beside its limits.
+//! `cargo xtask bench hook`: measures what the hook costs a program of the real ttnn on mock chips.
 //!
-//! What decides is measured inside one process, where recording is switched on and off in turns (xtask/bench/hook.py). What lies
-//! between processes (the wrappers themselves, TT-Metal's own statistics) is shown by the smallest times of several of them.
+//! The decisive figures are measured inside one process, with recording switched on and off in turns (xtask/bench/hook.py). Costs that
+//! differ between processes (the wrappers themselves, TT-Metal's own statistics) are shown by the smallest times of several processes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,12 +21,12 @@ const LIMIT: Duration = Duration::from_secs(300);
 const EVENT_NS_MAX: f64 = 150.0;
 const STEP_PERCENT_MAX: f64 = 2.0;
 const STEP_PERCENT_MAX_32: f64 = 3.0;
-/// With the Python frames of each allocation.
+/// Limit with the Python frames of each allocation.
 const STACKS_EVENT_NS_MAX: f64 = 200.0;
 const STACKS_STEP_PERCENT_MAX: f64 = 2.5;
 const EXEC_US_MAX: f64 = 100.0;
 
-/// Turns of each kind inside a process, and processes of each kind.
+/// Number of turns of each kind inside a process, and number of processes of each kind.
 struct Effort {
     pairs: usize,
     processes: usize,
@@ -78,7 +78,7 @@ enum Started {
 }
 
 impl Bench<'_> {
-    /// Recording on against off; says how many limits were missed.
+    /// Compares recording on and off. Returns how many limits were missed.
     fn recording(&self, chips: &str, started: Started, percent_max: f64) -> Result<usize, String> {
         let said = self.said(chips, started, self.effort.pairs)?;
         let count = said["chips"].as_u64().unwrap_or(0);
@@ -93,7 +93,7 @@ impl Bench<'_> {
         let pair = |turns: &Turns, unit: &str, scale: f64| {
             format!("{:.2} {unit} | {:.2} {unit}", median(&turns.off) / scale, median(&turns.on) / scale)
         };
-        // Only one chip decides: the events are the same on any number.
+        // The limit is checked with one chip only, because the events are the same with any number.
         let event_max = if count == 1 { Some(event_limit) } else { None };
         let mut missed = row(&what, &pair(&event, "us", 1e3), &format!("{ns:.0} ns an event"), event_max.map(|max| (ns, max, "ns")));
         let what = format!("a step of 240 operations, {count} {plural}{stacks}");
@@ -101,7 +101,7 @@ impl Bench<'_> {
         Ok(missed)
     }
 
-    /// A child that never touches TT-Metal.
+    /// Measures a child that never uses TT-Metal.
     fn exec(&self) -> Result<usize, String> {
         let mut turns = Turns { on: Vec::new(), off: Vec::new() };
         let stub = self.libraries.join("libttmon_stub.so");
@@ -126,7 +126,7 @@ impl Bench<'_> {
         Ok(row("exec of /bin/true, the stub preloaded (wall)", &figures, &format!("{cost:.0} us"), Some((cost, EXEC_US_MAX, "us"))))
     }
 
-    /// The smallest times of several processes of each kind, in turns.
+    /// Prints the smallest times of several processes of each kind, run in turns.
     fn between_processes(&self) -> Result<(), String> {
         let kinds = [Started::NoStatistics, Started::Plain, Started::Preloaded];
         let mut smallest = [(f64::MAX, f64::MAX); 3];
@@ -175,7 +175,7 @@ impl Bench<'_> {
     }
 }
 
-/// Nanoseconds of the turns with and without, in the order they were made.
+/// Nanoseconds of the turns with and without recording, in order.
 struct Turns {
     on: Vec<f64>,
     off: Vec<f64>,
@@ -190,7 +190,7 @@ impl Turns {
         }
     }
 
-    /// The median over the turns of what one cost more than its neighbour.
+    /// Returns the median of the differences between neighbouring turns.
     fn difference(&self) -> f64 {
         median(&self.on.iter().zip(&self.off).map(|(on, off)| on - off).collect::<Vec<_>>())
     }
@@ -215,7 +215,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Prints a row of the table; 1 if its limit was missed.
+/// Prints a row of the table. Returns 1 if its limit was missed.
 fn row(what: &str, figures: &str, cost: &str, limit: Option<(f64, f64, &str)>) -> usize {
     let (limit, verdict, missed) = match limit {
         None => (String::new(), "shown", 0),

@@ -1,6 +1,6 @@
-//! `cargo xtask bench host`: what the service costs, what a scrape takes, and whom a crowd of slow clients disturbs.
+//! `cargo xtask bench host`: measures the service, a scrape, and the effect of many slow clients.
 //!
-//! Each figure stands beside its limit; a scrape beside a path that does nothing, in the same run.
+//! Each figure is printed with its limit. A scrape is compared with a path that does nothing, in the same run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,12 +17,12 @@ use crate::package;
 use crate::project::{self, Project};
 use crate::service::Service;
 
-/// The sampler's measure: long enough for a mean, at one look a second.
+/// Duration of the sampler's measurement, long enough for a mean at one sample per second.
 const SAMPLING: Duration = Duration::from_secs(20);
 const SCRAPES: usize = 2000;
 const SLOW_CLIENTS: usize = 1000;
 const STREAMS: usize = 100;
-/// The crowd stays this long.
+/// How long the slow clients stay.
 const CROWDED: Duration = Duration::from_secs(15);
 
 pub(super) fn run(project: &Project) -> Result<(), String> {
@@ -34,7 +34,7 @@ pub(super) fn run(project: &Project) -> Result<(), String> {
     memory(&program)
 }
 
-/// A day of looks, as fast as they go: memory at its beginning, after an hour and at its end.
+/// Simulates a day of samples as fast as possible. Prints the memory at the beginning, after an hour and at the end.
 pub(super) fn day(project: &Project) -> Result<(), String> {
     println!("bench day: {}\n", load());
     let name = "a_day_takes_no_more_than_its_first_hours";
@@ -42,7 +42,7 @@ pub(super) fn day(project: &Project) -> Result<(), String> {
     project::run(command.env("TTMON_LOOKS", "90000"))
 }
 
-/// A figure, its limit and the verdict.
+/// Prints a figure, its limit and the verdict.
 pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64>) {
     let verdict = match limit {
         Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
@@ -52,11 +52,11 @@ pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64
     println!("  {what:<62} {value:>10.3} {unit:<6} {verdict}");
 }
 
-/// The threads that sample and the processes that read for them, by the scheduler's own count.
+/// Measures the sampling threads and their reading processes by the scheduler's accounting.
 fn sampler(program: &Path) -> Result<(), String> {
     println!("32 devices, 200 processes, 100,000 buffers, one look a second:");
     let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=170"])?;
-    // The first looks find everything; later ones are what a day is made of.
+    // The first samples find all processes and cost more than later ones.
     thread::sleep(Duration::from_secs(4));
     let tasks = Tasks::of(service.pid());
     let root = Root::make("galaxy")?;
@@ -84,7 +84,7 @@ fn sampler(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads whose time is counted.
+/// Threads with measured processor time.
 struct Tasks {
     sampling: Vec<PathBuf>,
     readers: Vec<PathBuf>,
@@ -106,7 +106,7 @@ impl Tasks {
         Self { sampling, readers, others }
     }
 
-    /// Seconds on a processor so far: of the threads that sample, of the readers, of the rest.
+    /// Returns the processor seconds so far: of the sampling threads, of the reading processes, of the rest.
     fn on_cpu(&self) -> [f64; 3] {
         let seconds = |paths: &[PathBuf]| -> f64 {
             let text = paths.iter().filter_map(|path| fs::read_to_string(path.join("schedstat")).ok());
@@ -128,7 +128,7 @@ fn scrapes(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Median and 99th percentile, in milliseconds, of questions on one connection.
+/// Returns the median and the 99th percentile, in milliseconds, of requests on one connection.
 fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
     let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
@@ -159,7 +159,7 @@ fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> 
     Ok((took[count / 2], took[count * 99 / 100]))
 }
 
-/// Clients that send half a question and wait, and streams that take every snapshot.
+/// Opens clients that send half a request and wait, and streams that read every snapshot.
 fn crowd(program: &Path) -> Result<(), String> {
     println!("\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:", CROWDED.as_secs());
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
@@ -214,9 +214,9 @@ fn crowd(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// So many questions on the allocation socket.
+/// Number of requests on the allocation socket.
 const QUERIES: usize = 2000;
-/// A message, of the longest form, and the type that asks for the memory of device 0.
+/// A message of the longest format, and the type that requests the memory of device 0.
 const MESSAGE_BYTES: usize = 144;
 const QUERY: u8 = 3;
 
@@ -228,12 +228,12 @@ impl Allocations {
         let stream = UnixStream::connect(path).map_err(|error| format!("{}: {error}", path.display()))?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(|error| error.to_string())?;
         let mut allocations = Self(stream);
-        // The first one is answered when it is clear how long messages are.
+        // The first request is answered when the server knows the message length.
         allocations.latencies(2)?;
         Ok(allocations)
     }
 
-    /// Milliseconds of each of some questions.
+    /// Returns the milliseconds of each request.
     fn latencies(&mut self, count: usize) -> Result<Vec<f64>, String> {
         let failed = |error: std::io::Error| format!("the allocation socket: {error}");
         let mut question = [0; MESSAGE_BYTES];
@@ -254,7 +254,7 @@ fn percentile(values: &[f64], part: usize) -> f64 {
     values.get((values.len() * part / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
-/// The smallest interval for a while: what grows with every look is seen.
+/// Samples at the smallest interval for a while, to find memory that grows with every sample.
 fn memory(program: &Path) -> Result<(), String> {
     println!("\nMemory, ten looks a second:");
     let service = Service::start(program, &["--sim", "galaxy", "--interval", "0.1"])?;
@@ -274,7 +274,7 @@ fn resident(pid: u32) -> Result<f64, String> {
     Ok(kib / 1024.0)
 }
 
-/// One of the service's own figures.
+/// Returns one of the service's own metrics.
 pub(super) fn metric(service: &Service, name: &str) -> Result<f64, String> {
     let text = service.get("/metrics")?.body;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,7 +1,7 @@
-//! `cargo xtask bench ledger`: what an event costs the program that reports it, and what reading costs us.
+//! `cargo xtask bench ledger`: measures the cost of an event for the reporting program, and the cost of reading.
 //!
-//! The crates measure themselves, in examples that print tables; here they are run one after the other, and each line
-//! that promises something gets its limit and the verdict beside it.
+//! Examples of the crates do the measurements and print tables. They run one after the other, and each line with a limit is printed with
+//! the limit and the verdict.
 
 use super::limits::{Limit, Part};
 use super::snapshot::load;
@@ -11,7 +11,7 @@ use crate::project::{self, Project};
 struct Example {
     name: &'static str,
     title: &'static str,
-    /// Whether it takes `--quick`.
+    /// Whether the example accepts `--quick`.
     is_quick: bool,
     limits: &'static [Limit],
 }
@@ -49,13 +49,13 @@ const OFF: &[Limit] = &[
     Limit::at_most(2.0, "ns", &["disabled ttmon_report_allocation "], Part::After("ttmon_report_allocation")),
 ];
 
-/// What has no number of its own to be held against.
+/// Rows without a limit.
 const SHOWN_ONLY: &str = "\
 Shown as they are: 300,000 and 1,000,000 live, beside one random read in as much memory; 4 threads, as a ratio to clock +
 mutex in as many threads; p99.99 beside that of the empty loop; growth, which may not stall by our own making.
 ";
 
-/// Variables that would turn tracking on in the examples.
+/// Variables that would enable tracking in the examples.
 const TRACKING: &[&str] = &["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING"];
 
 pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
@@ -85,7 +85,7 @@ mod tests {
     use super::super::limits::judge;
     use super::*;
 
-    /// As the examples print them.
+    /// Lines in the format of the examples.
     const LINES: &[(&[Limit], &str, usize)] = &[
         (WRITER, "idle: 40 kB more", 1),
         (WRITER, "1000000 live: 85.1 bytes each", 1),

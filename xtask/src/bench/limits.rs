@@ -1,10 +1,10 @@
 //! A limit, and the line of a program's output that it applies to.
 
-/// What a line that begins so must keep.
+/// A limit for lines that begin with a text.
 pub(super) struct Limit {
     bound: Bound,
     unit: &'static str,
-    /// How the lines begin.
+    /// Beginnings of the lines.
     lines: &'static [&'static str],
     part: Part,
 }
@@ -16,16 +16,16 @@ enum Bound {
     Below(f64),
 }
 
-/// Where in the line the number is.
+/// Position of the number in the line.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
-    /// The cell of a table with `|`, counted from 0.
+    /// A cell of a table with `|`, counted from 0.
     Cell(usize),
-    /// The word behind this one.
+    /// The word after this one.
     After(&'static str),
 }
 
-/// One limit, held against one line.
+/// A limit applied to one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) key: String,
@@ -46,7 +46,7 @@ impl Limit {
         Self { bound: Bound::Below(value), unit, lines, part }
     }
 
-    /// A name for each line that it waits for.
+    /// Returns a name for each expected line.
     pub(super) fn keys(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| self.key(line))
     }
@@ -73,7 +73,7 @@ impl Limit {
     }
 }
 
-/// What the limits say of a line; nothing, if none is about it.
+/// Applies the limits to a line. Returns nothing if no limit applies.
 pub(super) fn judge(limits: &[Limit], line: &str) -> Vec<Judged> {
     let mut judged = Vec::new();
     for limit in limits {
@@ -96,10 +96,10 @@ impl Part {
     }
 }
 
-/// Durations as Rust shows them, in nanoseconds; the longer name of a unit first.
+/// Units of durations as Rust prints them, in nanoseconds. Longer unit names come first.
 const UNITS: &[(&str, f64)] = &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("", 1.0)];
 
-/// `12.5`, or `23.1ms` in nanoseconds.
+/// Parses `12.5`, or `23.1ms` in nanoseconds.
 fn number_of(word: &str) -> Option<f64> {
     UNITS.iter().find_map(|(unit, nanoseconds)| Some(word.strip_suffix(unit)?.parse::<f64>().ok()? * nanoseconds))
 }

@@ -1,4 +1,4 @@
-//! What `ttmon mem` costs beside a process with a million live buffers.
+//! Measures `ttmon mem` with a process that has a million live buffers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

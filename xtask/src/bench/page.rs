@@ -1,7 +1,7 @@
-//! `cargo xtask bench page`: what 100 open pages cost the service, whether they delay a sample, and how soon a browser shows the page.
+//! `cargo xtask bench page`: measures the cost of 100 open pages, whether they delay a sample, and how soon a browser shows the page.
 //!
-//! A page follows the stream of deltas and asks for alerts every 30 s. The cost stands beside that of the service without pages, and
-//! beside a thread that does nothing but write the same number of bytes to as many connections.
+//! A page follows the stream of deltas and requests alerts every 30 s. The cost is compared with the service without pages, and with a
+//! thread that only writes the same number of bytes to as many connections.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -22,16 +22,16 @@ use crate::service::{Service, TOKEN, get};
 use crate::web::Browser;
 
 const PAGES: u32 = 100;
-/// Of a core, beyond what the service costs without pages.
+/// Limit in percent of a core, in addition to the service without pages.
 const PAGES_MAX_PERCENT: f64 = 2.0;
-/// Of one load on loopback.
+/// Limit of one page load on loopback.
 const PAINT_MAX_MS: f64 = 300.0;
 const DATA_MAX_MS: f64 = 500.0;
-/// Of each second, with 320 live sparklines.
+/// Limit per second, with 320 live sparklines.
 const SCRIPT_MAX_MS: f64 = 30.0;
-/// How often a page asks for alerts: `web/src/store.ts`.
+/// Interval at which a page requests alerts: `web/src/store.ts`.
 const ALERTS_EVERY: Duration = Duration::from_secs(30);
-/// Paths that a page asks for when it is opened.
+/// Paths that a page requests when it is opened.
 const OPENED: [&str; 7] = [
     "/",
     "/assets/app.js",
@@ -50,11 +50,11 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     println!("32 devices at one sample a second, {PAGES} pages, {seconds} s each:");
     let span = Duration::from_secs(seconds);
     let service = Service::start(&program, &["--sim", "galaxy"])?;
-    // The first samples find everything.
+    // The first samples find all processes and cost more.
     thread::sleep(Duration::from_secs(4));
     let alone = watch(&service, span)?;
     let pages = Pages::open(&service)?;
-    // Opening costs once; what stays is measured.
+    // Opening the pages costs once. Only the steady state is measured.
     thread::sleep(Duration::from_secs(3));
     let before = pages.bytes();
     let with_pages = watch(&service, span)?;
@@ -82,7 +82,7 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     }
 }
 
-/// How soon Chromium paints the overview of 32 devices, and what its script costs: `measure` in `web/test/cost.mjs`.
+/// Measures how soon Chromium paints the overview of 32 devices, and what its script costs: `measure` in `web/test/cost.mjs`.
 fn in_browser(project: &Project, browser: &Browser, program: &Path) -> Result<(), String> {
     let text = output(browser.command(project, program).arg("--measure"))?;
     let found: Value = serde_json::from_str(&text).map_err(|error| format!("web/test/page.mjs --measure: {error}: {text}"))?;
@@ -105,11 +105,11 @@ fn in_browser(project: &Project, browser: &Browser, program: &Path) -> Result<()
 struct Watched {
     percent: f64,
     missed: f64,
-    /// Seconds; how old the newest sample was at most.
+    /// Highest age of the newest sample, in seconds.
     oldest: f64,
 }
 
-/// Processor time and samples of the service for a while.
+/// Measures processor time and samples of the service for a while.
 fn watch(service: &Service, span: Duration) -> Result<Watched, String> {
     let missed = metric(service, "ttmon_samples_missed_total")?;
     let (before, started) = (cpu_seconds(service.pid())?, Instant::now());
@@ -123,21 +123,21 @@ fn watch(service: &Service, span: Duration) -> Result<Watched, String> {
     Ok(Watched { percent, missed: metric(service, "ttmon_samples_missed_total")? - missed, oldest })
 }
 
-/// Processor time of all threads of a process so far, those that ended too. The readers of the driver's files are processes of their
-/// own: pages do not reach them.
+/// Returns the processor time of all threads of a process so far, including ended ones. The readers of the driver's files are separate
+/// processes, which pages do not affect.
 fn cpu_seconds(pid: u32) -> Result<f64, String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("the service is gone: {error}"))?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|ticks| ticks.parse::<f64>().ok());
-    // User and system time, the fields 14 and 15 of proc_pid_stat(5); the third is the first after the name.
+    // User and system time are the fields 14 and 15 of proc_pid_stat(5). The first field after the name is field 3.
     let ticks = ticks(11).zip(ticks(12)).ok_or("no times in /proc/PID/stat")?;
     Ok((ticks.0 + ticks.1) / TICKS_PER_SECOND)
 }
 
-/// `USER_HZ`, the same on every Linux of today.
+/// `USER_HZ`, the same on every current Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Open pages: a stream for each, and their questions for alerts.
+/// Open pages: a stream for each, and their requests for alerts.
 struct Pages {
     is_over: Arc<AtomicBool>,
     taken: Arc<AtomicU64>,
@@ -150,7 +150,7 @@ impl Pages {
         let failed = |error: io::Error| format!("a page: {error}");
         let mut pages = Self { is_over: Arc::default(), taken: Arc::default(), streams: Vec::new(), threads: Vec::new() };
         for path in OPENED {
-            // Without this header events are a stream that does not end.
+            // Without this header, events would be a stream that does not end.
             get(service.port, path, &format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n"))?;
         }
         for _ in 0..PAGES {
@@ -189,7 +189,7 @@ fn count(stream: &mut TcpStream, taken: &AtomicU64) {
     }
 }
 
-/// The questions of all pages, evenly over the time.
+/// Sends the requests of all pages, evenly distributed over time.
 fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let _ = get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
@@ -197,7 +197,7 @@ fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
     }
 }
 
-/// Percent of a core of a thread that writes so many bytes a second to each of as many connections.
+/// Returns the percentage of a core of a thread that writes this many bytes per second to as many connections.
 fn plain_writes(bytes_per_s: u64, span: Duration) -> Result<f64, String> {
     let failed = |error: io::Error| format!("plain writes: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;

@@ -1,8 +1,7 @@
-//! Other monitors in the same run: nvtop on the same made-up devices, btop for the scale of things.
+//! Measures other monitors in the same run: nvtop on the same simulated devices, and btop for comparison.
 //!
-//! nvtop knows these cards since 2026, later than any release of Debian: one built from its sources is named by
-//! `TTMON_BENCH_NVTOP`. It reads only `/sys` and `/proc/driver`, so it gets a mount namespace in which the made-up machine lies
-//! over them, for which root is needed.
+//! nvtop supports these cards since 2026, later than any release of Debian, so `TTMON_BENCH_NVTOP` names a program built from its sources.
+//! It reads only `/sys` and `/proc/driver`. So it runs in a mount namespace with the simulated machine mounted over them, which needs root.
 
 use std::env;
 use std::path::Path;
@@ -13,10 +12,10 @@ use super::root::Root;
 use super::terminal::Terminal;
 use super::top::{WARM_UP, start};
 
-/// Machines as in our own table.
+/// Machines of our own table.
 const CASES: &[(&str, u32, (u16, u16))] = &[("p150x8", 8, (120, 40)), ("galaxy-bh", 32, (200, 50))];
 
-/// Ours needs less than nvtop on the same machine at the same time.
+/// `ttmon top` must need less than nvtop on the same machine at the same time.
 const NVTOP_RATIO_MAX: f64 = 1.0;
 
 pub(super) fn nvtop(ttmon: &Path, time: Duration) -> Result<(), String> {
@@ -47,7 +46,7 @@ pub(super) fn nvtop(ttmon: &Path, time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Shares of a core of two programs on a machine that moves, at the same time.
+/// Returns the shares of a core of two programs on a changing machine, measured at the same time.
 fn together(terminals: [&Terminal; 2], root: &Root, time: Duration) -> Result<[f64; 2], String> {
     terminals[0].bytes_for(WARM_UP);
     let (began, before) = (Instant::now(), terminals.map(Terminal::cpu));

@@ -1,7 +1,7 @@
-//! The measure to hold ourselves against: nothing but open, read and close of every file a monitor needs.
+//! The baseline: only open, read and close of every file that a monitor needs.
 //!
-//! It happens in this process, so it pays for no exec and no linking; the list of files is made beforehand. A monitor
-//! also lists directories, reads processes and prints, so its own figure is honestly larger.
+//! It runs in this process, so it includes no exec and no linking, and the list of files is made beforehand. A monitor also lists
+//! directories, reads processes and prints, so its figure is larger.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the kernel driver and TT-Metal publish, below the root of a machine.
+/// Directories of the kernel driver and TT-Metal, below the root of a machine.
 const PUBLISHED: &[&str] = &["sys", "proc/driver", "dev/shm"];
 
 /// The files of one machine.
@@ -29,7 +29,7 @@ impl Files {
         self.0.len()
     }
 
-    /// Reads everything once: time on the wall, time on the processor.
+    /// Reads everything once. Returns wall time and processor time.
     pub(super) fn read(&self) -> Result<(Duration, Duration), String> {
         let mut buffer = [0; 16 * 1024];
         let cpu = thread_cpu();
@@ -47,7 +47,7 @@ fn read_once(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Links of sysfs lead to directories that are walked anyway, so they are left alone.
+/// Lists all files. Links of sysfs are skipped, because they lead to directories that are listed anyway.
 fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

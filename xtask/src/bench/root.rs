@@ -1,4 +1,4 @@
-//! A machine made by the simulator, standing still below a directory in memory, with real processes in it.
+//! A static simulated machine in a directory in memory, with real processes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,18 +9,18 @@ use ttmon_sim::{Machine, Spec};
 
 use super::sleepers::Sleepers;
 
-/// So that no disk is measured; sysfs has none either.
+/// In memory, like sysfs, so that no disk is measured.
 const MEMORY: &str = "/dev/shm";
 
-/// Any will do, but always the same.
+/// An arbitrary, fixed seed.
 const SEED: u64 = 1;
-/// A minute after the start, when the work is in full swing: a tick is 250 ms.
+/// A minute after the start, when the processes are busy. A tick is 250 ms.
 const TICK: u64 = 240;
 
 pub(super) struct Root {
     directory: TempDir,
     machine: Machine,
-    /// The processes that hold the devices; alive as long as the root.
+    /// The processes that hold the devices. They live as long as the root.
     holders: Sleepers,
 }
 
@@ -38,13 +38,13 @@ impl Root {
         Ok(root)
     }
 
-    /// Moves the machine on: everything that changes is written anew.
+    /// Advances the machine. All changed files are written again.
     pub(super) fn step(&self, seconds: u64) -> Result<(), String> {
         let pids: Vec<Option<u32>> = self.holders.pids().map(Some).collect();
         self.machine.write(self.path(), TICK + seconds * 4, &pids).map_err(|error| format!("{}: {error}", self.path().display()))
     }
 
-    /// From now on a device's temperature does not come back.
+    /// Makes reads of a device's temperature hang.
     pub(super) fn hang(&self, device: u32) -> Result<(), String> {
         let directory = self.path().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
         let target = fs::canonicalize(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;

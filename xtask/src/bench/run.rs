@@ -1,4 +1,4 @@
-//! What preloading costs a program that never touches TT-Metal, and what `ttmon run` costs around one.
+//! Measures the cost of preloading for a program that never uses TT-Metal, and of `ttmon run` around a program.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::statistics::Durations;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
-/// Most that the stub may add to an exec of `true`.
+/// Limit of what the stub adds to an exec of `true`.
 const STUB_US_MAX: f64 = 100.0;
 const WARM_UP_RUNS: usize = 5;
 
@@ -17,7 +17,7 @@ struct Way {
     name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Most that it may add to plain `true`, in microseconds.
+    /// Limit of what it adds to plain `true`, in microseconds.
     limit_us: Option<f64>,
     wall: Durations,
     cpu: Durations,
@@ -44,7 +44,7 @@ pub(super) fn run(project: &Project, runs: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// `env` starts all but the last, so that they differ in the preloaded library alone.
+/// `env` starts all except the last, so that they differ only in the preloaded library.
 fn ways(libraries: &Path) -> Result<Vec<Way>, String> {
     let preload =
         |name: &str| libraries.join(name).to_str().map(|path| format!("LD_PRELOAD={path}")).ok_or("the target directory is not UTF-8");

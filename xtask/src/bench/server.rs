@@ -1,6 +1,6 @@
-//! `cargo xtask bench server`: what the allocation server costs its clients, beside a reader that only drains the socket.
+//! `cargo xtask bench server`: measures what the allocation server costs its clients, compared with a reader that only drains the socket.
 //!
-//! The measuring is done by an example of the crate `intake`; here its lines get their limits and verdicts.
+//! An example of the crate `intake` does the measurement. This module adds limits and verdicts to its lines.
 
 use super::limits::{Limit, Part};
 use super::snapshot::load;
@@ -47,7 +47,7 @@ mod tests {
     use super::super::limits::judge;
     use super::*;
 
-    /// As the example prints them.
+    /// Lines in the format of the example.
     const LINES: &[(&str, usize)] = &[
         ("| 1 connections, default buffer, quiet | 900000 | 880000 | 0.98 |", 1),
         ("| 8 connections, 1 MiB buffer, quiet | 900000 | 880000 | 0.80 |", 1),

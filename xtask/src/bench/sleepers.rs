@@ -1,8 +1,8 @@
-//! Processes that do nothing but exist; they end with the value that holds them.
+//! Idle processes. They are killed when the value is dropped.
 
 use std::process::{Child, Command, Stdio};
 
-/// Should we be killed, so are they, after this long.
+/// If this program is killed, they end after this time.
 const LIFE_SECONDS: &str = "3600";
 
 pub(super) struct Sleepers(Vec<Child>);
@@ -25,7 +25,7 @@ impl Sleepers {
 
 impl Drop for Sleepers {
     fn drop(&mut self) {
-        // A sleeper that is gone already is what we want, so neither answer matters.
+        // Errors are ignored, because the process may already have ended.
         for child in &mut self.0 {
             let _ = child.kill();
         }

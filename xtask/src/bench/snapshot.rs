@@ -1,9 +1,8 @@
-//! `cargo xtask bench snapshot`: what one `ttmon --json` costs, on machines of several sizes.
+//! `cargo xtask bench snapshot`: measures one `ttmon --json` on machines of several sizes.
 //!
-//! The program is the static one that is released; the dynamic one of `cargo build --release` stands beside it, without limits.
-//! Each machine is measured alone and in a crowd of processes that have nothing to do with it. All machines take turns,
-//! ours and the plain read of the same files alternate, and the crowd comes and goes a few times, so that other load of
-//! this host affects every row equally.
+//! The program is the released static one. The dynamic one of `cargo build --release` is measured too, without limits. Each machine is
+//! measured alone and with many unrelated processes. All machines are measured in turns, alternating with the plain read of the same files,
+//! and the other processes are started and ended a few times, so that other load of this host affects every row equally.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ use super::statistics::Durations;
 use crate::package;
 use crate::project::{self, Project};
 
-/// A row of the table, and what it promises. Medians are judged: the tail belongs to the host.
+/// A row of the table with its limits. Medians are compared, because the slowest runs depend on the host.
 struct Case {
     spec: &'static str,
     devices: &'static str,
@@ -31,10 +30,10 @@ const CASES: &[Case] = &[
     Case { spec: "galaxy-bh", devices: "32", wall_ms_max: Some(20.0), cpu_ms_max: None },
 ];
 
-/// Holds for every row: twice the bare reading, and a program has to start.
+/// Limit of every row: twice the plain read, plus the start of a program.
 const CPU_PLAIN_RATIO_MAX: f64 = 2.0;
 const CPU_START_MS_MAX: f64 = 2.0;
-/// A crowd that has nothing to do with the devices may cost this much more.
+/// Limit of the additional cost of unrelated processes.
 const CROWD_RATIO_MAX: f64 = 1.2;
 const PEAK_KIB_MAX: u64 = 6_000;
 
@@ -48,7 +47,7 @@ struct Measured {
     cpu: Durations,
     plain_wall: Durations,
     plain_cpu: Durations,
-    /// The highest of all runs, and what the launcher of that run had.
+    /// The highest peak of all runs, and the peak of the launcher in that run.
     peak_kib: u64,
     launcher_kib: u64,
 }
@@ -59,7 +58,7 @@ struct Once {
     plain_cpu: Duration,
 }
 
-/// The same machine, three times.
+/// The same machine in three states.
 struct Bench {
     case: &'static Case,
     root: Root,
@@ -104,7 +103,7 @@ impl Bench {
         Ok(Self { case, root, files, alone: Measured::default(), crowded: Measured::default(), dynamic: Measured::default() })
     }
 
-    /// Once ours, once the plain read.
+    /// Measures our program once, and the plain read once.
     fn once(&self, launcher: &Launcher, program: &Path) -> Result<Once, String> {
         let root = self.root.path().to_str().ok_or("the root has a name that is not UTF-8")?;
         let ours = launcher.measure(program, &["--root", root, "--json"])?;
@@ -130,7 +129,7 @@ impl Measured {
     }
 }
 
-/// The promises that were not kept, each with its numbers; none is the good answer.
+/// Returns the limits that were missed, each with its numbers. Empty if all were met.
 fn missed(case: &Case, measured: &Measured, alone: Option<&Measured>) -> Vec<String> {
     let (wall, cpu) = (measured.wall.median_ms(), measured.cpu.median_ms());
     let mut limits = vec![("CPU", cpu, measured.cpu_ms_max())];
@@ -193,7 +192,7 @@ fn row(bench: &Bench, name: &str, measured: &Measured, verdict: &str) -> String 
     )
 }
 
-/// How busy this host is: 1, 5 and 15 minutes, as the kernel writes it.
+/// Returns the load of this host over 1, 5 and 15 minutes, as the kernel prints it.
 pub(super) fn load() -> String {
     fs::read_to_string("/proc/loadavg").map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The middle and the tail of many durations.
+//! Median and percentiles of many durations.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Durations {
         self.quantile_ms(99)
     }
 
-    /// The smallest value that `percent` of all are not above; 0 of none.
+    /// Returns the smallest value that is not below `percent` of all values; 0 if there are none.
     fn quantile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort();

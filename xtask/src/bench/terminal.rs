@@ -1,4 +1,4 @@
-//! A program in a pseudo-terminal: what it writes is counted, what it costs is asked from the kernel.
+//! A program in a pseudo-terminal. Its output is counted, and its cost is read from the kernel.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// A piece of output, and when it came.
+/// A piece of output, and its time.
 type Piece = (Instant, Vec<u8>);
 
 pub(super) struct Terminal {
@@ -17,7 +17,7 @@ pub(super) struct Terminal {
     keyboard: Box<dyn Write + Send>,
     output: Receiver<Piece>,
     started: Instant,
-    // Closed last: its end hangs the program up.
+    // Dropped last, because closing it hangs up the program.
     _master: Box<dyn MasterPty + Send>,
 }
 
@@ -47,7 +47,7 @@ impl Terminal {
         Ok(Self { child, keyboard, output, started, _master: pair.master })
     }
 
-    /// Until this is written for the first time, counted from the start.
+    /// Returns the time from the start until this text is written for the first time.
     pub(super) fn until(&self, text: &str) -> Result<Duration, String> {
         const PATIENCE: Duration = Duration::from_secs(20);
         let mut seen = Vec::new();
@@ -60,7 +60,7 @@ impl Terminal {
         Err(format!("{text:?} was never written; there was {:?}", String::from_utf8_lossy(&seen)))
     }
 
-    /// Bytes written within this time.
+    /// Returns the bytes written within this time.
     pub(super) fn bytes_for(&self, time: Duration) -> usize {
         let deadline = Instant::now() + time;
         let mut bytes = 0;
@@ -70,7 +70,7 @@ impl Terminal {
         bytes
     }
 
-    /// From pressing a key to the first byte it brings; `None` if it brings none.
+    /// Returns the time from pressing a key to the first byte of output, or `None` if there is no output.
     pub(super) fn answer(&mut self, key: &str) -> Option<Duration> {
         while self.output.try_recv().is_ok() {}
         let pressed = Instant::now();
@@ -79,7 +79,7 @@ impl Terminal {
         Some(at - pressed)
     }
 
-    /// The program and those of its children that read for it.
+    /// Returns the pids of the program and its reading processes.
     fn pids(&self) -> Vec<u32> {
         let Some(own) = self.child.process_id() else { return Vec::new() };
         let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
@@ -91,7 +91,7 @@ impl Terminal {
         [own].into_iter().chain(children).collect()
     }
 
-    /// Time on the processor so far, of all threads: the scheduler's own count, in nanoseconds.
+    /// Returns the processor time of all threads so far, by the scheduler's accounting in nanoseconds.
     pub(super) fn cpu(&self) -> Duration {
         let of_task = |path: std::path::PathBuf| -> Option<u64> {
             fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse().ok()
@@ -100,7 +100,7 @@ impl Terminal {
         Duration::from_nanos(tasks.filter_map(|task| of_task(task.path())).sum())
     }
 
-    /// Resident memory of the program itself, and the memory of all its processes with shared pages counted once, in kB.
+    /// Returns the resident memory of the program itself, and the memory of all its processes with shared pages counted once, in kB.
     pub(super) fn memory(&self) -> (u64, u64) {
         let line = |path: String, key: &str| -> u64 {
             let text = fs::read_to_string(path).unwrap_or_default();

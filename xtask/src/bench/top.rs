@@ -1,7 +1,7 @@
-//! `cargo xtask bench top`: what the interactive monitor costs, minute by minute, beside the plain reading of the same files.
+//! `cargo xtask bench top`: measures the interactive monitor, compared with the plain read of the same files.
 //!
-//! Machines move: temperature, power, clocks and memory are written anew every second, by this process. Everything is
-//! measured by the scheduler's own clock. Other monitors follow in the same run ([`super::peers`]).
+//! The machines change: this process writes temperature, power, clocks and memory every second. The scheduler's accounting measures
+//! everything. Other monitors follow in the same run ([`super::peers`]).
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,7 +17,7 @@ use super::terminal::Terminal;
 use crate::package::program;
 use crate::project::Project;
 
-/// A row of the table, and what it promises.
+/// A row of the table with its limits.
 struct Case {
     spec: &'static str,
     devices: u32,
@@ -39,14 +39,14 @@ const FIRST_PAINT_MS_MAX: f64 = 15.0;
 const FIRST_PAINT_RUNS: usize = 20;
 const KEY_MS_MAX: f64 = 20.0;
 const KEY_RUNS: usize = 300;
-/// An hour at one look a second, in three minutes.
+/// One hour of samples, one per second, in three minutes.
 const HOUR_REFRESH_MS: &str = "50";
 const HOUR: Duration = Duration::from_secs(180);
 const HOUR_RSS_KB_MAX: u64 = 16_000;
 const CROWD: usize = 2_000;
 const CROWD_RATIO_MAX: f64 = 1.2;
 
-/// Its memory after as many looks as an hour has.
+/// Measures the memory after one hour of samples.
 pub(super) fn run_hour(project: &Project) -> Result<(), String> {
     hour(&program::build(project)?)
 }
@@ -111,7 +111,7 @@ fn start_with(program: &Path, root: &Root, size: (u16, u16), refresh: &str) -> R
     Terminal::start(program, &["top", "-r", refresh, "--root", &root.path().display().to_string()], size)
 }
 
-/// Watches a program for a while on a machine that moves, from when it shows this text, and reads the same files plainly as often.
+/// Measures a program on a changing machine, from the time when it shows this text. Also measures as many plain reads of the same files.
 fn watched(terminal: &Terminal, root: &Root, shows: &str, time: Duration) -> Result<(Cost, f64), String> {
     let files = Files::below(root.path())?;
     terminal.until(shows)?;
@@ -132,7 +132,7 @@ fn watched(terminal: &Terminal, root: &Root, shows: &str, time: Duration) -> Res
     Ok((Cost { share, rss_kb, all_kb, bytes_per_s: bytes as f64 / elapsed }, plain.as_secs_f64() / elapsed * 100.0))
 }
 
-/// Processes that have nothing to do with the devices cost nothing.
+/// Measures with many unrelated processes, which must cost nothing.
 fn crowd(program: &Path, time: Duration) -> Result<(), String> {
     let root = Root::make("p150x8")?;
     let (alone, _) = watched(&start(program, &root, (80, 24))?, &root, "Processes (", time)?;
@@ -166,7 +166,7 @@ fn first_paint(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// As many looks as an hour has seconds: what grows with every look is seen.
+/// Takes as many samples as an hour has seconds, to find memory that grows with every sample.
 fn hour(program: &Path) -> Result<(), String> {
     let root = Root::make("galaxy-bh")?;
     let terminal = start_with(program, &root, (200, 50), HOUR_REFRESH_MS)?;
@@ -191,7 +191,7 @@ fn hour(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// From a key to the first byte it brings, while a device does not answer; beside a loop that only sends keys back.
+/// Measures the time from a key to the first byte of output while a device does not answer, compared with a loop that only echoes keys.
 fn keys(program: &Path) -> Result<(), String> {
     let root = Root::make("p150x8")?;
     root.hang(0)?;
@@ -221,7 +221,7 @@ fn answers(terminal: &mut Terminal, keys: [&str; 2]) -> (Durations, usize) {
             times.push(time);
             answered += 1;
         }
-        // Not in step with anything.
+        // A varying pause, to be independent of other intervals.
         thread::sleep(Duration::from_millis(7 + run as u64 % 13));
     }
     (times, answered)

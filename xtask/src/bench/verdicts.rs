@@ -1,4 +1,4 @@
-//! An example that measures: its lines as it prints them, each that promises something with its limit and the verdict beside it.
+//! Runs an example that measures, and prints its lines. Lines with a limit get the limit and the verdict.
 
 use std::fmt;
 use std::io::Write;
@@ -11,12 +11,12 @@ use crate::stream::{Voice, listen};
 pub(super) struct Verdicts {
     held: usize,
     missed: usize,
-    /// What no line answered.
+    /// Limits without a matching line.
     open: Vec<String>,
 }
 
 impl Verdicts {
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(super) fn judge(&mut self, command: &mut Command, limits: &[Limit]) -> Result<(), String> {
         let mut seen = Vec::new();
         listen(command, Voice::Stdout, |line| {

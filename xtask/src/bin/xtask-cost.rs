@@ -1,8 +1,8 @@
-//! `xtask-cost PROGRAM [ARGUMENT]...`: runs a program once and prints what it cost, by wait4(2).
+//! `xtask-cost PROGRAM [ARGUMENT]...`: runs a program once and prints its cost, by wait4(2).
 //!
-//! A program of its own because it must be small. A process that is about to exec still has the memory of the one that
-//! started it, so the peak of a big parent is reported for every small child. This one has 2 MB; it prints its own peak
-//! too, and a figure not above that is only an upper bound.
+//! It is a separate program because it must be small. Before exec, a child has the memory of its parent, so the peak of a large parent is
+//! reported for every small child. This program has 2 MB. It also prints its own peak; a figure that is not above that peak is only an
+//! upper bound.
 
 use std::fs;
 use std::process::{Command, ExitCode, Stdio};
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The line that `bench/cost.rs` reads. The program's own output is discarded.
+/// Returns the line that `bench/cost.rs` reads. The program's own output is discarded.
 fn measure() -> Result<String, String> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or("no program named")?;
@@ -40,13 +40,13 @@ fn measure() -> Result<String, String> {
         return Err(format!("{}: {}", program.display(), ended.status));
     }
     let cpu = ended.rusage.utime + ended.rusage.stime;
-    // Asked last, so that it is no less than what the child had of us.
+    // Read last, so that it is not less than the memory that the child had before exec.
     let launcher_kib = own_peak_kib().ok_or("/proc/self/status has no VmHWM")?;
     let peak_kib = ended.rusage.maxrss / 1024;
     Ok(format!("wall_us {} cpu_us {} peak_kib {peak_kib} launcher_kib {launcher_kib}", wall.as_micros(), cpu.as_micros()))
 }
 
-/// From a line such as `VmHWM:     2140 kB`.
+/// Parses a line such as `VmHWM:     2140 kB`.
 fn own_peak_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

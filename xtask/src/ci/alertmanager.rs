@@ -17,7 +17,7 @@ use crate::project::{self, Project};
 use crate::service::{self, Ended, Service, until};
 use crate::tools;
 
-/// Above and below the limit of the simulated chip, in thousandths of a degree.
+/// Temperatures above and below the limit of the simulated chip, in thousandths of a degree.
 const HOT: &str = "145000\n";
 const COOL: &str = "40000\n";
 
@@ -31,14 +31,15 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     checked.into()
 }
 
-/// Where Alertmanager is, and what it needs below /usr/share if it is not installed there.
+/// The path of Alertmanager, and the files that it needs below /usr/share if it is not installed.
 pub(super) struct Tool {
     program: PathBuf,
     share: Option<PathBuf>,
 }
 
 impl Tool {
-    /// A command that becomes Alertmanager. The templates of one that is only unpacked are laid over /usr/share, which nobody else sees.
+    /// Returns a command that executes Alertmanager. If it is only unpacked, its templates are mounted over /usr/share in a private
+    /// namespace.
     fn command(&self, project: &Project) -> Command {
         let Some(share) = &self.share else { return project.command(&self.program, &[]) };
         let root: &[&str] = if rustix::process::geteuid().is_root() { &[] } else { &["--map-root-user"] };
@@ -47,13 +48,13 @@ impl Tool {
         command
     }
 
-    /// The program that checks its configuration.
+    /// Returns the program that checks its configuration.
     pub(super) fn amtool(&self) -> PathBuf {
         self.program.with_file_name("amtool")
     }
 }
 
-/// The installed one, else Debian's package.
+/// Returns the installed Alertmanager, or else Debian's package.
 pub(super) fn alertmanager(project: &Project) -> Result<Tool, String> {
     let name = "prometheus-alertmanager";
     let works = |tool: &Tool| {
@@ -123,7 +124,7 @@ fn config(alertmanager: u16, silent: u16, received: &Path) -> String {
     )
 }
 
-/// The receiver that never answers costs its own messages, and no sample.
+/// Checks that the receiver that never answers loses only its own messages, and no sample.
 fn unanswered(service: &Service, samples_before: u64) -> Result<(), String> {
     until("sampled on", || samples(service).is_ok_and(|samples| samples > samples_before))?;
     let document = service.json("/api/v1/alerts")?;
@@ -140,7 +141,7 @@ fn samples(service: &Service) -> Result<u64, String> {
     line.and_then(|count| count.parse().ok()).ok_or_else(|| "no ttmon_samples_total".to_owned())
 }
 
-/// The rules as Prometheus would have them.
+/// Checks the rules in the format of Prometheus.
 fn rules(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String> {
     let text = project::output(&mut project.command(ttmon, &["alerts", "list", "--json", "--no-server"]))?;
     let document: Value = serde_json::from_str(&text).map_err(|error| format!("ttmon alerts list: {error}"))?;
@@ -148,7 +149,7 @@ fn rules(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String
     let rule = |rule: &Value| serde_json::json!({"alert": rule["alert_name"], "expr": rule["promql"], "for": rule["for"]});
     let groups = serde_json::json!({"groups": [{"name": "ttmon", "rules": rules.iter().map(rule).collect::<Vec<_>>()}]});
     let file = directory.join("rules.yml");
-    // JSON is YAML.
+    // JSON is valid YAML.
     fs::write(&file, groups.to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
     let promtool = tools::debian(project, "prometheus")?.join("usr/bin/promtool");
     project::run(project.command(&promtool, &["check", "rules"]).arg(&file))
@@ -189,7 +190,7 @@ impl Alertmanager {
         Ok(alertmanager)
     }
 
-    /// Another one at the same place, which knows nothing.
+    /// Starts another Alertmanager at the same address, without any state.
     fn restarted(self, project: &Project, program: &Tool, hook: u16) -> Result<Self, String> {
         let Self { port, process, directory } = self;
         drop((process, directory));
@@ -198,12 +199,12 @@ impl Alertmanager {
 
     fn fires(&self, name: &str) -> bool {
         let Ok(answer) = service::get(self.port, "/api/v2/alerts?active=true", "") else { return false };
-        // It answers in chunks.
+        // The answer is chunked, so its body is not parsed.
         answer.body.contains(&format!("\"alertname\":\"{name}\""))
     }
 }
 
-/// Takes what Alertmanager announces.
+/// Receives the messages of Alertmanager.
 pub(super) struct Hook {
     pub(super) port: u16,
     heard: Arc<Mutex<String>>,

@@ -1,4 +1,4 @@
-//! Every path of the service's API against its own description, by schemathesis: no answer of 500, none that breaks it.
+//! Tests every path of the service's API against its own description with schemathesis: no answer has status 500 or breaks the description.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use crate::project::{self, Project, called};
 use crate::service::{Service, TOKEN};
 
 const VERSION: &str = "4.32.5";
-/// Fifty missed a fault that was planted; so many found it.
+/// 50 examples missed a fault that was planted; this many found it.
 const EXAMPLES: &str = "500";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
@@ -21,7 +21,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     checked.into()
 }
 
-/// In an environment of its own below the target directory.
+/// Installs it in a separate environment below the target directory.
 fn schemathesis(project: &Project) -> Result<PathBuf, String> {
     let environment = project.metadata()?.target.join("tools/schemathesis");
     let program = environment.join("bin/schemathesis");
@@ -40,17 +40,17 @@ fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
     gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
     let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
     let service = Service::start(&ttmon, &["--sim", "n300,p150", "--process-metrics"])?;
-    // While it was not ready it said so, with a 503.
+    // Before it was ready, the service answered with 503, which is counted.
     let before = failures(&service)?;
     let url = format!("http://127.0.0.1:{}", service.port);
     let token = format!("Authorization: Bearer {TOKEN}");
-    // Streams go on for ever, so that they are asked for as documents.
+    // Streams do not end, so they are requested as documents.
     let others = ["--exclude-path", "/api/v1/events", "--exclude-path", "/api/v1/memory/events"];
     let streams = ["--include-path", "/api/v1/events", "--include-path", "/api/v1/memory/events", "--header", "Accept: application/json"];
     for more in [&others[..], &streams] {
         let mut command = gate.project.command(program, &["run", &format!("{url}/api/v1/openapi.json"), "--url", &url]);
         command.args(["--max-examples", EXAMPLES, "--seed", "1", "--request-timeout", "20", "--header", &token]).args(more);
-        // It keeps notes where it runs.
+        // It writes files to its current directory.
         command.current_dir(ttmon.parent().unwrap_or(&gate.project.root));
         println!("$ {}", called(&command).replace(TOKEN, "..."));
         project::run(&mut command)?;
@@ -59,7 +59,7 @@ fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
     if failed == before { Ok(()) } else { Err(format!("the service failed: {before}, then {failed}")) }
 }
 
-/// The service's own count of its failures.
+/// Returns the service's own count of failures.
 fn failures(service: &Service) -> Result<String, String> {
     let text = service.get("/metrics")?.body;
     let line = text.lines().find(|line| line.starts_with("ttmon_http_requests_total{code=\"5xx\"}"));

@@ -1,5 +1,5 @@
-//! What deploy/ has for containers: manifests that the schemas of Kubernetes and of the Prometheus operator accept, and an image that is
-//! built and whose program runs.
+//! Checks the container files of deploy/: the schemas of Kubernetes and of the Prometheus operator accept the manifests, the image can be
+//! built, and its program runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{Gate, Outcome};
 use crate::project::{self, Project, output};
 use crate::tools;
 
-/// Of PyPI: the schemas of Kubernetes.
+/// PyPI package with the schemas of Kubernetes.
 const VALIDATE: &str = "kubernetes-validate==1.37.0";
-/// Of npm: those of the Prometheus operator.
+/// npm package with the schemas of the Prometheus operator.
 const OPERATOR: &str = "@kubernetes-models/prometheus-operator@6.0.0";
 const MANIFEST: &str = "deploy/kubernetes/ttmon.yaml";
 /// Prints the documents of a file as one list.
 const TO_JSON: &str = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
-/// Reads such a list, and checks those of the operator. Exits 1 with the reason.
+/// Reads this list and checks the documents of the operator. Exits 1 with the reason.
 const CHECK_MONITORS: &str = r#"
 import { readFileSync } from "node:fs";
 import { PodMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor";
@@ -48,7 +48,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     checked.into()
 }
 
-/// Programs that know the schemas, below the target directory.
+/// Programs that check the schemas, below the target directory.
 struct Validators {
     environment: PathBuf,
     packages: PathBuf,
@@ -59,7 +59,7 @@ impl Validators {
         let tools = project.metadata()?.target.join("tools");
         let validators = Self { environment: tools.join("kubernetes-validate"), packages: tools.join("prometheus-operator") };
         let Self { environment, packages } = &validators;
-        // Written last: what was interrupted is done again.
+        // Written last, so that an interrupted installation is repeated.
         let mark = packages.join("complete");
         let wanted = format!("{VALIDATE} {OPERATOR}");
         if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
@@ -75,7 +75,7 @@ impl Validators {
         Ok(validators)
     }
 
-    /// Whether both accept the manifest, and what they say.
+    /// Returns whether both programs accept the manifest, and their output.
     fn accept(&self, project: &Project, manifest: &Path) -> Result<(bool, String), String> {
         let said = |command: &mut std::process::Command| {
             let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
@@ -93,7 +93,7 @@ impl Validators {
     }
 }
 
-/// The manifest is accepted, and faults that are planted in it are found.
+/// Checks that the manifest is accepted, and that planted faults are found.
 fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let text = fs::read_to_string(project.root.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
@@ -114,7 +114,7 @@ fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the image, unpacks it again and runs its program, as root with nothing else of this machine.
+/// Builds the image, unpacks it and runs its program, as root without other files of this machine.
 fn image(project: &Project) -> Result<(), String> {
     let program = crate::package::program::build(project)?;
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;

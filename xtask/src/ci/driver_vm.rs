@@ -1,4 +1,4 @@
-//! The real kernel driver on simulated chips: ttmon's values, states and recovery, in a virtual machine.
+//! Runs the real kernel driver on simulated chips in a virtual machine, and checks ttmon's values, states and recovery.
 
 use super::{Gate, Outcome};
 use crate::driver_vm::{self, Detail, NotRun};

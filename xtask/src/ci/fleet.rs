@@ -1,7 +1,7 @@
-//! A hundred simulated hosts on real engines: Debian's Prometheus, Alertmanager and VictoriaMetrics.
+//! Runs a hundred simulated hosts with real Prometheus, Alertmanager and VictoriaMetrics of Debian.
 //!
-//! Discovery by http_sd and its reload, a fault that becomes an alert, reaches a webhook and resolves, every query of templates and dashboards
-//! on both engines, the page's view of a fleet in a browser, and a store that is killed and started again.
+//! It checks discovery by http_sd and its reload; a fault that becomes an alert, reaches a webhook and resolves; every query of templates
+//! and dashboards on both engines; the page's view of a fleet in a browser; and a store that is killed and started again.
 
 pub(super) mod engines;
 mod queries;
@@ -18,10 +18,10 @@ use crate::service::{self, Service, serve, until};
 use crate::{tools, web};
 use engines::{Store, Victoria};
 
-/// Hosts, and those that are listed at first.
+/// Number of hosts, and number of hosts that are listed at first.
 const HOSTS: usize = 100;
 const HOSTS_AT_FIRST: usize = 50;
-/// The host with a fault, and the seconds at which it begins and ends: later than the engines need to start.
+/// The host with a fault, and the seconds at which the fault begins and ends. The engines must be started before.
 const FAULT: &str = "3:hot:0@35-65";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
@@ -100,9 +100,9 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
     Ok(())
 }
 
-/// Every scrape of the last minutes, those that failed too.
+/// Every scrape of the last minutes, including failed ones.
 const SCRAPES: &str = "up{job=\"ttmon\"}[10m]";
-/// Seconds between two scrapes that are no gap: on a busy machine one or two come late.
+/// Longest time between two scrapes that is not a gap, in seconds. On a busy machine one or two scrapes are late.
 const GAP_S: f64 = 20.0;
 
 /// Seconds since 1970.
@@ -110,7 +110,7 @@ fn now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The series have one gap, the time in which the store was down, and nothing in it.
+/// Checks that the series have exactly one gap, the time in which the store was down.
 fn no_gap(series: &[Vec<f64>], killed: f64, restarted: f64) -> Result<String, String> {
     for times in series {
         if let Some(at) = times.iter().find(|at| **at > killed && **at < restarted) {
@@ -132,7 +132,7 @@ fn no_gap(series: &[Vec<f64>], killed: f64, restarted: f64) -> Result<String, St
     ))
 }
 
-/// The page's view of the store, in Chromium.
+/// Checks the page's view of the store, in Chromium.
 fn view(project: &Project, ttmon: &Path, port: u16) -> Result<(), String> {
     match web::Browser::have(project) {
         Ok(browser) => {
@@ -146,14 +146,14 @@ fn view(project: &Project, ttmon: &Path, port: u16) -> Result<(), String> {
     }
 }
 
-/// A target as a line of a hosts file.
+/// Formats a target as a line of a hosts file.
 fn line(target: &Value) -> String {
     let labels = target["labels"].as_object().into_iter().flatten();
     let labels = labels.map(|(name, value)| format!(" {name}={}", value.as_str().unwrap_or_default()));
     format!("{}{}", target["targets"][0].as_str().unwrap_or_default(), labels.collect::<String>())
 }
 
-/// The files of deploy/ that a tool can check.
+/// Checks the files of deploy/ that a tool can check.
 fn files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool) -> Result<(), String> {
     let file = |path: &str| project.root.join("deploy").join(path);
     let promtool = |arguments: &[&str], path: &str| project::run(project.command(&tools.promtool, arguments).arg(file(path)));
@@ -164,7 +164,7 @@ fn files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanag
     project::run(project.command(alertmanager.amtool(), &["check-config"]).arg(file("alertmanager/alertmanager.yml")))
 }
 
-/// The program's own commands on both engines: the same hosts, whichever is asked.
+/// Runs the program's own commands on both engines, which must return the same hosts.
 fn commands(project: &Project, ttmon: &Path, ports: [u16; 2]) -> Result<(), String> {
     let ask = |port: u16, arguments: &[&str]| -> Result<Value, String> {
         let mut command = project.command(ttmon, &["fleet"]);
@@ -178,14 +178,14 @@ fn commands(project: &Project, ttmon: &Path, ports: [u16; 2]) -> Result<(), Stri
         names
     };
     let is_aged = |document: &Value| document["hosts"].as_array().is_some_and(|hosts| hosts.iter().all(|host| host["age_s"].is_number()));
-    // On a busy machine a scrape may come late: the next one is asked for.
+    // On a busy machine a scrape may be late, so this waits for the next one.
     until("listed by ttmon fleet, all hosts with their ages, from the rules of both engines", || {
         let (Ok(one), Ok(other)) = (ask(ports[0], &[]), ask(ports[1], &[])) else { return false };
         let is_whole = names(&one).len() == HOSTS && names(&one) == names(&other) && is_aged(&one) && is_aged(&other);
         is_whole && one["store"]["has_rules"] == true && other["store"]["has_rules"] == true
     })?;
     let find = ["find", "--chips", "8", "--board", "n300", "--free-dram", "10G"];
-    // One in four hosts is idle; the one with the fault counts again when it is over.
+    // One in four hosts is idle. The host with the fault counts again after the fault.
     until("found by ttmon fleet find, the same hosts on both engines", || {
         let (Ok(one), Ok(other)) = (ask(ports[0], &find), ask(ports[1], &find)) else { return false };
         names(&one).len() == HOSTS / 4 && names(&one) == names(&other)

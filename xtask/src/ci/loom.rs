@@ -1,4 +1,4 @@
-//! The ledger's protocol under loom: every order in which a reader may see what the writer stores.
+//! Tests the ledger's protocol with loom: every order in which a reader may see the writer's stores.
 
 use super::{Gate, Outcome};
 
@@ -10,7 +10,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 }
 
 fn tests(gate: &mut Gate) -> Result<(), String> {
-    // Apart from the rest: with another flag cargo builds everything anew.
+    // A separate target directory, because cargo rebuilds everything if flags change.
     let target = gate.project.metadata()?.target.join("loom");
     let before = gate.tally.total();
     let tests = ["test", "--package", "ttmon-ledger", "--lib", "--target-dir", &target.to_string_lossy(), "protocol"];

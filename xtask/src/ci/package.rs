@@ -1,4 +1,4 @@
-//! The packages as users install them: tar.gz, wheel and rpm on this machine, the deb in fresh roots of Debian.
+//! Tests the packages as users install them: tar.gz, wheel and rpm on this machine, the deb in new Debian systems.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{package, tools};
 
 /// Debian 12 and 13.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
-/// Beside what every Debian has: the manual's reader, and what enables units.
+/// Packages in addition to a minimal Debian: for reading manuals, and for enabling units.
 const INCLUDED: &str = "--include=man-db,systemd";
 const SCRIPTS: &str = "xtask/package";
 const STAND_IN: &str = "crates/hook/tests/programs";
@@ -48,7 +48,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     Outcome::Passed
 }
 
-/// A folder with the packages, the scripts, the program of the stand-in, and ttmon as `cargo install` gives it.
+/// Prepares a folder with the packages, the scripts, the stand-in program, and ttmon as `cargo install` builds it.
 fn prepare(gate: &Gate) -> Result<PathBuf, String> {
     let folder = gate.project.metadata()?.target.join("package/try");
     package::fresh(&folder)?;
@@ -71,8 +71,8 @@ fn prepare(gate: &Gate) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Builds the program with the libraries embedded, as `cargo install` does, and returns its path. It is hardly optimized, which would
-/// take minutes: the released program is, and other stages run that one.
+/// Builds the program with embedded libraries, as `cargo install` does, and returns its path. It has little optimization, because that
+/// would take minutes; other stages run the released program.
 pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
     let mut build = project.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]);
     build.envs(
@@ -83,7 +83,7 @@ pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
     Ok(project.metadata()?.target.join("release/ttmon"))
 }
 
-/// An archive of a fresh root, made once by mmdebstrap from the mirror that apt uses here.
+/// Returns an archive of a new Debian system, created once by mmdebstrap from the mirror that apt uses here.
 fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
     let folder = project::cache()?.join("roots");
     let archive = folder.join(format!("{suite}.tar"));

@@ -1,4 +1,4 @@
-//! The page in a real Chromium: built files are what `web/` builds, and every view is opened and examined (`web/test/page.mjs`).
+//! Tests the page in a real Chromium: the built files match `web/`, and every view is opened and checked (`web/test/page.mjs`).
 
 use super::{Gate, Outcome};
 use crate::{project, web};

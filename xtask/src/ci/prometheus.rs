@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes a simulated host; what PromQL answers is what the API says. `promtool` lints the text format.
+//! A real Prometheus scrapes a simulated host, and the results of PromQL must equal the API. `promtool` lints the text format.
 
 mod pods;
 
@@ -16,10 +16,10 @@ use crate::project::{self, Project};
 use crate::service::{self, Ended, Service};
 use crate::tools;
 
-/// Both architectures, a remote chip, a process of which the memory is known.
+/// Both architectures, a remote chip, and a process with known memory.
 const SPEC: &str = "n300,p150";
 
-/// Where both programs are.
+/// Paths of both programs.
 pub(super) struct Tools {
     pub(super) prometheus: PathBuf,
     pub(super) promtool: PathBuf,
@@ -35,7 +35,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     checked.into()
 }
 
-/// Installed ones, else Debian's package.
+/// Returns the installed programs, or else Debian's package.
 pub(super) fn tools(project: &Project) -> Result<Tools, String> {
     let at = |place: &Path| Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
     let works = |program: &Path| {
@@ -56,7 +56,7 @@ fn check(gate: &Gate, tools: &Tools) -> Result<(), String> {
     let simulated = Service::start(&program, &["--sim", "t3k", "--process-metrics"])?;
     lint(gate.project, tools, &simulated.get("/metrics")?.body)?;
     drop(simulated);
-    // A machine that stands still, so that both sides can be asked one after the other.
+    // A static machine, so that both sources can be read one after the other.
     let root = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let machine = Spec::parse(SPEC).and_then(|spec| Machine::new(&spec, 1)).map_err(|error| error.to_string())?;
     machine.write(root.path(), 240, &vec![None; machine.process_count()]).map_err(|error| format!("no machine: {error}"))?;
@@ -104,7 +104,7 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// An instant query: labels and values.
+    /// Runs an instant query. Returns labels and values.
     fn ask(&self, query: &str) -> Result<Vec<(Value, f64)>, String> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let answer = service::get(self.port, &format!("/api/v1/query?query={encoded}"), "")?;
@@ -119,7 +119,7 @@ impl Prometheus {
             .collect()
     }
 
-    /// PromQL and the API have the same value for each device. A value that the API does not have has no series.
+    /// Checks that PromQL and the API have the same value for each device. A value that is missing in the API has no series.
     fn compare(&self, snapshot: &Value) -> Result<(), String> {
         const PAIRS: [(&str, &str, f64); 8] = [
             ("ttmon_device_temperature_celsius", "/temperature", 1.0),

@@ -1,4 +1,4 @@
-//! Completion in real shells: zsh and fish load our scripts and offer values. Bash is tried by the tests of the program.
+//! Tests completion in real shells: zsh and fish load the scripts and offer values. The tests of the program cover bash.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use super::{Gate, Outcome};
 use crate::project;
 use crate::tools;
 
-/// What is typed, and one of the words that are offered.
+/// The typed text, and one of the offered words.
 const CASES: [(&str, &str); 6] = [
     ("ttmon --sim t", "t3k"),
     ("ttmon --sim t3k,fault=ho", "t3k,fault=hot:"),
@@ -18,7 +18,7 @@ const CASES: [(&str, &str); 6] = [
     ("ttmon mem --bl", "--blocks"),
 ];
 
-/// Zsh completes only on a terminal, so this takes the place of its function that shows what is offered.
+/// Zsh completes only on a terminal, so this replaces its function that shows the offered words.
 const ZSH: &str = "compdef() { : }\n\
                    _describe() { shift 2; print -l -- \"${(@P)1}\" }\n\
                    source ./ttmon.zsh\n\
@@ -50,7 +50,7 @@ fn check(gate: &Gate) -> Result<(), String> {
         fs::write(folder.join(format!("ttmon.{shell}")), script).map_err(failed)?;
         for (typed, expected) in CASES {
             let offered = offered(gate, folder, shell, typed)?;
-            // Behind the word comes its description.
+            // The description follows the word.
             let is_offered = offered.lines().any(|line| line == expected || line.starts_with(&format!("{expected}{}", separator(shell))));
             if !is_offered {
                 return Err(format!("{shell}: {typed}: {expected} is not offered but {offered:?}"));

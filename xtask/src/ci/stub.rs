@@ -1,4 +1,4 @@
-//! The stub, which is no member of the workspace: its form, its lints, and the hook's tests, repeated with the stub preloaded.
+//! Checks the stub, which is not a member of the workspace: its format, its lints, and the hook's tests with the stub preloaded.
 
 use super::{Gate, Outcome};
 use crate::libs::{self, Profile};

@@ -1,4 +1,4 @@
-//! The units of packaging/systemd, read by systemd itself; and the server started by its socket, asked by a person's means.
+//! Checks the units of packaging/systemd with systemd itself. Starts the server by its socket, and queries it with common tools.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::service::{Ended, until};
 use crate::tools;
 
 const UNITS: [&str; 5] = ["ttmon.service", "ttmon.socket", "ttmon-tmp.socket", "ttmon-http.socket", "run-ttmon-state.mount"];
-/// What `systemd-analyze security` may say of the service at most, times ten; docs/security.md has the reasons for what remains.
+/// Highest accepted score of `systemd-analyze security`, times ten. docs/security.md has the reasons for what remains.
 const EXPOSURE_MAX: &str = "20";
-/// Where the units say the program is, and something that is there on every machine.
+/// Path of the program in the units, and a program that exists on every machine.
 const PROGRAM: (&str, &str) = ("/usr/bin/ttmon", "/bin/true");
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
@@ -27,7 +27,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     if let Err(error) = verify(gate).and_then(|()| under_the_filter(gate)) {
         return Outcome::Failed(error);
     }
-    // The `nc` that knows Unix sockets.
+    // The variant of `nc` that supports Unix sockets.
     match tools::debian(gate.project, "netcat-openbsd") {
         Ok(folder) => activate(gate, &folder.join("bin/nc.openbsd")).into(),
         Err(why) => {
@@ -36,7 +36,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     }
 }
 
-/// `systemd-socket-activate` needs no running systemd: it listens, and starts the server at the first connection.
+/// `systemd-socket-activate` needs no running systemd. It listens, and starts the server at the first connection.
 fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
     project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
     let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
@@ -80,14 +80,14 @@ fn verify(gate: &Gate) -> Result<(), String> {
     project::run(command.stdout(Stdio::null()))
 }
 
-/// The drop-in of docs/alerts.md, which lets the service reach receivers of alerts.
+/// Checks the drop-in of docs/alerts.md, which lets the service reach receivers of alerts.
 fn verify_receivers(gate: &Gate, folder: &Path) -> Result<(), String> {
     let text = read(&gate.project.root.join("docs/alerts.md"))?;
     let drop_in = text.split_once("```ini\n").and_then(|(_, rest)| rest.split_once("```")).map(|(block, _)| block);
     verify_drop_in(gate, folder, "docs/alerts.md", drop_in.ok_or("docs/alerts.md has no drop-in")?)
 }
 
-/// The port for scrapers in deploy/systemd: a socket, and a drop-in of the service.
+/// Checks the port for scrapers in deploy/systemd: a socket, and a drop-in of the service.
 fn verify_metrics(gate: &Gate, folder: &Path) -> Result<(), String> {
     let deployed = gate.project.root.join("deploy/systemd");
     let socket = folder.join("ttmon-metrics.socket");
@@ -98,7 +98,7 @@ fn verify_metrics(gate: &Gate, folder: &Path) -> Result<(), String> {
     verified
 }
 
-/// systemd must accept every line of a drop-in, beside all units of the folder.
+/// Checks that systemd accepts every line of a drop-in, together with all units of the folder.
 fn verify_drop_in(gate: &Gate, folder: &Path, origin: &str, drop_in: &str) -> Result<(), String> {
     let place = folder.join("ttmon.service.d");
     let written = fs::create_dir_all(&place).and_then(|()| fs::write(place.join("added.conf"), drop_in));
@@ -109,7 +109,7 @@ fn verify_drop_in(gate: &Gate, folder: &Path, origin: &str, drop_in: &str) -> Re
     let output = command.args(units).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     fs::remove_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    // An unknown line is a warning, not a failure.
+    // systemd reports an unknown line only as a warning.
     let is_accepted = output.status.success() && !said.contains("added.conf") && !said.contains("ttmon-metrics.socket");
     if is_accepted { Ok(()) } else { Err(format!("{origin}: {said}")) }
 }
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The names of a set of system calls, with those of the sets in it.
+/// Returns the names of a set of system calls, including nested sets.
 fn calls(set: &str) -> Result<BTreeSet<String>, String> {
     let output = Command::new("systemd-analyze").args(["syscall-filter", set]).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -133,7 +133,7 @@ fn calls(set: &str) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// The system calls that a unit leaves to its service, by its SystemCallFilter lines.
+/// Returns the system calls that a unit allows, by its SystemCallFilter lines.
 fn allowed_calls(unit: &str) -> Result<BTreeSet<String>, String> {
     let mut allowed = BTreeSet::new();
     for list in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
@@ -143,12 +143,13 @@ fn allowed_calls(unit: &str) -> Result<BTreeSet<String>, String> {
             allowed = if is_denied { &allowed - &set } else { &allowed | &set };
         }
     }
-    // The service manager allows what it needs itself to start the program.
+    // The service manager also allows the calls that it needs to start the program.
     allowed.extend(["execve", "exit", "exit_group", "rt_sigreturn"].map(str::to_owned));
     Ok(allowed)
 }
 
-/// The reading processes of a service and its scanning thread, and whether each has a filter of its own and only the capabilities to read.
+/// Returns the reading processes of a service and its scanning thread, and whether each has its own filter and only capabilities for
+/// reading.
 fn restricted(service: u32) -> Option<Vec<(String, bool)>> {
     /// CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE.
     const KEPT: u64 = 1 << 2 | 1 << 19 | 1 << 40;
@@ -168,7 +169,7 @@ fn restricted(service: u32) -> Option<Vec<(String, bool)>> {
     Some(found)
 }
 
-/// Asked of the service under its filter: every path, as a document.
+/// The paths that are requested from the service under its filter, each as a document.
 const PATHS: &[&str] = &[
     "/healthz",
     "/readyz",

@@ -1,4 +1,4 @@
-//! Counts tests from what test programs end with: `test result:` lines of Rust, `Ran … tests` and a verdict of Python.
+//! Counts tests from the last lines of test programs: `test result:` lines of Rust, `Ran … tests` and a verdict of Python.
 
 use std::fmt;
 use std::io::Write;
@@ -10,12 +10,12 @@ use crate::stream::{Voice, listen};
 pub(super) struct Tally {
     passed: u64,
     failed: u64,
-    /// Of Python, whose verdict comes some lines later.
+    /// Tests of Python, which prints the verdict some lines later.
     ran: u64,
 }
 
 impl Tally {
-    /// Runs tests to their end, passing on what they print as it comes.
+    /// Runs tests to their end. Their output passes through immediately.
     pub(super) fn stream(&mut self, command: &mut Command, voice: Voice) -> Result<(), String> {
         let mut out = std::io::stdout().lock();
         listen(command, voice, |line| {
@@ -25,13 +25,13 @@ impl Tally {
         })
     }
 
-    /// Tests that another program counted.
+    /// Adds tests that another program counted.
     pub(super) fn add(&mut self, passed: u64, failed: u64) {
         self.passed += passed;
         self.failed += failed;
     }
 
-    /// How many tests were seen so far.
+    /// Returns the number of tests so far.
     pub(super) fn total(&self) -> u64 {
         self.passed + self.failed
     }
@@ -43,7 +43,7 @@ impl Tally {
         } else if let Some(ran) = python_ran(line) {
             self.ran = ran;
         } else if let Some(Verdict { failed, skipped }) = python_verdict(line) {
-            // A module that cannot be imported is an error of no test; so more may fail than ran.
+            // A module that cannot be imported is an error without a test, so more tests may fail than ran.
             self.passed += self.ran.saturating_sub(failed + skipped);
             self.failed += failed;
             self.ran = 0;
@@ -57,7 +57,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// `test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s`, or as far as `failed`
+/// Parses `test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s`, at least up to `failed`.
 fn rust(line: &str) -> Option<(u64, u64)> {
     let words: Vec<&str> = line.strip_prefix("test result: ")?.split_whitespace().collect();
     let count = |label: &str| {
@@ -67,7 +67,7 @@ fn rust(line: &str) -> Option<(u64, u64)> {
     Some((count("passed")?, count("failed")?))
 }
 
-/// `Ran 12 tests in 0.345s`
+/// Parses `Ran 12 tests in 0.345s`.
 fn python_ran(line: &str) -> Option<u64> {
     let (count, rest) = line.strip_prefix("Ran ")?.split_once(' ')?;
     if rest.starts_with("test") { count.parse().ok() } else { None }
@@ -79,7 +79,7 @@ struct Verdict {
     skipped: u64,
 }
 
-/// `OK`, `OK (skipped=1)`, `FAILED (failures=1, errors=2, unexpected successes=1)`
+/// Parses `OK`, `OK (skipped=1)` or `FAILED (failures=1, errors=2, unexpected successes=1)`.
 fn python_verdict(line: &str) -> Option<Verdict> {
     let line = line.trim_end();
     let (word, details) = line.split_once(" (").map_or((line, ""), |(word, details)| (word, details.trim_end_matches(')')));

@@ -1,4 +1,4 @@
-//! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
+//! Tests HTTPS with a new certificate, and curl as the client.
 
 mod receiver;
 mod store;
@@ -49,7 +49,7 @@ fn check(gate: &Gate) -> Result<(), String> {
     expect("TLS 1.2", curl(&["--cacert", trusted, "--header", &header, "--tls-max", "1.2"], "/metrics")?, "200 0 exit 0")?;
     expect("without a token", curl(&["--cacert", trusted], "/metrics")?, "401 0 exit 0")?;
     expect("alive to all", curl(&["--cacert", trusted], "/healthz")?, "200 0 exit 0")?;
-    // 35 and 60 are curl's words for a hello that fails and a certificate that nobody known has signed.
+    // 35 and 60 are curl's exit codes for a failed handshake and for a certificate that no trusted authority signed.
     for (what, flags, code) in [("TLS 1.1", &["--cacert", trusted, "--tls-max", "1.1"][..], "exit 35"), ("a stranger", &[], "exit 60")] {
         let said = curl(flags, "/healthz")?;
         println!("{what}: {said}");
@@ -65,7 +65,8 @@ fn check(gate: &Gate) -> Result<(), String> {
     expect("after all that", curl(&["--cacert", trusted], "/healthz")?, "200 0 exit 0")
 }
 
-/// For `localhost`, signed by itself, for a day. It is no authority: ttmon refuses a server whose certificate is one.
+/// Creates a self-signed certificate for `localhost`, valid for a day. It is not an authority, because ttmon refuses a server with an
+/// authority's certificate.
 fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result<(), String> {
     let mut command = project.command("openssl", &["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
     command.args(["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
@@ -74,7 +75,7 @@ fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result
     project::run(&mut command)
 }
 
-/// A key that other users can read.
+/// Checks that a key that other users can read is refused.
 fn refuse_public_key(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(), String> {
     let public = directory.join("public.pem");
     let copied = std::fs::copy(key, &public).and_then(|_| std::fs::set_permissions(&public, PermissionsExt::from_mode(0o644)));
@@ -85,7 +86,7 @@ fn refuse_public_key(program: &Path, directory: &Path, certificate: &Path, key: 
     if message.contains("other users may read it") { Ok(()) } else { Err("a key that others can read is used".to_owned()) }
 }
 
-/// Open to other hosts, as it may only be with a token and TLS.
+/// Starts a service that is open to other hosts, which requires a token and TLS.
 fn open_to_others(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(Ended, u16), String> {
     serve(&mut command(program, directory, certificate, key), "https://")
 }

@@ -1,4 +1,4 @@
-//! The real ttnn on mock chips, in its pinned versions: ttmon's figures beside the allocators' own.
+//! Runs the real ttnn on mock chips, in its pinned versions, and compares ttmon's figures with the allocators' own.
 
 use super::{Gate, Outcome};
 use crate::ttnn;

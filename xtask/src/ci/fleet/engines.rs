@@ -1,4 +1,4 @@
-//! The engines, with the scrape and rule files of deploy/ in short intervals.
+//! Starts the engines with the scrape and rule files of deploy/, with short intervals.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use super::super::prometheus::Tools;
 use crate::project::Project;
 use crate::service::{self, Ended, until};
 
-/// How often is scraped, and rules are judged.
+/// Interval of scrapes and of the evaluation of rules.
 const INTERVAL: &str = "5s";
 
-/// A port that nobody has now.
+/// Returns a free port.
 pub(in crate::ci) fn free_port() -> Result<u16, String> {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -20,7 +20,7 @@ pub(in crate::ci) fn free_port() -> Result<u16, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Starts an engine; what it prints is dropped.
+/// Starts an engine and discards its output.
 pub(in crate::ci) fn spawn(command: &mut Command) -> Result<Ended, String> {
     command
         .stdin(Stdio::null())
@@ -31,7 +31,7 @@ pub(in crate::ci) fn spawn(command: &mut Command) -> Result<Ended, String> {
         .map_err(|error| format!("{command:?}: {error}"))
 }
 
-/// Copies the rule files, with a short interval, and returns their paths.
+/// Copies the rule files with a short interval. Returns their paths.
 fn rules(project: &Project, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let copied = |name: &str| {
         let text = fs::read_to_string(project.root.join("deploy/rules").join(name)).map_err(|error| format!("{name}: {error}"))?;
@@ -42,7 +42,7 @@ fn rules(project: &Project, directory: &Path) -> Result<Vec<PathBuf>, String> {
     ["ttmon-records.yml", "ttmon-alerts.yml"].into_iter().map(copied).collect()
 }
 
-/// Prometheus names the time between two reads of the list here, VictoriaMetrics in a flag.
+/// Returns the scrape configuration. Prometheus has the interval between two reads of the list here, VictoriaMetrics in a flag.
 fn scrapes(sd_port: u16, refresh: &str) -> String {
     format!(
         "scrape_configs:\n- job_name: ttmon\n  honor_labels: true\n  http_sd_configs: [{{url: 'http://127.0.0.1:{sd_port}/sd'{refresh}}}]\n"
@@ -70,7 +70,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Starts it with the data that it has.
+    /// Starts it again with its data.
     pub(super) fn restart(&mut self, project: &Project, tools: &Tools) -> Result<(), String> {
         let mut command = project.command(&tools.prometheus, &[]);
         command.arg(format!("--config.file={}", self.directory.join("prometheus.yml").display()));
@@ -80,13 +80,13 @@ impl Store {
         until("ready (Prometheus)", || service::get(self.port, "/-/ready", "").is_ok_and(|answer| answer.status == 200))
     }
 
-    /// Ends it with SIGKILL.
+    /// Kills it with SIGKILL.
     pub(super) fn kill(&mut self) {
         self.process = None;
     }
 }
 
-/// A VictoriaMetrics that scrapes by itself, and a vmalert that judges the rules on it.
+/// A VictoriaMetrics that scrapes, and a vmalert that evaluates the rules on it.
 pub(super) struct Victoria {
     pub(super) port: u16,
     _processes: [Ended; 2],

@@ -1,4 +1,4 @@
-//! Every query returns something, or provably nothing.
+//! Checks that every query returns data, or that it provably has none.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::service::{self, until};
 
-/// What simulated hosts have no series of: model servers, and blocks of allocators, which only a tracked program has.
+/// Prefixes of metrics that simulated hosts do not have: of model servers, and of allocators' blocks, which only tracked programs have.
 const NOT_SIMULATED: &[&str] = &["vllm:", "tt_media_server_", "ttmon_memory_largest_free_per_bank_bytes"];
 
-/// Values of an instant query.
+/// Returns the values of an instant query.
 pub(super) fn ask(port: u16, query: &str) -> Result<Vec<f64>, String> {
     Ok(series(port, query)?.iter().filter_map(|one| one["value"][1].as_str()?.parse().ok()).collect())
 }
 
-/// Times of the samples of each series, in seconds since 1970. The query is a range of one: `name[10m]`.
+/// Returns the times of the samples of each series, in seconds since 1970. The query is a range: `name[10m]`.
 pub(super) fn times(port: u16, query: &str) -> Result<Vec<Vec<f64>>, String> {
     let times = |one: &Value| one["values"].as_array().into_iter().flatten().filter_map(|pair| pair[0].as_f64()).collect();
     Ok(series(port, query)?.iter().map(times).collect())
@@ -30,13 +30,13 @@ fn series(port: u16, query: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Whether a query has an answer now.
+/// Whether a query returns data now.
 pub(super) fn has(port: u16, query: &str) -> bool {
     ask(port, query).is_ok_and(|found| !found.is_empty())
 }
 
-/// Asks all of them, `FILE<TAB>NAME<TAB>QUERY` a line, and says how many had data. On a busy machine a scrape may come late: a query
-/// without data is asked again.
+/// Runs all queries, one `FILE<TAB>NAME<TAB>QUERY` per line. Returns how many had data. On a busy machine a scrape may be late, so a query
+/// without data is repeated.
 pub(super) fn check(port: u16, lines: &str) -> Result<String, String> {
     let (mut full, mut empty) = (0, Vec::new());
     for line in lines.lines() {
@@ -57,7 +57,7 @@ pub(super) fn check(port: u16, lines: &str) -> Result<String, String> {
     Ok(format!("{full} queries have data, {} have none for a reason: {}", empty.len(), empty.join(", ")))
 }
 
-/// Whether it reads a metric that no simulated host has, or asks for values above 0 where there is none.
+/// Whether a query uses a metric that no simulated host has, or selects values above 0 and there are none.
 fn is_provably_empty(port: u16, query: &str) -> Result<bool, String> {
     for name in names(query).into_iter().filter(|name| NOT_SIMULATED.iter().any(|begin| name.starts_with(begin))) {
         if ask(port, &format!("count({{__name__=~\"{name}\"}})"))?.is_empty() {
@@ -72,7 +72,7 @@ fn is_provably_empty(port: u16, query: &str) -> Result<bool, String> {
     Ok(!found.is_empty() && found.iter().all(|value| *value <= 0.0))
 }
 
-/// Names of metrics in a query: words that begin as ours do, or as those of model servers.
+/// Returns the names of metrics in a query: words with the prefix of ttmon or of model servers.
 fn names(query: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:.*".contains(letter);
     let words = query.split(|letter: char| !is_part(letter));

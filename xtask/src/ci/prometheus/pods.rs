@@ -1,5 +1,5 @@
-//! A process in a pod, scraped as a PodMonitor of the Prometheus operator has it scraped: the target's own `namespace`, `pod` and
-//! `container` are added to every series. With `honor_labels` those of the workload stay.
+//! Scrapes a process in a pod with the configuration that the Prometheus operator generates for a PodMonitor. The target's own `namespace`,
+//! `pod` and `container` are added to every series. With `honor_labels`, the labels of the workload are kept.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ const UID: &str = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
 const STAT: &str =
     "4242 (python3) S 1 4242 4242 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 3 0 9999 1000000 512 18446744073709551615 1 1 0 0 0";
 
-/// Puts a process of a pod on device 0, and asks a Prometheus for it.
+/// Puts a process of a pod on device 0, and queries a Prometheus for it.
 pub(super) fn check(project: &Project, tools: &Tools, program: &Path, root: &Path) -> Result<(), String> {
     write_pod(root).map_err(|error| format!("no pod: {error}"))?;
     let service = Service::start(program, &["--root", &root.to_string_lossy(), "--process-metrics"])?;
@@ -22,15 +22,15 @@ pub(super) fn check(project: &Project, tools: &Tools, program: &Path, root: &Pat
     let own = r#"namespace="ml",pod="vllm-0",container="server""#;
     let exporter = r#"namespace="monitoring",pod="ttmon-abcde",container="ttmon""#;
     for (query, expected) in [
-        // The workload's names stay, and its ids beside them.
+        // The workload's names and ids are kept.
         (format!(r#"count(ttmon_workload_info{{job="honored",{own},pod_uid="{UID}",container_id="4f5e4f5e4f5e"}})"#), 1.0),
         (format!(r#"count(ttmon_process_info{{job="honored",{own}}})"#), 1.0),
-        // Without it the exporter's take their place.
+        // Without `honor_labels`, the exporter's labels replace them.
         (format!(r#"count(ttmon_workload_info{{job="plain",{exporter},exported_pod="vllm-0",exported_namespace="ml"}})"#), 1.0),
-        // A series of a device has none of its own, and gets the exporter's.
+        // A series of a device has no labels of its own for these, and gets the exporter's.
         (format!(r#"count(ttmon_device_power_watts{{job="honored",{exporter},device="0"}})"#), 1.0),
         (r#"count({job="honored",exported_pod=~".+"}) or vector(0)"#.to_owned(), 0.0),
-        // The join that docs/metrics.md names.
+        // The join in docs/metrics.md.
         (
             r#"count(ttmon_device_power_watts{job="honored"} * on (instance, device, asic_id) group_right () ttmon_workload_info{job="honored",pod!=""})"#
                 .to_owned(),
@@ -46,7 +46,7 @@ pub(super) fn check(project: &Project, tools: &Tools, program: &Path, root: &Pat
     Ok(())
 }
 
-/// As the operator writes it for a PodMonitor.
+/// Returns the job as the operator writes it for a PodMonitor.
 fn job(is_honored: bool, port: u16) -> String {
     let name = if is_honored { "honored" } else { "plain" };
     let relabel = [("namespace", "monitoring"), ("pod", "ttmon-abcde"), ("container", "ttmon")]

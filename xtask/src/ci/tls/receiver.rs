@@ -1,4 +1,4 @@
-//! A webhook over HTTPS: `openssl s_server` takes an alert, with a certificate that an authority of our own signed.
+//! Tests a webhook over HTTPS: `openssl s_server` receives an alert, with a certificate signed by a test authority.
 
 use std::fs;
 use std::io::Write;
@@ -52,7 +52,7 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path) -> Result
 
 struct Authority {
     certificate: PathBuf,
-    /// Of `localhost`, which it signed.
+    /// The certificate of `localhost`, signed by the authority.
     server: PathBuf,
     key: PathBuf,
 }
@@ -75,10 +75,10 @@ impl Authority {
     }
 }
 
-/// Takes one message and answers that it did.
+/// Receives one message and confirms it.
 struct Receiver {
     port: u16,
-    /// What it was sent.
+    /// File with the received message.
     taken: PathBuf,
     _process: Ended,
 }
@@ -92,14 +92,14 @@ impl Receiver {
         command.arg("-cert").arg(&authority.server).arg("-key").arg(&authority.key);
         command.stdin(Stdio::piped()).stdout(fs::File::create(&taken).map_err(failed)?).stderr(Stdio::null());
         let mut process = Ended(command.spawn().map_err(failed)?);
-        // It sends its input to each client.
+        // `openssl s_server` sends its input to each client.
         process.0.stdin.as_mut().ok_or("openssl s_server has no input")?.write_all(ANSWER).map_err(failed)?;
         until("listening", || listens(port))?;
         Ok(Self { port, taken, _process: process })
     }
 }
 
-/// Whether something listens at a port of this host, without connecting: a connection would take the answer.
+/// Whether a process listens on a port of this host. Does not connect, because a connection would consume the answer.
 fn listens(port: u16) -> bool {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     table.lines().any(|line| line.contains(&format!(":{port:04X} 00000000:0000 0A")))

@@ -1,5 +1,5 @@
-//! Stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token; `ttmon fleet` asks Prometheus with TLS and
-//! a password, and VictoriaMetrics through vmauth with TLS and a bearer token.
+//! Tests stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token. `ttmon fleet` queries Prometheus with
+//! TLS and a password, and VictoriaMetrics through vmauth with TLS and a bearer token.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,14 +18,14 @@ use crate::tools;
 const SECRET: &str = "sesame";
 const HASH: &str = "$2b$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O";
 
-/// A certificate of `localhost` that is its own authority, its key, and the port of the service that uses them.
+/// A self-signed certificate of `localhost`, its key, and the port of the service that uses them.
 pub(super) struct Scraped<'a> {
     pub(super) certificate: &'a Path,
     pub(super) key: &'a Path,
     pub(super) port: u16,
 }
 
-/// Asks with this program, which must have TLS.
+/// Queries the stores with this program, which must have TLS.
 pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<(), String> {
     let tools = prometheus::tools(project).and_then(|tools| Ok((tools, tools::debian(project, "victoria-metrics")?.join("usr/bin"))));
     let (prometheus, victoria) = match tools {
@@ -53,7 +53,7 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
         // vmauth answers a wrong token with 400.
         ("vmauth with a bearer token", victoria_port, "--store-token-file", [&files.token, &files.wrong_token], "(400)"),
     ];
-    // The link to the host's page is https too.
+    // The link to the host's page uses https too.
     let page = format!("https://localhost:{}/", scraped.port);
     for (what, port, flag, [right, wrong], refusal) in cases {
         until(&format!("scraped over HTTPS with a token, and asked over HTTPS: {what}"), || {
@@ -75,7 +75,7 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
     Ok(())
 }
 
-/// Configurations and secrets.
+/// Files with configurations and secrets.
 struct Files {
     scrape: PathBuf,
     web: PathBuf,
@@ -128,7 +128,7 @@ impl Files {
         Ok((spawn(command.arg(format!("--web.listen-address=127.0.0.1:{port}")))?, port))
     }
 
-    /// The engine behind vmauth; returns the port of vmauth.
+    /// Starts the engine behind vmauth. Returns the port of vmauth.
     fn victoria(&self, project: &Project, programs: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<([Ended; 2], u16), String> {
         let mut engine = project.command(programs.join("victoria-metrics"), &["-search.latencyOffset=0s"]);
         engine.arg(format!("-httpListenAddr=127.0.0.1:{}", self.store_port)).arg(format!("-promscrape.config={}", self.scrape.display()));
