@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use ttmon_print::text;
+use ttmon_print::text::{self, Cut};
 use ttmon_source::Error;
+
+/// Longest message.
+const MESSAGE_COLUMNS_MAX: usize = 4096;
 
 /// A message for the user, and the exit code.
 #[derive(Debug)]
@@ -36,10 +39,11 @@ impl Failure {
     }
 }
 
-/// Prints a message to stderr in one line, without control characters. Errors of stderr are
-/// ignored.
+/// Prints a message to stderr in one line, without control characters. A long message, which repeats text of a file, is cut in the middle.
+/// Errors of stderr are ignored.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "ttmon: {}", text::clean(message, false));
+    let message = text::cut(&text::clean(message, false), MESSAGE_COLUMNS_MAX, Cut::Middle, "…");
+    let _ = writeln!(io::stderr(), "ttmon: {message}");
 }
 
 impl From<Error> for Failure {

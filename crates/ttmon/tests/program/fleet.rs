@@ -74,6 +74,10 @@ fn lists_of_hosts_are_printed_and_served() {
     assert!(serving.get("/sd").contains("tt3:9478"));
     let ran = ttmon(&format!("sd --from hosts --input {place}"));
     assert!(ran.code == 1 && ran.stderr.contains("line 1"), "{}", ran.stderr);
+    // A message repeats only the beginning of a long word.
+    fs::write(&hosts, "[".repeat(1 << 20)).unwrap();
+    let ran = ttmon(&format!("sd --from hosts --input {place}"));
+    assert!(ran.code == 1 && ran.stderr.contains("line 1") && ran.stderr.len() < 16 << 10, "{} bytes", ran.stderr.len());
 }
 
 #[test]
