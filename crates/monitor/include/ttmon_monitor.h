@@ -7,13 +7,13 @@
  *     }
  *     ttmon_monitor_close(monitor);
  *
- * Link with libttmon_monitor (-lttmon_monitor). What is not known has a reason, never a number: check `missing` first.
- * Functions that return int32_t return TTMON_MONITOR_OK or a negative number; ttmon_monitor_last_error() has the words.
- * Nothing is written to `out` unless they succeed.
+ * Link with libttmon_monitor (-lttmon_monitor). An unknown value has a reason instead of a number: check `missing` first.
+ * Functions that return int32_t return TTMON_MONITOR_OK or a negative number; ttmon_monitor_last_error() returns the
+ * message. A function that fails does not write to `out`.
  *
  * Any thread may use a monitor at any time. Nothing is printed, no device is opened, errno is kept. Files are read by a
- * few threads of the library that block all signals; a read that hangs in the driver is given up after 200 ms, and may
- * delay the end of the program until the driver answers. A fork of the program has to open a monitor of its own.
+ * few threads of the library that block all signals; a read that hangs in the driver is abandoned after 200 ms, but
+ * can delay the end of the program until the driver answers. After a fork, the child must open its own monitor.
  */
 
 #ifndef TTMON_MONITOR_H
@@ -23,16 +23,16 @@
 
 #include <stdint.h>
 
-// Done.
+// Success.
 #define TTMON_MONITOR_OK 0
 
-// A null pointer, a pid that is not positive, a kind that is none, a struct_size that does not fit.
+// An argument is invalid: a null pointer, a pid that is not positive, an unknown kind, or a wrong struct_size.
 #define TTMON_MONITOR_BAD_ARGUMENT -1
 
-// There is no such device, or the process has nothing to do with it.
+// The device does not exist, or the process does not use the device.
 #define TTMON_MONITOR_NOT_FOUND -2
 
-// A mistake of this library.
+// An internal error of this library.
 #define TTMON_MONITOR_INTERNAL -3
 
 // The machine cannot be read.
@@ -41,10 +41,10 @@
 // The handle was opened before a fork, by another process. Open one in this process.
 #define TTMON_MONITOR_FORKED -5
 
-// In place of a device: the sum over all chips of a process, those that no device is for certain included.
+// Used as a device: the sum over all chips of a process, including chips that cannot be mapped to a device.
 #define TTMON_MONITOR_ALL_DEVICES 4294967295
 
-// Kinds of device memory, and places in ttmon_process_stats.kinds. The first: buffers in DRAM.
+// Kinds of device memory. They are also indices in ttmon_process_stats.kinds. This one: buffers in DRAM.
 #define TTMON_KIND_DRAM 0
 
 // Buffers in L1.
@@ -59,25 +59,25 @@
 // Circular and dataflow buffers, in L1.
 #define TTMON_KIND_CB 4
 
-// Bytes of loaded programs: not occupied L1, and in no sum.
+// Bytes of loaded programs. They do not occupy L1 and are part of no sum.
 #define TTMON_KIND_KERNEL 5
 
-// How many kinds there are.
+// The number of kinds.
 #define TTMON_KINDS 6
 
-// Reasons why there is no value. The first is none: the value is there.
+// Reasons for missing values. This one: the value is present.
 #define TTMON_PRESENT 0
 
-// Chips of this architecture never publish it.
+// Chips of this architecture never publish the value.
 #define TTMON_MISSING_NOT_ON_THIS_ARCH 1
 
-// This driver or firmware does not publish it.
+// This driver or firmware does not publish the value.
 #define TTMON_MISSING_NOT_EXPOSED 2
 
-// The chip is reached over Ethernet only.
+// The chip is reached only over Ethernet.
 #define TTMON_MISSING_REMOTE_CHIP 3
 
-// It is there, and this user may not read it.
+// The value exists, but this user may not read it.
 #define TTMON_MISSING_NO_PERMISSION 4
 
 // The chip is being reset.
@@ -86,64 +86,64 @@
 // The device left the bus.
 #define TTMON_MISSING_GONE 6
 
-// It was read, and cannot be true.
+// The value is impossible.
 #define TTMON_MISSING_OUT_OF_RANGE 7
 
-// It was read, and is not what the driver documents.
+// The value is not in the documented format of the driver.
 #define TTMON_MISSING_UNPARSABLE 8
 
-// The read did not come back in time.
+// The read did not finish in time.
 #define TTMON_MISSING_TIMEOUT 9
 
-// The kernel answered with an error.
+// The kernel returned an error.
 #define TTMON_MISSING_IO_ERROR 10
 
 // A rate needs two samples.
 #define TTMON_MISSING_FIRST_SAMPLE 11
 
-// A process may use memory, but nothing tracks it.
+// A process may use memory that is not tracked.
 #define TTMON_MISSING_NOT_TRACKED 12
 
-// Nothing measures it.
+// The value is not measured.
 #define TTMON_MISSING_NO_SOURCE 13
 
-// Only the chip has it, and reading the chip was not asked for.
+// The value must be read directly from the chip, which was not requested.
 #define TTMON_MISSING_NEEDS_DEEP 14
 
-// The program runs without the dispatch firmware that counts.
+// The program runs without the dispatch firmware that has the counters.
 #define TTMON_MISSING_SLOW_DISPATCH 15
 
-// The program's counters stand still.
+// The program's counters do not advance.
 #define TTMON_MISSING_STALE 16
 
 // No process holds the chip.
 #define TTMON_MISSING_NOT_HELD 17
 
-// Another program has the device for itself, or all of its windows.
+// Another program has exclusive use of the device, or all of its windows.
 #define TTMON_MISSING_BUSY 18
 
-// The chip is read once its pending power-down has happened.
+// The chip will be read after its pending power-down.
 #define TTMON_MISSING_IDLE_WAIT 19
 
-// What is known of a process's memory. The first: its ledger has every buffer.
+// How a process's memory is tracked. This one: the ledger of the process has every buffer.
 #define TTMON_STATUS_TRACKED 1
 
-// TT-Metal's own statistics have it.
+// TT-Metal's own statistics have the process.
 #define TTMON_STATUS_REPORTED 2
 
-// It has a device open and does not report its memory.
+// The process has a device open and does not report its memory.
 #define TTMON_STATUS_OPEN 3
 
-// What it uses is written down where this user may not read.
+// The memory is recorded in a place that this user may not read.
 #define TTMON_STATUS_NO_PERMISSION 4
 
-// It has exited, but another process still has its device file open.
+// The process has exited, but another process still has its device file open.
 #define TTMON_STATUS_DEAD 5
 
-// It reports to the service, on the allocation socket.
+// The process reports to the service, on the allocation socket.
 #define TTMON_STATUS_CONNECTED 6
 
-// Where a figure comes from. The first, which is the best: the ledger that the process itself writes.
+// The source of a figure. This one, which is the best: the ledger that the process itself writes.
 #define TTMON_SOURCE_LEDGER 1
 
 // TT-Metal's statistics in shared memory.
@@ -155,63 +155,63 @@
 // The process's reports to the service on the allocation socket.
 #define TTMON_SOURCE_SERVER 4
 
-// Whether a device can be read. The first: it answers.
+// Whether a device can be read. This one: the device answers.
 #define TTMON_STATE_OK 1
 
-// It is being reset.
+// The device is being reset.
 #define TTMON_STATE_RESETTING 2
 
-// It left the bus.
+// The device left the bus.
 #define TTMON_STATE_GONE 3
 
-// It is there, and nothing that can be believed was read.
+// The device is present, but no valid value could be read.
 #define TTMON_STATE_UNREADABLE 4
 
-// It publishes no telemetry.
+// The device publishes no telemetry.
 #define TTMON_STATE_UNKNOWN 5
 
-// The driver has it, and its firmware does not answer yet.
+// The driver has listed the device, but its firmware does not answer yet.
 #define TTMON_STATE_STARTING 6
 
-// How a device fares, against the limits it publishes itself. The first: nothing to judge by.
+// Health of a device, compared with the limits that it publishes. This one: unknown, because there are no limits.
 #define TTMON_HEALTH_UNKNOWN 1
 
-// Within its limits.
+// Within the limits.
 #define TTMON_HEALTH_OK 2
 
-// Close to a limit, or something is odd.
+// Close to a limit, or unusual.
 #define TTMON_HEALTH_WARNING 3
 
 // At a limit.
 #define TTMON_HEALTH_CRITICAL 4
 
-// Bytes of a process's name in ttmon_process_stats, the NUL at its end included.
+// Bytes of a process's name in ttmon_process_stats, including the NUL at its end.
 #define TTMON_NAME_BYTES 64
 
-// An open monitor. Threads may share one; only its closing wants to be alone.
+// An open monitor. Threads may share it. No other thread may use it while it is closed.
 typedef struct ttmon_monitor ttmon_monitor;
 
-// A number, or why there is none: `value` counts only where `missing` is TTMON_PRESENT, and is 0 otherwise.
+// A number, or the reason why it is missing. `value` is valid only if `missing` is TTMON_PRESENT, and is 0 otherwise.
 typedef struct ttmon_figure {
-  // Bytes, unless the name says otherwise.
+  // The number, in bytes unless the name states another unit.
   uint64_t value;
   // TTMON_PRESENT or one of TTMON_MISSING_...
   int32_t missing;
 } ttmon_figure;
 
-// A number with a fraction, or why there is none.
+// A number with a fraction, or the reason why it is missing.
 typedef struct ttmon_real {
-  // 0 where it is missing.
+  // The number, or 0 if it is missing.
   double value;
   // TTMON_PRESENT or one of TTMON_MISSING_...
   int32_t missing;
 } ttmon_real;
 
-// A device, all processes together.
+// The figures of a device, over all processes.
 typedef struct ttmon_system_stats {
   // Set by the caller to sizeof(ttmon_system_stats) before the call.
   uint32_t struct_size;
-  // N of /dev/tenstorrent/N, or a number after those for a chip reached over Ethernet.
+  // N of /dev/tenstorrent/N, or a higher number for a chip that is reached over Ethernet.
   uint32_t device;
   // Time of the sample, in nanoseconds since 1970.
   uint64_t time_ns;
@@ -219,121 +219,122 @@ typedef struct ttmon_system_stats {
   uint32_t state;
   // One of TTMON_HEALTH_...
   uint32_t health;
-  // What the chip has.
+  // DRAM of the chip.
   struct ttmon_figure dram_total;
-  // What programs asked for, traces included. A lower bound where there are untracked processes.
+  // DRAM that programs requested, including traces. A lower bound if there are untracked processes.
   struct ttmon_figure dram_used;
-  // The rest.
+  // DRAM that is not used.
   struct ttmon_figure dram_free;
-  // What the chip has.
+  // L1 of the chip.
   struct ttmon_figure l1_total;
-  // What programs asked for, small and circular buffers included.
+  // L1 that programs requested, including small and circular buffers.
   struct ttmon_figure l1_used;
-  // The rest.
+  // L1 that is not used.
   struct ttmon_figure l1_free;
-  // Processes that hold the device or have memory on it.
+  // Number of processes that hold the device or have memory on it.
   uint64_t processes;
-  // Those that do not report their memory.
+  // Number of processes that do not report their memory.
   uint64_t untracked_processes;
-  // Those of another pid namespace, which cannot be named; counted as untracked too.
+  // Number of processes in another pid namespace, which cannot be named. They are also counted as untracked.
   uint64_t hidden_processes;
-  // Degrees Celsius.
+  // Temperature in degrees Celsius.
   struct ttmon_real temperature;
-  // Watts of the chip's core rail, not of the board.
+  // Power of the chip's core rail in watts, not of the board.
   struct ttmon_real power;
-  // Megahertz.
+  // AI clock in megahertz.
   struct ttmon_figure aiclk_mhz;
 } ttmon_system_stats;
 
 // One kind of memory of a process on a chip.
 typedef struct ttmon_process_kind {
-  // Sum of the live buffers' sizes as asked for.
+  // Sum of the live buffers' requested sizes.
   struct ttmon_figure used;
-  // What the allocators took, padding included.
+  // Bytes that the allocators took, including padding.
   struct ttmon_figure allocated;
   // Highest `used` since tracking began.
   struct ttmon_figure peak;
-  // When that was, in nanoseconds since 1970.
+  // Time of the peak, in nanoseconds since 1970.
   struct ttmon_figure peak_time_ns;
-  // Live buffers.
+  // Number of live buffers.
   struct ttmon_figure count;
   // One of TTMON_SOURCE_...
   struct ttmon_figure source;
 } ttmon_process_kind;
 
-// A process on a device, or on all of them.
+// The figures of a process on a device, or on all devices.
 typedef struct ttmon_process_stats {
   // Set by the caller to sizeof(ttmon_process_stats) before the call.
   uint32_t struct_size;
-  // As asked for.
+  // The requested pid.
   int32_t pid;
-  // As asked for.
+  // The requested device.
   uint32_t device;
   // One of TTMON_STATUS_...
   uint32_t status;
-  // How many devices it has to do with.
+  // Number of devices that the process uses.
   uint32_t devices;
-  // TTMON_PRESENT, or why there is no name.
+  // TTMON_PRESENT, or the reason why the name is missing.
   int32_t name_missing;
-  // What the kernel calls it (comm), in UTF-8, ending with NUL. Its owner chose it: clean it before you print it.
+  // The kernel's name of the process (comm), in UTF-8, ending with NUL. The owner of the process chose it, so sanitise it before
+  // printing.
   char name[TTMON_NAME_BYTES];
-  // By TTMON_KIND_...
+  // The figures of each kind, by TTMON_KIND_...
   struct ttmon_process_kind kinds[TTMON_KINDS];
 } ttmon_process_stats;
 
-// One kind of memory of a device, all processes together.
+// The figures of one kind of memory of a device, over all processes.
 typedef struct ttmon_kind_stats {
   // Set by the caller to sizeof(ttmon_kind_stats) before the call.
   uint32_t struct_size;
-  // As asked for.
+  // The requested device.
   uint32_t device;
-  // As asked for.
+  // The requested kind.
   uint32_t kind;
-  // Processes that hold the device or have memory on it.
+  // Number of processes that hold the device or have memory on it.
   uint32_t processes;
-  // What the chip has.
+  // Capacity of the chip.
   struct ttmon_figure total;
   // The allocator's own limit.
   struct ttmon_figure capacity;
-  // Sum of the live buffers' sizes as asked for.
+  // Sum of the live buffers' requested sizes.
   struct ttmon_figure used;
-  // What the allocators took, padding included.
+  // Bytes that the allocators took, including padding.
   struct ttmon_figure allocated;
-  // What can still be had: capacity less allocated, else total less used.
+  // Free bytes: capacity minus allocated, else total minus used.
   struct ttmon_figure free;
   // Highest `used`, if it is recorded.
   struct ttmon_figure peak;
-  // Live buffers.
+  // Number of live buffers.
   struct ttmon_figure count;
   // One of TTMON_SOURCE_...
   struct ttmon_figure source;
 } ttmon_kind_stats;
 
-// One kind of memory of one allocator on a device. All banks are alike: a buffer takes as many bytes of each.
+// The figures of one kind of memory of one allocator on a device. A buffer takes the same number of bytes of each bank.
 typedef struct ttmon_bank_stats {
   // Set by the caller to sizeof(ttmon_bank_stats) before the call.
   uint32_t struct_size;
-  // As asked for.
+  // The requested device.
   uint32_t device;
-  // As asked for.
+  // The requested kind.
   uint32_t kind;
-  // The allocator's process.
+  // The pid of the allocator's process.
   int32_t pid;
-  // The allocator's name, the same as in ttmon mem --json, ending with NUL.
+  // The id of the allocator, the same as in ttmon mem --json, ending with NUL.
   char allocator[TTMON_NAME_BYTES];
-  // How many.
+  // Number of banks.
   struct ttmon_figure banks;
-  // Bytes of one that can be allocated.
+  // Bytes of a bank that can be allocated.
   struct ttmon_figure bank_bytes;
-  // Allocated bytes of one.
+  // Allocated bytes of a bank.
   struct ttmon_figure allocated_per_bank;
-  // Free bytes of one.
+  // Free bytes of a bank.
   struct ttmon_figure free_per_bank;
-  // Bytes of its largest free block.
+  // Bytes of the largest free block of a bank.
   struct ttmon_figure largest_free_per_bank;
-  // The share of the free bytes that is not in that block, 0 to 1.
+  // The share of the free bytes outside the largest free block, 0 to 1.
   struct ttmon_real fragmentation;
-  // Blocks, used and free.
+  // Number of blocks, used and free.
   struct ttmon_figure blocks;
 } ttmon_bank_stats;
 
@@ -341,113 +342,112 @@ typedef struct ttmon_bank_stats {
 extern "C" {
 #endif // __cplusplus
 
-// Opens the machine below a directory that stands for `/`, or this machine for NULL. Returns NULL where that is no
-// directory; ttmon_monitor_last_error() says why. A machine without devices can be opened.
+// Opens the machine below a directory that is used as `/`, or this machine for NULL. Returns NULL if the directory cannot be read.
+// ttmon_monitor_last_error() then has the reason. A machine without devices can be opened.
 //
 // # Safety
-// `root` is NULL, or a string that ends with NUL and is not written to until the call returns.
+// `root` is NULL, or a string that ends with NUL and is not modified until the call returns.
 struct ttmon_monitor *ttmon_monitor_open(const char *root);
 
-// Closes a monitor; NULL is nothing to close.
+// Closes a monitor. Does nothing for NULL.
 //
 // # Safety
-// `monitor` is NULL or came from ttmon_monitor_open, and no call uses it now or later.
+// `monitor` is NULL or came from ttmon_monitor_open, and no other call uses it now or later.
 void ttmon_monitor_close(struct ttmon_monitor *monitor);
 
-// The text of the newest failure of a call in this thread, "" where there was none. Never NULL. Each thread has its own;
-// it stays unchanged until the thread's next call that fails.
+// Returns the text of the last failed call in this thread, or "" if none has failed. Never returns NULL. Each thread has its own text,
+// which stays unchanged until the next failed call in the thread.
 const char *ttmon_monitor_last_error(void);
 
-// From now on a sample answers all calls for so many milliseconds after it was taken: 100 unless this is called; with 0
-// every call takes its own.
+// Sets how many milliseconds a sample is used after it was taken. The default is 100. With 0, every call takes its own sample.
 //
 // # Safety
 // `monitor` is NULL or an open monitor.
 int32_t ttmon_monitor_set_max_age(struct ttmon_monitor *monitor,
                                   uint32_t milliseconds);
 
-// How many devices there are.
+// Writes the number of devices to `count`.
 //
 // # Safety
-// `monitor` is NULL or an open monitor; `count` is NULL or can be written to.
+// `monitor` is NULL or an open monitor. `count` is NULL or writable.
 int32_t ttmon_monitor_device_count(struct ttmon_monitor *monitor, uint32_t *count);
 
-// The ids of the devices, in order; they may have gaps. Writes as many as `capacity` says, and how many there are to
+// Writes the ids of the devices to `ids`, in order. There may be gaps. Writes at most `capacity` ids, and the number of devices to
 // `count`.
 //
 // # Safety
-// `monitor` is NULL or an open monitor; `ids` has room for `capacity` numbers, or is NULL and `capacity` 0; `count` is
-// NULL or can be written to.
+// `monitor` is NULL or an open monitor. `ids` has room for `capacity` numbers, or is NULL and `capacity` is 0. `count` is NULL or
+// writable.
 int32_t ttmon_monitor_device_ids(struct ttmon_monitor *monitor,
                                  uint32_t *ids,
                                  uint32_t capacity,
                                  uint32_t *count);
 
-// The pids of the processes that hold a device or have memory on it, as ttmon_monitor_device_ids gives ids.
+// Writes the pids of the processes that hold a device or have memory on it. The arguments are like those of ttmon_monitor_device_ids.
 //
 // # Safety
-// As of ttmon_monitor_device_ids.
+// The same as for ttmon_monitor_device_ids.
 int32_t ttmon_monitor_process_ids(struct ttmon_monitor *monitor,
                                   uint32_t device,
                                   int32_t *pids,
                                   uint32_t capacity,
                                   uint32_t *count);
 
-// A device, all processes together.
+// Writes the figures of a device, over all processes.
 //
 // # Safety
-// `monitor` is NULL or an open monitor; `out` is NULL, or has the bytes that its struct_size says.
+// `monitor` is NULL or an open monitor. `out` is NULL, or has as many bytes as its struct_size states.
 int32_t ttmon_monitor_system_stats(struct ttmon_monitor *monitor,
                                    uint32_t device,
                                    struct ttmon_system_stats *out);
 
-// A process on a device, or on all of them with TTMON_MONITOR_ALL_DEVICES. `pid` is its number on this host. For one that
-// holds no device all processes have to be looked through, which may take 0.2 s.
+// Writes the figures of a process on a device, or on all devices with TTMON_MONITOR_ALL_DEVICES. `pid` is the pid on this host. If the
+// process holds no device, all processes must be searched, which may take 0.2 s.
 //
 // # Safety
-// As of ttmon_monitor_system_stats.
+// The same as for ttmon_monitor_system_stats.
 int32_t ttmon_monitor_process_stats(struct ttmon_monitor *monitor,
                                     int32_t pid,
                                     uint32_t device,
                                     struct ttmon_process_stats *out);
 
-// One kind of memory of a device, all processes together: one of TTMON_KIND_...
+// Writes the figures of one kind of memory of a device, over all processes. `kind` is one of TTMON_KIND_...
 //
 // # Safety
-// As of ttmon_monitor_system_stats.
+// The same as for ttmon_monitor_system_stats.
 int32_t ttmon_monitor_detailed_stats(struct ttmon_monitor *monitor,
                                      uint32_t device,
                                      uint8_t kind,
                                      struct ttmon_kind_stats *out);
 
-// Banks and fragmentation of one kind of memory, of one allocator on a device: `index` counts them from 0 on, and after the last
-// there is TTMON_MONITOR_NOT_FOUND. Their order holds for as long as a sample answers: see ttmon_monitor_set_max_age.
+// Writes banks and fragmentation of one kind of memory of one allocator on a device. `index` counts the allocators from 0. After the last
+// one, the result is TTMON_MONITOR_NOT_FOUND. The order is the same as long as the sample is used (see ttmon_monitor_set_max_age).
 //
 // # Safety
-// As of ttmon_monitor_system_stats.
+// The same as for ttmon_monitor_system_stats.
 int32_t ttmon_monitor_bank_stats(struct ttmon_monitor *monitor,
                                  uint32_t device,
                                  uint8_t kind,
                                  uint32_t index,
                                  struct ttmon_bank_stats *out);
 
-// The word for a reason: "not_tracked". As all of these: "" for TTMON_PRESENT and for a number that is none, never NULL,
-// the same words as in ttmon --json.
+// Returns the name of a reason, for example "not_tracked". All functions of this group return the names of ttmon --json. They return ""
+// for TTMON_PRESENT and for an unknown number, and never NULL.
 const char *ttmon_monitor_missing_name(int32_t missing);
 
-// The word for a TTMON_KIND_...
+// Returns the name of a TTMON_KIND_...
 const char *ttmon_monitor_kind_name(uint8_t kind);
 
-// The word for a TTMON_STATUS_...
+// Returns the name of a TTMON_STATUS_...
 const char *ttmon_monitor_status_name(uint32_t status);
 
-// The word for a TTMON_SOURCE_...
+// Returns the name of a TTMON_SOURCE_...
 const char *ttmon_monitor_source_name(uint64_t source);
 
-// The word for a TTMON_STATE_...
+// Returns the name of a TTMON_STATE_...
 const char *ttmon_monitor_state_name(uint32_t state);
 
-// The word for a TTMON_HEALTH_...
+// Returns the name of a TTMON_HEALTH_...
 const char *ttmon_monitor_health_name(uint32_t health);
 
 #ifdef __cplusplus

@@ -20,17 +20,17 @@ use crate::gate::{self, Failure, pass};
 use crate::monitor::Monitor;
 use crate::stats;
 
-/// An open monitor. Threads may share one; only its closing wants to be alone.
+/// An open monitor. Threads may share it. No other thread may use it while it is closed.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) monitor: Monitor,
 }
 
-/// Opens the machine below a directory that stands for `/`, or this machine for NULL. Returns NULL where that is no
-/// directory; ttmon_monitor_last_error() says why. A machine without devices can be opened.
+/// Opens the machine below a directory that is used as `/`, or this machine for NULL. Returns NULL if the directory cannot be read.
+/// ttmon_monitor_last_error() then has the reason. A machine without devices can be opened.
 ///
 /// # Safety
-/// `root` is NULL, or a string that ends with NUL and is not written to until the call returns.
+/// `root` is NULL, or a string that ends with NUL and is not modified until the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_open(root: *const c_char) -> *mut Handle {
     let mut handle = ptr::null_mut();
@@ -46,10 +46,10 @@ pub unsafe extern "C" fn ttmon_monitor_open(root: *const c_char) -> *mut Handle 
     handle
 }
 
-/// Closes a monitor; NULL is nothing to close.
+/// Closes a monitor. Does nothing for NULL.
 ///
 /// # Safety
-/// `monitor` is NULL or came from ttmon_monitor_open, and no call uses it now or later.
+/// `monitor` is NULL or came from ttmon_monitor_open, and no other call uses it now or later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_close(monitor: *mut Handle) {
     pass(|| {
@@ -61,15 +61,14 @@ pub unsafe extern "C" fn ttmon_monitor_close(monitor: *mut Handle) {
     });
 }
 
-/// The text of the newest failure of a call in this thread, "" where there was none. Never NULL. Each thread has its own;
-/// it stays unchanged until the thread's next call that fails.
+/// Returns the text of the last failed call in this thread, or "" if none has failed. Never returns NULL. Each thread has its own text,
+/// which stays unchanged until the next failed call in the thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_last_error() -> *const c_char {
     gate::last_error()
 }
 
-/// From now on a sample answers all calls for so many milliseconds after it was taken: 100 unless this is called; with 0
-/// every call takes its own.
+/// Sets how many milliseconds a sample is used after it was taken. The default is 100. With 0, every call takes its own sample.
 ///
 /// # Safety
 /// `monitor` is NULL or an open monitor.
@@ -82,10 +81,10 @@ pub unsafe extern "C" fn ttmon_monitor_set_max_age(monitor: *mut Handle, millise
     })
 }
 
-/// How many devices there are.
+/// Writes the number of devices to `count`.
 ///
 /// # Safety
-/// `monitor` is NULL or an open monitor; `count` is NULL or can be written to.
+/// `monitor` is NULL or an open monitor. `count` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count: *mut u32) -> i32 {
     pass(|| {
@@ -100,22 +99,22 @@ pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count:
     })
 }
 
-/// The ids of the devices, in order; they may have gaps. Writes as many as `capacity` says, and how many there are to
+/// Writes the ids of the devices to `ids`, in order. There may be gaps. Writes at most `capacity` ids, and the number of devices to
 /// `count`.
 ///
 /// # Safety
-/// `monitor` is NULL or an open monitor; `ids` has room for `capacity` numbers, or is NULL and `capacity` 0; `count` is
-/// NULL or can be written to.
+/// `monitor` is NULL or an open monitor. `ids` has room for `capacity` numbers, or is NULL and `capacity` is 0. `count` is NULL or
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_device_ids(monitor: *mut Handle, ids: *mut u32, capacity: u32, count: *mut u32) -> i32 {
     // SAFETY: the caller guarantees that the pointers are valid.
     pass(|| unsafe { list(ids, capacity, count, || Ok(opened(monitor)?.device_ids()?)) })
 }
 
-/// The pids of the processes that hold a device or have memory on it, as ttmon_monitor_device_ids gives ids.
+/// Writes the pids of the processes that hold a device or have memory on it. The arguments are like those of ttmon_monitor_device_ids.
 ///
 /// # Safety
-/// As of ttmon_monitor_device_ids.
+/// The same as for ttmon_monitor_device_ids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_process_ids(
     monitor: *mut Handle,
@@ -135,10 +134,10 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
     pass(|| unsafe { list(pids, capacity, count, find) })
 }
 
-/// A device, all processes together.
+/// Writes the figures of a device, over all processes.
 ///
 /// # Safety
-/// `monitor` is NULL or an open monitor; `out` is NULL, or has the bytes that its struct_size says.
+/// `monitor` is NULL or an open monitor. `out` is NULL, or has as many bytes as its struct_size states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device: u32, out: *mut CSystemStats) -> i32 {
     let make = || {
@@ -150,11 +149,11 @@ pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device
     pass(|| unsafe { write(out, make) })
 }
 
-/// A process on a device, or on all of them with TTMON_MONITOR_ALL_DEVICES. `pid` is its number on this host. For one that
-/// holds no device all processes have to be looked through, which may take 0.2 s.
+/// Writes the figures of a process on a device, or on all devices with TTMON_MONITOR_ALL_DEVICES. `pid` is the pid on this host. If the
+/// process holds no device, all processes must be searched, which may take 0.2 s.
 ///
 /// # Safety
-/// As of ttmon_monitor_system_stats.
+/// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: i32, device: u32, out: *mut CProcessStats) -> i32 {
     let make = || {
@@ -173,10 +172,10 @@ pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: 
     pass(|| unsafe { write(out, make) })
 }
 
-/// One kind of memory of a device, all processes together: one of TTMON_KIND_...
+/// Writes the figures of one kind of memory of a device, over all processes. `kind` is one of TTMON_KIND_...
 ///
 /// # Safety
-/// As of ttmon_monitor_system_stats.
+/// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, device: u32, kind: u8, out: *mut CKindStats) -> i32 {
     let make = || {
@@ -190,11 +189,11 @@ pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, devi
     pass(|| unsafe { write(out, make) })
 }
 
-/// Banks and fragmentation of one kind of memory, of one allocator on a device: `index` counts them from 0 on, and after the last
-/// there is TTMON_MONITOR_NOT_FOUND. Their order holds for as long as a sample answers: see ttmon_monitor_set_max_age.
+/// Writes banks and fragmentation of one kind of memory of one allocator on a device. `index` counts the allocators from 0. After the last
+/// one, the result is TTMON_MONITOR_NOT_FOUND. The order is the same as long as the sample is used (see ttmon_monitor_set_max_age).
 ///
 /// # Safety
-/// As of ttmon_monitor_system_stats.
+/// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: u32, kind: u8, index: u32, out: *mut CBankStats) -> i32 {
     let make = || {
@@ -212,38 +211,38 @@ pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: 
     pass(|| unsafe { write(out, make) })
 }
 
-/// The word for a reason: "not_tracked". As all of these: "" for TTMON_PRESENT and for a number that is none, never NULL,
-/// the same words as in ttmon --json.
+/// Returns the name of a reason, for example "not_tracked". All functions of this group return the names of ttmon --json. They return ""
+/// for TTMON_PRESENT and for an unknown number, and never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_missing_name(missing: i32) -> *const c_char {
     word(&Missing::ALL.map(fill::missing), missing)
 }
 
-/// The word for a TTMON_KIND_...
+/// Returns the name of a TTMON_KIND_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_kind_name(kind: u8) -> *const c_char {
     word(&Kind::ALL.map(fill::kind), kind)
 }
 
-/// The word for a TTMON_STATUS_...
+/// Returns the name of a TTMON_STATUS_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_status_name(status: u32) -> *const c_char {
     word(&Status::ALL.map(fill::status), status)
 }
 
-/// The word for a TTMON_SOURCE_...
+/// Returns the name of a TTMON_SOURCE_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_source_name(source: u64) -> *const c_char {
     word(&Source::ALL.map(fill::source), source)
 }
 
-/// The word for a TTMON_STATE_...
+/// Returns the name of a TTMON_STATE_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_state_name(state: u32) -> *const c_char {
     word(&State::ALL.map(fill::state), state)
 }
 
-/// The word for a TTMON_HEALTH_...
+/// Returns the name of a TTMON_HEALTH_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_health_name(health: u32) -> *const c_char {
     word(&Health::ALL.map(fill::health), health)
