@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the pages of docs/ that are made from tables of the program, so that they cannot disagree with it.
+//! `cargo xtask docs`: writes the pages of docs/ that are generated from tables of the program.
 
 use std::fs;
 
@@ -25,12 +25,12 @@ const PAGES: &[Page] = &[
     Page { path: "deploy/grafana/ttmon-serving.json", text: |project| deployed(project, "grafana/ttmon-serving.json") },
 ];
 
-/// The program's own output: xtask need not be built with all features.
+/// Returns output of the program, so that xtask need not be built with all features.
 fn printed(project: &Project, page: &str) -> Result<String, String> {
     output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", page]))
 }
 
-/// A file below deploy/.
+/// Returns a file below deploy/.
 fn deployed(project: &Project, file: &str) -> Result<String, String> {
     output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", "deploy", file]))
 }
@@ -55,7 +55,7 @@ fn write(project: &Project) -> Result<(), String> {
     Ok(())
 }
 
-/// Says which pages are not what `docs` would write now.
+/// Lists the pages that differ from what `docs` would write now.
 pub(crate) fn check(project: &Project) -> Result<(), String> {
     let mut stale = Vec::new();
     for page in PAGES {
@@ -73,7 +73,7 @@ fn page_text(project: &Project, page: &Page) -> Result<String, String> {
     Ok(format!("{}\n", (page.text)(project)?.trim()))
 }
 
-/// Where a generated file first differs from what it should be, as `:line: what`.
+/// Returns the first difference of a generated file, as `:line: what`.
 pub(crate) fn difference(written: Option<&str>, fresh: &str) -> Option<String> {
     let Some(written) = written else { return Some(":1: does not exist".to_owned()) };
     if written == fresh {

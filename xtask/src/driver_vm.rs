@@ -1,10 +1,10 @@
-//! `cargo xtask driver-vm`: the real kernel driver on simulated chips, in a virtual machine, monitored by ttmon.
+//! `cargo xtask driver-vm`: runs the real kernel driver on simulated chips in a virtual machine, monitored by ttmon.
 //!
 //! ```text
 //!  driver-vm/setup   builds kernel, drivers, simulator and QEMU device, once      boots   which board boots with which drivers
 //!  driver-vm/run     boots one machine and runs this program in it as `guest`     guest   what is checked inside
 //! ```
-//! docs/driver-vm.md says what this proves and what it does not.
+//! docs/driver-vm.md describes what this proves and what it does not.
 
 mod boots;
 mod guest;
@@ -25,25 +25,25 @@ pub(crate) use boots::all as gate;
 
 pub(crate) const ARGUMENTS: &str = "[--board B] [--driver V] [--program PATH] [SCENARIO]";
 
-/// Two machines at a time: most of a scenario is waiting for the next sample.
+/// Number of machines at a time. Most of a scenario is waiting for the next sample.
 const MACHINES: usize = 2;
-/// A machine that hangs is ended then. The longest takes 150 s on a quiet host.
+/// Time limit of a machine. The longest takes 150 s on a quiet host.
 const BOOT_SECONDS_MAX: u64 = 900;
-/// What all machines of the gate may take on two quiet cores.
+/// Time limit of all machines of the stage on two quiet cores.
 const STAGE_SECONDS_MAX: f64 = 360.0;
-/// The library whose reading of the chip is compared with ours.
+/// Version of the library whose values of the chip are compared with ours.
 const UMD_VERSION: &str = "0.9.14";
-/// Exit code of `driver-vm/setup` if the rig cannot be had on this machine.
+/// Exit code of `driver-vm/setup` if this machine cannot have the virtual machine.
 const UNAVAILABLE: i32 = 77;
 
-/// What all boots found together.
+/// The results of all boots.
 #[derive(Default)]
 pub(crate) struct Score {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
-/// What is printed of the checks. Their number and the time of each machine are always printed.
+/// Which checks are printed. Their number and the time of each machine are always printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     Everything,
@@ -52,19 +52,19 @@ pub(crate) enum Detail {
 
 /// Why nothing was checked.
 pub(crate) enum NotRun {
-    /// This machine cannot have the rig.
+    /// The virtual machine is not available here.
     Unavailable(String),
     Failed(String),
 }
 
-/// A rig that is built, and what runs in it.
+/// A built virtual machine, and the programs that run in it.
 pub(crate) struct Rig {
     directory: PathBuf,
-    /// The list of its parts, which `driver-vm/setup` printed.
+    /// The list of its parts, printed by `driver-vm/setup`.
     list: PathBuf,
     ttmon: PathBuf,
     checker: PathBuf,
-    /// A Python with tt-umd, if it can be had.
+    /// A Python with tt-umd, if available.
     umd: Option<PathBuf>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     if score.failed == 0 { Ok(()) } else { Err(Stop::Told) }
 }
 
-/// Builds the rig, unless it is built, and the programs that run in it.
+/// Builds the virtual machine, unless it is built, and the programs that run in it.
 pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, NotRun> {
     let started = Instant::now();
     let directory = project.root.join("driver-vm");
@@ -108,11 +108,11 @@ pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, 
     Ok(Rig { directory, list, ttmon, checker, umd })
 }
 
-/// Tenstorrent's own library, from PyPI, in an environment of its own beside the rig. It is not required: without it one check is left out.
+/// Installs Tenstorrent's own library from PyPI in a separate environment. It is not required; without it one check is skipped.
 fn umd(project: &Project, list: &Path) -> Option<PathBuf> {
     let folder = list.parent()?.join(format!("tt-umd-{UMD_VERSION}"));
     let python = folder.join("bin/python");
-    // Written last: what was interrupted is done again.
+    // Written last, so that an interrupted installation is repeated.
     let mark = folder.join("complete");
     let make = || -> Result<(), String> {
         project::run(project.command("python3", &["-m", "venv"]).arg(&folder))?;
@@ -129,17 +129,17 @@ fn umd(project: &Project, list: &Path) -> Option<PathBuf> {
     Some(python)
 }
 
-/// A copy of this program. A stage of the gate may have built it anew, and then its own file has no name.
+/// Copies this program. A stage may have rebuilt it, and then its original file is deleted.
 fn checker(project: &Project) -> Result<PathBuf, String> {
     let folder = project.metadata()?.target.join("driver-vm");
-    // Its name is the one that the holder of a device is expected to have.
+    // The holder of a device is expected to have this name.
     let copy = folder.join("xtask");
     let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy("/proc/self/exe", &copy));
     copied.map_err(|error| format!("{}: {error}", copy.display()))?;
     Ok(copy)
 }
 
-/// Boots all of them, some at the same time. Each boot's lines are printed together when it is done.
+/// Boots all machines, some at the same time. The lines of each boot are printed together at its end.
 pub(crate) fn check(rig: &Rig, boots: &[Boot], detail: Detail) -> Result<Score, String> {
     let queue = Mutex::new(boots.iter());
     let score = Mutex::new(Score::default());
@@ -163,7 +163,7 @@ pub(crate) fn check(rig: &Rig, boots: &[Boot], detail: Detail) -> Result<Score, 
 }
 
 impl Rig {
-    /// Runs the checks of one machine and returns what they printed.
+    /// Runs the checks of one machine and returns their output.
     fn boot(&self, boot: &Boot) -> (String, Duration) {
         let started = Instant::now();
         let mut command = Command::new(self.directory.join("run"));

@@ -1,7 +1,6 @@
-//! `cargo xtask fuzz`: what others may write, thrown at the code that reads it (fuzz/README.md).
+//! `cargo xtask fuzz`: fuzzes the code that reads input of others (fuzz/README.md).
 //!
-//! A run starts with the corpus in the repository and does not change it. New inputs are kept below the target directory, for the
-//! next run.
+//! A run starts with the corpus in the repository and does not change it. New inputs are kept below the target directory for the next run.
 
 use std::fs;
 use std::num::NonZero;
@@ -21,12 +20,12 @@ const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
 const FOLDER: &str = "fuzz";
 const MANIFEST: &str = "fuzz/Cargo.toml";
-/// Of each target, when nobody says otherwise.
+/// Default seconds per target.
 const SECONDS: u64 = 60;
-/// One input that takes longer counts as a hang; libFuzzer itself would wait for 20 minutes.
+/// An input that takes longer counts as a hang. libFuzzer's own default is 20 minutes.
 const INPUT_SECONDS_MAX: u64 = 10;
 
-/// All that fuzzing needs, ready.
+/// The prepared fuzzing tools.
 pub(crate) struct Fuzzer<'a> {
     project: &'a Project,
     program: PathBuf,
@@ -34,7 +33,7 @@ pub(crate) struct Fuzzer<'a> {
     target: PathBuf,
 }
 
-/// What the command line asks for.
+/// The selection of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     seconds: u64,
@@ -58,7 +57,7 @@ fn wanted(arguments: &[String]) -> Result<Wanted, String> {
     while let Some(argument) = arguments.next() {
         if argument == "--seconds" {
             let text = arguments.next().map_or("", String::as_str);
-            // libFuzzer takes 0 for ever.
+            // libFuzzer treats 0 as unlimited.
             let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
             wanted.seconds = seconds.ok_or_else(|| format!("--seconds wants a number from 1 on, not {text:?}"))?;
         } else if argument.starts_with('-') || wanted.target.is_some() {
@@ -70,13 +69,13 @@ fn wanted(arguments: &[String]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// The names of the targets, as the manifest has them.
+/// Returns the names of the targets in the manifest.
 pub(crate) fn targets(project: &Project) -> Result<Vec<String>, String> {
     let text = project::output(&mut project.cargo(&["metadata", "--no-deps", "--format-version", "1", "--manifest-path", MANIFEST]))?;
     parse_targets(&text).ok_or_else(|| format!("{MANIFEST}: cargo metadata is not of the form 1 that we know"))
 }
 
-/// The programs whose source is in `fuzz_targets/`; those beside it serve them.
+/// Returns the programs with a source in `fuzz_targets/`. Other programs are helpers.
 fn parse_targets(text: &str) -> Option<Vec<String>> {
     let document: Value = serde_json::from_str(text).ok()?;
     let packages = document["packages"].as_array()?;
@@ -86,7 +85,7 @@ fn parse_targets(text: &str) -> Option<Vec<String>> {
 }
 
 impl<'a> Fuzzer<'a> {
-    /// An error names the missing tool.
+    /// Prepares fuzzing. The error names the missing tool.
     pub(crate) fn prepare(project: &'a Project) -> Result<Self, String> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         let mut probe = project.command(&compiler, &["--version"]);
@@ -97,8 +96,8 @@ impl<'a> Fuzzer<'a> {
         Ok(Self { project, program, triple: triple(project)?, target: project.metadata()?.target.join(FOLDER) })
     }
 
-    /// Each target for so long, with more flags for libFuzzer. Builds all of them first, then runs as many at once as there are
-    /// processors. An error has what all of them found.
+    /// Runs each target for this time, with more flags for libFuzzer. Builds all targets first, then runs as many at once as there are
+    /// processors. The error has the findings of all targets.
     pub(crate) fn run(&self, targets: &[String], seconds: u64, flags: &[&str]) -> Result<(), String> {
         // The stable compiler has no sanitizers.
         let mut build = self.project.command(&self.program, &["build", "--sanitizer", "none", "--fuzz-dir", FOLDER, "--target-dir"]);
@@ -141,7 +140,7 @@ impl<'a> Fuzzer<'a> {
         command.args(flags);
         let started = SystemTime::now();
         let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{target}: {error}"))?;
-        // As a whole, since others run at the same time.
+        // Print the output as a whole, because other targets run at the same time.
         println!("$ {}\n{}", called(&command), String::from_utf8_lossy(&output.stderr));
         match &files_since(&artifacts, started)[..] {
             _ if output.status.success() => Ok(()),
@@ -151,14 +150,14 @@ impl<'a> Fuzzer<'a> {
     }
 }
 
-/// What cargo calls this machine.
+/// Returns cargo's name of this machine.
 fn triple(project: &Project) -> Result<String, String> {
     let text = project::output(&mut project.command("rustc", &["--version", "--verbose"]))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| "rustc does not print its host".to_owned())
 }
 
-/// The files of the folder that were written from then on, sorted.
+/// Returns the files of the folder that were written since then, sorted.
 fn files_since(folder: &Path, then: SystemTime) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_new = |entry: &fs::DirEntry| entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|written| written >= then);

@@ -1,4 +1,4 @@
-//! `cargo xtask header`: the C headers, made by cbindgen from the functions that the libraries export.
+//! `cargo xtask header`: generates the C headers with cbindgen from the exported functions of the libraries.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use crate::project::{Project, output};
 use crate::stop::Stop;
 use crate::tools::Tool;
 
-/// Another version may write the same declarations in another form.
+/// Another version may format the same declarations differently.
 pub(crate) const CBINDGEN: Tool = Tool { name: "cbindgen", version: "0.29.4" };
 
-/// All paths from the root of the workspace.
+/// A header. All paths are relative to the root of the workspace.
 struct Header {
     config: &'static str,
     source: &'static str,
@@ -48,7 +48,7 @@ fn write(project: &Project, cbindgen: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Says which headers are not what `header` would write now.
+/// Lists the headers that differ from what `header` would write now.
 pub(crate) fn check(project: &Project, cbindgen: &Path) -> Result<(), String> {
     let mut stale = Vec::new();
     for header in HEADERS.iter().filter(|header| header.is_made(project)) {
@@ -63,7 +63,7 @@ pub(crate) fn check(project: &Project, cbindgen: &Path) -> Result<(), String> {
 }
 
 impl Header {
-    /// Whether the crate is here, with its configuration; it says so if not.
+    /// Whether the crate exists with its configuration. Prints a message if not.
     fn is_made(&self, project: &Project) -> bool {
         let has_config = project.root.join(self.config).exists();
         if !has_config {
@@ -73,7 +73,7 @@ impl Header {
     }
 
     fn text(&self, project: &Project, cbindgen: &Path) -> Result<String, String> {
-        // Its warnings are about what is not exported, and there is much of that.
+        // Its many warnings are about items that are not exported.
         output(&mut project.command(cbindgen, &["--quiet", "--config", self.config, self.source]))
     }
 }

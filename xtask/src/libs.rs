@@ -1,6 +1,7 @@
-//! `cargo xtask libs`: all libraries in one folder, beside the program: client, hook, stub, monitor.
+//! `cargo xtask libs`: builds all libraries into one folder, beside the program: client, hook, stub, monitor.
 //!
-//! The stub is no member of the workspace, since it has no unwinding: it is built apart, always optimised, and put beside them.
+//! The stub is not a member of the workspace, because it has no unwinding. It is built separately, always optimised, and copied beside
+//! them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The folder that has them all.
+/// Builds the libraries and returns their folder.
 pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, String> {
     let mut arguments = vec!["build", "--quiet"];
     if profile == Profile::Release {
@@ -40,8 +41,8 @@ pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, Stri
     let cargo = |arguments: &[&str]| project::run(&mut project.cargo(arguments));
     cargo(&arguments)?;
     if profile == Profile::Release {
-        // A crate that is a Rust library too is not optimised with what it uses, and an event takes a tenth longer; so each is built once
-        // more as what is loaded alone.
+        // A crate that is also a Rust library is not optimised together with its dependencies, and an event takes 10 % longer. So each
+        // crate is built again as a dynamic library only.
         for package in PACKAGES {
             cargo(&["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"])?;
         }
@@ -56,7 +57,7 @@ fn stub(project: &Project, target: &std::path::Path, folder: &std::path::Path) -
     let mut build = project.cargo(&["build", "--quiet", "--release", "--locked", "--manifest-path", STUB_MANIFEST, "--target-dir"]);
     project::run(build.arg(target))?;
     let (from, to) = (target.join("release").join(STUB), folder.join(STUB));
-    // Not in place: a program may have it mapped.
+    // Write a new file, because a program may have the old one mapped.
     let new = folder.join(format!("{STUB}.new"));
     let copied = fs::copy(&from, &new).and_then(|_| fs::rename(&new, &to));
     copied.map_err(|error| format!("{}: {error}", to.display()))

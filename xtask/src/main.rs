@@ -1,6 +1,6 @@
 //! The commands of this repository, in Rust: `cargo xtask` lists them.
 //!
-//! This file is the doorman: it finds the command in a table, calls it and chooses the exit code.
+//! This file finds the command in a table, calls it and chooses the exit code.
 
 mod audit;
 mod bench;

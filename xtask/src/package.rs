@@ -1,7 +1,7 @@
-//! `cargo xtask package [wheel|deb|rpm|tar]...`: what users install.
+//! `cargo xtask package [wheel|deb|rpm|tar]...`: builds the packages that users install.
 //!
-//! The program is static (musl); the libraries are glibc's, since they live in other people's programs. All formats are made from one
-//! staged tree, so a file is named once: in [`payload`].
+//! The program is static (musl). The libraries use glibc, because they are loaded into other programs. All formats are built from one
+//! staged tree, so each file is listed once, in [`payload`].
 
 mod deb;
 mod payload;
@@ -18,7 +18,7 @@ use crate::sbom;
 use crate::stop::Stop;
 use payload::Payload;
 
-/// Makes one package of the staged tree.
+/// Builds one package from the staged tree.
 type Make = fn(&Project, &Payload, &Path) -> Result<PathBuf, String>;
 
 const FORMATS: &[(&str, Make)] = &[("wheel", wheel::make), ("deb", deb::make), ("rpm", rpm::make), ("tar", tar::make)];
@@ -41,7 +41,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(sbom::write(project, &output.join(sbom::FILE))?)
 }
 
-/// Makes all packages, each twice: the same files must give the same bytes.
+/// Builds all packages twice. The same files must give the same bytes.
 pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
     let payload = Payload::stage(project)?;
     let output = output(project)?;
@@ -59,14 +59,14 @@ pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Where packages are put.
+/// Returns the folder of the packages.
 fn output(project: &Project) -> Result<PathBuf, String> {
     let folder = project.metadata()?.target.join("package");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
 }
 
-/// An empty folder of this name.
+/// Creates an empty folder with this name.
 pub(crate) fn fresh(folder: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {

@@ -1,4 +1,4 @@
-//! Where the workspace is, what cargo knows about it, and how we call cargo.
+//! The workspace: its path, its metadata, and how cargo is called.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -7,13 +7,13 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-/// This checkout, and the cargo that runs us.
+/// This checkout, and the cargo that runs this program.
 pub(crate) struct Project {
     pub(crate) root: PathBuf,
     cargo: PathBuf,
 }
 
-/// What `cargo metadata` says of our own crates.
+/// The output of `cargo metadata` for the crates of the workspace.
 pub(crate) struct Metadata {
     pub(crate) members: Vec<Member>,
     pub(crate) target: PathBuf,
@@ -22,14 +22,14 @@ pub(crate) struct Metadata {
 /// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// As the map of crates calls it: `print` for the package `ttmon-print`.
+    /// Its name in the map of crates: `print` for the package `ttmon-print`.
     pub(crate) name: String,
     pub(crate) manifest: PathBuf,
-    /// The members it needs to be built and run; what only its tests need is not here.
+    /// The members that it needs to be built and run, without those that only its tests need.
     pub(crate) needs: BTreeSet<String>,
 }
 
-/// Where what is built or fetched once stays, for every checkout of this user.
+/// Returns the directory for files that are built or downloaded once, for all checkouts of this user.
 pub(crate) fn cache() -> Result<PathBuf, String> {
     let home = env::var_os("HOME").ok_or("HOME is not set")?;
     Ok(Path::new(&home).join(".cache/ttmon"))
@@ -37,15 +37,15 @@ pub(crate) fn cache() -> Result<PathBuf, String> {
 
 impl Project {
     pub(crate) fn find() -> Result<Self, String> {
-        // `cargo run` sets both; the compiled-in path serves a binary that is started by hand.
+        // `cargo run` sets both variables. The compiled-in path is for a binary that is started by hand.
         let own = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = own.parent().ok_or("xtask has no directory above it")?.to_path_buf();
         let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
         Ok(Self { root, cargo })
     }
 
-    /// A cargo command in the workspace that will not wait for a key. Release builds have the same flags everywhere: cargo compiles
-    /// everything anew where they change.
+    /// Returns a cargo command in the workspace that does not read the keyboard. Release builds have the same flags everywhere, because
+    /// cargo recompiles everything if flags change.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(&self.cargo, arguments);
         if arguments.contains(&"--release") {
@@ -54,14 +54,14 @@ impl Project {
         command
     }
 
-    /// Any other program, likewise.
+    /// Returns a command for any other program, with the same settings.
     pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
         command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
         command
     }
 
-    /// Flags of the compiler that replace the folders of this machine by fixed names: two machines give the same bytes.
+    /// Returns compiler flags that replace the folders of this machine by fixed names, so that two machines give the same bytes.
     pub(crate) fn remap(&self) -> String {
         let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
         let cargo = home.map(|home| format!(" --remap-path-prefix={home}=/cargo")).unwrap_or_default();
@@ -74,13 +74,13 @@ impl Project {
     }
 }
 
-/// Runs a command that talks to the user itself.
+/// Runs a command with its output unchanged.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("{}: {error}", called(command)))?;
     succeeded(command, status)
 }
 
-/// Runs a command for what it prints.
+/// Runs a command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", called(command)))?;
     succeeded(command, output.status)?;
@@ -91,7 +91,7 @@ pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Str
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", called(command))) }
 }
 
-/// The command line, with the program's name alone.
+/// Returns the command line, with only the name of the program.
 pub(crate) fn called(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();

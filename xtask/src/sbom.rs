@@ -1,4 +1,4 @@
-//! `cargo xtask sbom`: the crates that are linked into the program, as a CycloneDX document.
+//! `cargo xtask sbom`: lists the crates that are linked into the program, as a CycloneDX document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::stop::{Stop, no_arguments};
 
 /// The program whose crates are listed.
 const PACKAGE: &str = "ttmon";
-/// The name of the list, beside the packages.
+/// File name of the list, beside the packages.
 pub(crate) const FILE: &str = "ttmon.cdx.json";
 
 /// The crates that the released program is linked with.
@@ -38,7 +38,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(write(project, &path)?)
 }
 
-/// Writes the document, and makes the directory that it is in.
+/// Writes the document, and creates its directory.
 pub(crate) fn write(project: &Project, path: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
@@ -84,7 +84,7 @@ fn of_metadata(metadata: &Value, linked: &Crates, checksums: &BTreeMap<(String, 
     }))
 }
 
-/// The crates of a tree, one `NAME vVERSION` per line, without the program itself.
+/// Parses the crates of a tree, one `NAME vVERSION` per line, without the program itself.
 fn linked(tree: &str) -> Crates {
     let key = |line: &str| {
         let mut words = line.split(' ');
@@ -93,7 +93,7 @@ fn linked(tree: &str) -> Crates {
     tree.lines().filter_map(key).filter(|(name, _)| name != PACKAGE).collect()
 }
 
-/// The checksums of Cargo.lock, by name and version. Our own crates have none.
+/// Returns the checksums of Cargo.lock, by name and version. The workspace's own crates have none.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |block: &str, key: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;

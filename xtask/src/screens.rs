@@ -1,8 +1,7 @@
-//! `cargo xtask screens`: the pictures of the README, made from what the program itself draws.
+//! `cargo xtask screens`: creates the pictures of the README from the output of the program.
 //!
-//! `ttmon top` plays a recording (docs/screens/t3k.ttmon) in a pseudo-terminal to its end; what is on the screen then becomes
-//! an SVG, cell by cell. The same recording makes the same pictures, so they can be compared. The picture of the page is made by
-//! Chromium from the same recording.
+//! `ttmon top` plays a recording (docs/screens/t3k.ttmon) in a pseudo-terminal to its end. The last screen becomes an SVG, cell by cell.
+//! The same recording gives the same pictures, so they can be compared. Chromium creates the picture of the page from the same recording.
 
 mod shot;
 mod svg;
@@ -23,15 +22,15 @@ use crate::stop::Stop;
 use crate::web;
 
 const RECORDING: &str = "docs/screens/t3k.ttmon";
-/// A busy machine gets this long for a picture.
+/// Timeout of a picture on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Picture {
     path: &'static str,
     size: (u16, u16),
-    /// Pressed once the recording has come to its end.
+    /// Keys that are pressed at the end of the recording.
     keys: &'static str,
-    /// On the screen when all is there.
+    /// Text on the complete screen.
     shows: &'static str,
 }
 
@@ -42,9 +41,9 @@ const PICTURES: &[Picture] = &[
     Picture { path: "docs/screens/mesh.svg", size: (120, 24), keys: "5", shows: "Mesh: t3k" },
 ];
 
-/// The picture that moves: a recording, step by step.
+/// The animated picture: a recording, step by step.
 const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "", shows: "Processes (5)" };
-/// How many frames it has, the steps of the recording between two frames, and the seconds that each is shown.
+/// Number of frames, steps of the recording between two frames, and seconds that each frame is shown.
 const FRAMES: usize = 8;
 const STEP: usize = 7;
 const FRAME_SECONDS: f64 = 0.8;
@@ -64,7 +63,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     }
 }
 
-/// The picture of the page, with its layout; the stage `page` compares the layout.
+/// Creates the picture of the page, with its layout. The stage `page` compares the layout.
 fn page(project: &Project) -> Result<(), String> {
     let browser = web::Browser::have(project).map_err(|why| format!("docs/screens/page.png is as it was: {why}"))?;
     let program = project.metadata()?.target.join("debug/ttmon");
@@ -73,7 +72,7 @@ fn page(project: &Project) -> Result<(), String> {
     Ok(())
 }
 
-/// Says which pictures are not what the program draws.
+/// Lists the pictures that differ from the program's output.
 pub(crate) fn check(project: &Project) -> Result<(), String> {
     let is_stale = |(path, text): &(&str, String)| fs::read_to_string(project.root.join(path)).ok().as_ref() != Some(text);
     let stale: Vec<&str> = draw(project)?.iter().filter(|picture| is_stale(picture)).map(|(path, _)| *path).collect();
@@ -109,7 +108,7 @@ impl Player {
         wait(&mut self.parser, &self.output, is_so)
     }
 
-    /// The screen at the end of the recording.
+    /// Returns the screen at the end of the recording.
     fn play_to_end(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
         self.press("++++++")?;
         self.wait(|text| text.contains("PAUSED"))?;
@@ -118,7 +117,7 @@ impl Player {
         Ok(vec![self.parser.screen().clone()])
     }
 
-    /// Screens of the recording, some frames apart, the last one at its end.
+    /// Returns screens of the recording, some frames apart. The last one is at its end.
     fn step_by_step(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
         let mut screens = self.play_to_end(picture)?;
         let contents = self.parser.screen().contents();
@@ -129,7 +128,7 @@ impl Player {
             .ok_or("the place in the recording is not on the screen")?;
         for frame in 1..FRAMES {
             self.press(&",".repeat(STEP))?;
-            // Each step is drawn; the picture is that of the last one.
+            // Each step is drawn. The picture is the last one.
             let place = format!("frame {} of ", last.saturating_sub(frame * STEP));
             self.wait(|text| text.contains(&place))?;
             screens.push(self.parser.screen().clone());
@@ -139,7 +138,7 @@ impl Player {
     }
 }
 
-/// Starts the recording and returns the screens that `play` took.
+/// Starts the recording. Returns the screens that `play` took.
 fn screens(
     project: &Project,
     program: &Path,
@@ -159,7 +158,7 @@ fn screens(
     let mut player = Player { parser, output: listen(reader), keyboard };
     let played = player.wait(|text| text.contains("[REPLAY]")).and_then(|()| play(&mut player)).map_err(|text| failed(&text))?;
     player.press("q").map_err(|text| failed(&text))?;
-    // It ends by itself; how is not the question here.
+    // The program ends by itself. Its exit status does not matter here.
     let _ = child.wait();
     Ok(played)
 }
@@ -177,7 +176,7 @@ fn command(project: &Project, program: &Path) -> CommandBuilder {
     command
 }
 
-/// What the program writes, piece by piece.
+/// Returns the output of the program, piece by piece.
 fn listen(mut reader: Box<dyn Read + Send>) -> Receiver<Vec<u8>> {
     let (sender, output) = mpsc::channel();
     thread::spawn(move || {
@@ -191,7 +190,7 @@ fn listen(mut reader: Box<dyn Read + Send>) -> Receiver<Vec<u8>> {
     output
 }
 
-/// Reads until the screen is as wanted and no more output arrives.
+/// Reads until the screen fulfils a condition and no more output arrives.
 fn wait(parser: &mut Parser, output: &Receiver<Vec<u8>>, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
     const QUIET: Duration = Duration::from_millis(300);
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! A `ttmon serve` for checks and benches, and the little HTTP it takes to ask it.
+//! Starts a `ttmon serve` for checks and benches, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What opens everything in our own services.
+/// The token of these services.
 pub(crate) const TOKEN: &str = "the-token-of-our-own-checks";
-/// On a machine under any load.
+/// Timeout, on a machine under any load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that is ended with the value.
+/// A process that is killed when this is dropped.
 pub(crate) struct Ended(pub(crate) Child);
 
 impl Drop for Ended {
@@ -39,13 +39,13 @@ pub(crate) struct Answer {
 }
 
 impl Service {
-    /// Starts it on a port that the kernel chooses, and waits until it is ready.
+    /// Starts the service on a port that the kernel chooses, and waits until it is ready.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
         let api = directory.path().join("api.sock");
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--api"]).arg(&api).args(arguments);
-        // With the allocation socket, if it has one, somewhere else too.
+        // The allocation socket, if there is one, is in this directory too.
         command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).env("TTMON_TOKEN", TOKEN);
         let (process, port) = serve(&mut command, "http://")?;
         let service = Self { process, port, _directory: directory };
@@ -67,7 +67,7 @@ impl Service {
     }
 }
 
-/// Starts a service and reads the port that it says it has, of the address that begins so.
+/// Starts a service and reads its port from the printed address that begins with this text.
 pub(crate) fn serve(command: &mut Command, address: &str) -> Result<(Ended, u16), String> {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut process = Ended(spawned.map_err(|error| format!("ttmon serve: {error}"))?);
@@ -75,12 +75,12 @@ pub(crate) fn serve(command: &mut Command, address: &str) -> Result<(Ended, u16)
     let place = lines.find(|line| line.contains(address));
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let port = place.and_then(|line| digits(line.rsplit(':').next()?).parse().ok());
-    // What it says later must find a reader, or it would wait for one.
+    // Read further output, because a full pipe would block the service.
     thread::spawn(move || lines.for_each(drop));
     Ok((process, port.ok_or("ttmon serve did not say where it serves")?))
 }
 
-/// Asks a port of this host, with more header fields if any.
+/// Sends a request to a port of this host, with optional header fields.
 pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
@@ -93,7 +93,7 @@ pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String
     Ok(Answer { status, body: body.to_owned() })
 }
 
-/// Waits for something that must come.
+/// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

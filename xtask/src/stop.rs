@@ -1,10 +1,10 @@
-//! Why a command ended early, in the ways that matter to the exit code.
+//! Why a command ended early, by exit code.
 
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command line made no sense: exit code 2, and the list of commands.
+    /// A usage error: exit code 2, and the list of commands.
     Usage(String),
-    /// It was tried and did not work, or a check found something: exit code 1.
+    /// The command failed, or a check found something: exit code 1.
     Failed(String),
     /// A failure that the command has already printed.
     Told,
@@ -16,7 +16,7 @@ impl From<String> for Stop {
     }
 }
 
-/// For commands that take nothing.
+/// Checks that there are no arguments.
 pub(crate) fn no_arguments(arguments: &[String]) -> Result<(), Stop> {
     match arguments.first() {
         None => Ok(()),

@@ -5,14 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::project::{called, succeeded};
 
-/// Which of its two outputs we listen to; the other one passes through.
+/// Which of the two outputs is read. The other one passes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Voice {
     Stdout,
     Stderr,
 }
 
-/// Each line with its end, as it arrives; the error of a failed command follows its last line.
+/// Calls a function with each line as it arrives. The error of a failed command follows its last line.
 pub(crate) fn listen(command: &mut Command, voice: Voice, hear: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), String> {
     match voice {
         Voice::Stdout => command.stdout(Stdio::piped()),
@@ -33,7 +33,7 @@ pub(crate) fn listen(command: &mut Command, voice: Voice, hear: impl FnMut(&[u8]
 
 fn lines(mut from: impl BufRead, mut hear: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut line = Vec::new();
-    // It may print what is not UTF-8, and the last line may lack its end.
+    // The output may not be UTF-8, and the last line may lack its end.
     while from.read_until(b'\n', &mut line)? > 0 {
         hear(&line)?;
         line.clear();

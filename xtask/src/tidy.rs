@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: checks that replace remarks of reviews.
+//! `cargo xtask tidy`: automatic checks for frequent review comments.
 //!
-//! Checks every file that git tracks or would track. A rule is a row of [`RULES`] and sees one file. Rules for the whole
-//! workspace (crate arrows, lints of manifests, paths of this machine) are in [`check`]. The rules guess from the text, without
-//! comments and strings if needed; none parses Rust.
+//! Checks every file that git tracks or would track. A rule is a row of [`RULES`] and checks one file. Rules for the whole workspace (crate
+//! arrows, lints of manifests, paths of this machine) are in [`check`]. The rules use only the text, without comments and strings if
+//! needed; none parses Rust.
 
 mod arrows;
 mod code;
@@ -43,11 +43,11 @@ struct File {
     /// Relative to the root of the workspace, with `/`.
     path: String,
     text: String,
-    /// Of Rust files: the text with comments and literals blanked, line by line where it was. Else empty.
+    /// For Rust files, the text with comments and literals blanked, with the same lines. Empty for other files.
     code: String,
 }
 
-/// Something to mend. Shown as `path:line: message`, which editors understand.
+/// A problem. It is printed as `path:line: message`, which editors understand.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
@@ -60,7 +60,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(check(project)?)
 }
 
-/// Prints each finding; an error if there is one.
+/// Prints each finding. Returns an error if there is any.
 pub(crate) fn check(project: &Project) -> Result<(), String> {
     let files = files(project)?;
     let metadata = project.metadata()?;
@@ -86,14 +86,14 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
 }
 
 fn files(project: &Project) -> Result<Vec<File>, String> {
-    // A checkout in a container often belongs to another user, where git by itself refuses to answer.
+    // A checkout in a container often belongs to another user, and git refuses to read it by default.
     let trust = format!("safe.directory={}", project.root.display());
     let list = ["-c", trust.as_str(), "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = output(&mut project.command("git", &list))?;
     let mut files = Vec::new();
     for path in listed.split_terminator('\0') {
         let full = project.root.join(path);
-        // Links of fixtures, files deleted but not yet in a commit, and what is not text are none of our business.
+        // Skip links of fixtures, deleted files that are not yet committed, and files that are not text.
         if fs::symlink_metadata(&full).is_ok_and(|metadata| metadata.is_file()) {
             let bytes = fs::read(&full).map_err(|error| format!("{path}: {error}"))?;
             files.extend(String::from_utf8(bytes).ok().map(|text| File::new(path, text)));
@@ -113,7 +113,7 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Captured on real machines or taken from elsewhere: its words are not ours.
+    /// Whether the file was captured on a real machine or copied from another project. Its words are not checked.
     fn is_fixture(&self) -> bool {
         self.path.split('/').any(|part| part == "fixtures")
     }
@@ -122,7 +122,7 @@ impl File {
         Finding { path: self.path.clone(), line, message: message.into() }
     }
 
-    /// The number of the line that holds the byte `at` of the code (or of the text: both have the same length).
+    /// Returns the number of the line with the byte `at` of the code (or of the text: both have the same length).
     fn line_of(&self, at: usize) -> usize {
         self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// For the tests of the rules: what a rule says of one file, a line each.
+/// For the tests of the rules: returns the findings of a file as lines.
 #[cfg(test)]
 fn said(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(Finding::to_string).collect()

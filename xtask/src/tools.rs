@@ -1,4 +1,4 @@
-//! Programs of others that our checks run, built once for each version.
+//! Programs of other projects that the checks run, built once for each version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::process::Stdio;
 
 use crate::project::{self, Project};
 
-/// Where `cargo install` lists what it installed.
+/// File in which `cargo install` lists the installed programs.
 const CARGO_LIST: &str = ".crates.toml";
 
-/// A program that `cargo install` makes, of the version whose answers we know.
+/// A program that `cargo install` builds, in the version whose output is known.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
 }
 
 impl Tool {
-    /// The path of the program. An error says why it cannot be had here.
+    /// Returns the path of the program, and installs it if needed. The error explains why it is not available here.
     pub(crate) fn have(&self, project: &Project) -> Result<PathBuf, String> {
         let Self { name, version } = self;
-        // The same path for every checkout: cargo names the crates of the workspace by the path of cargo-auditable, which would
-        // change the released program.
+        // The path is the same for every checkout. Cargo derives the crate names of the workspace from the path of cargo-auditable, so
+        // another path would change the released program.
         let tools = project::cache()?.join("tools");
         let program = tools.join("bin").join(name);
         let installed = fs::read_to_string(tools.join(CARGO_LIST)).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Tool {
     }
 }
 
-/// Makes sure that there is a program, which root can install with its package of Debian.
+/// Checks that a program exists. Root installs its Debian package if it is missing.
 pub(crate) fn installed(project: &Project, program: &str, package: &str) -> Result<(), String> {
     let mut probe = project.command(program, &["--version"]);
     if probe.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
@@ -48,16 +48,16 @@ pub(crate) fn installed(project: &Project, program: &str, package: &str) -> Resu
     result.map_err(|error| format!("no {program} here: {error}; install {package} as root"))
 }
 
-/// What is in a package of Debian, unpacked below the target directory and not installed: a folder with `usr` and its like. An error
-/// says why it cannot be had here.
+/// Unpacks a Debian package below the target directory without installing it. Returns the folder that contains `usr`. The error explains
+/// why it is not available here.
 pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String> {
     let folder = project.metadata()?.target.join("tools").join(package);
-    // Written last: what was interrupted is done again.
+    // Written last, so that an interrupted download is repeated.
     let whole = folder.join("unpacked");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if !whole.exists() {
         eprintln!("xtask: fetching Debian's package {package} into {}", folder.display());
-        // What an interrupted try has left may be half a package.
+        // An interrupted attempt may have left an incomplete package.
         let _nothing = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(failed)?;
         let archive = download(project, package, &folder)?;
@@ -70,7 +70,7 @@ pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String
 fn download(project: &Project, package: &str, folder: &Path) -> Result<PathBuf, String> {
     let mut fetch = project.command("apt-get", &["--quiet", "download", package]);
     fetch.current_dir(folder);
-    // A machine that is new has no lists of packages yet.
+    // A new machine has no lists of packages yet.
     if project::run(&mut fetch).is_err() {
         project::run(&mut project.command("apt-get", &["--quiet", "update"]))?;
         project::run(&mut fetch)?;

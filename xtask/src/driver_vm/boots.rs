@@ -1,13 +1,13 @@
-//! Which machines are booted, and what is checked in each.
+//! The machines that are booted, and the checks in each.
 
 use std::path::PathBuf;
 
 use super::guest::scenarios;
 
-/// The newest driver first: scenarios run on it, the older ones are loaded after them.
+/// The newest driver comes first. Scenarios run on it, and the older drivers are loaded after them.
 pub(super) const DRIVERS: [&str; 4] = ["2.10.1-pre", "2.9.0", "2.7.0", "2.5.0"];
 
-/// One machine.
+/// A machine to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(super) board: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Boot {
     pub(super) scenarios: Vec<&'static str>,
 }
 
-/// What the command line asks for.
+/// The selection of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     board: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Choice {
     pub(super) program: Option<PathBuf>,
 }
 
-/// The machines of the gate, the longest first.
+/// Returns the machines of the stage, the longest first.
 pub(crate) fn all() -> Vec<Boot> {
     let every = || scenarios::names().collect::<Vec<_>>();
     let newest = || vec![DRIVERS[0]];
@@ -37,7 +37,7 @@ pub(crate) fn all() -> Vec<Boot> {
 }
 
 impl Boot {
-    /// As the guest takes them.
+    /// Returns them as arguments of the guest.
     pub(super) fn words(&self) -> [String; 3] {
         [self.board.to_owned(), self.drivers.join(","), self.scenarios.join(",")]
     }
@@ -61,7 +61,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// The machines of the gate that fit. A board, driver or scenario that is asked for is tried even where the gate does not.
+    /// Returns the selected machines of the stage. A selected board, driver or scenario is also run if the stage does not include it.
     pub(super) fn boots(&self) -> Result<Vec<Boot>, String> {
         let mut boots = all();
         if let Some(board) = &self.board {

@@ -1,6 +1,6 @@
-//! Runs inside the virtual machine: loads the driver, starts ttmon in three forms, disturbs the devices, compares.
+//! Runs inside the virtual machine: loads the driver, starts ttmon in three forms, disturbs the devices, and compares.
 //!
-//! A line of output is one check. It starts with [`PASSED`] or [`FAILED`] and names board, driver and scenario.
+//! Each line of output is one check. It starts with [`PASSED`] or [`FAILED`] and names board, driver and scenario.
 
 mod chips;
 pub(super) mod deep;
@@ -23,17 +23,17 @@ use expected::{Baseline, Expected};
 use monitors::{Mark, Monitors};
 use scenarios::Scenario;
 
-/// The argument that leads here.
+/// The argument that starts this mode.
 pub(super) const WORD: &str = "guest";
 pub(super) const PASSED: &str = "ok   ";
 pub(super) const FAILED: &str = "FAIL ";
 
-/// What a disturbance may take to show: the sample that was under way, and the next one.
+/// Samples until a disturbance must be visible: the current one and the next.
 const SAMPLES_MAX: usize = 2;
-/// A snapshot that takes longer than this hangs.
+/// A snapshot that takes longer is considered hung.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(30);
 
-/// Stands for a program that is not there.
+/// Argument for a program that is not available.
 pub(super) const NOTHING: &str = "-";
 
 /// `TTMON BOARD DRIVER[,DRIVER...] SCENARIO[,SCENARIO...] PYTHON-WITH-UMD`
@@ -126,7 +126,7 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// The chips themselves are read, on the newest driver. With no other scenario, several cards get every check.
+    /// Reads the chips themselves, on the newest driver. If this is the only scenario, several cards get every check.
     fn check_deep(&mut self, newest: &str, is_changed: bool, is_alone: bool) -> Result<(), String> {
         if is_changed {
             self.chips.unload()?;
@@ -142,7 +142,7 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// The monitors were started while the firmware was not ready.
+    /// Checks monitors that were started while the firmware was not ready.
     fn check_late(&mut self, monitors: &Monitors) -> Result<(), String> {
         let expected = Expected::starting();
         let baseline = Baseline::unknown(self.chips.count);
@@ -165,13 +165,13 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// All devices are well again in all monitors, with their old ids.
+    /// Waits until all devices are healthy again in all monitors, with their old ids.
     fn await_recovery(&mut self, scenario: &str, monitors: &Monitors, baseline: &Baseline) {
         let part = format!("{scenario}, after");
         self.judge(&part, monitors, Mark::now(), &Expected::fine(), baseline);
     }
 
-    /// Each monitor shows what is expected within [`SAMPLES_MAX`] samples, and so does a single snapshot.
+    /// Checks that each monitor, and a single snapshot, shows the expected state within [`SAMPLES_MAX`] samples.
     fn judge(&mut self, scenario: &str, monitors: &Monitors, mark: Mark, expected: &Expected, baseline: &Baseline) {
         let samples_max = SAMPLES_MAX + expected.more_samples;
         let check_screen = |screen: &str| expected.check_screen(screen, baseline);
@@ -180,21 +180,21 @@ impl Guest<'_> {
             let judged = samples.judge(mark, samples_max, |document| expected.check(document, baseline));
             self.report(scenario, name, judged.map(|samples| format!("{} in sample {samples}", expected.state)));
         }
-        // It stays right when it is drawn again.
+        // The state must still be correct when the screen is drawn again.
         let drawn = drawn.and_then(|seconds| monitors.top.check(check_screen).map(|()| format!("{} after {seconds:.1} s", expected.state)));
         self.report(scenario, "ttmon top", drawn);
         let snapshot = self.snapshot(expected, baseline);
         self.report(scenario, "ttmon --json", snapshot);
     }
 
-    /// A new ttmon that has never seen the devices in another state.
+    /// Starts a new ttmon that has not seen the devices in another state.
     fn snapshot(&self, expected: &Expected, baseline: &Baseline) -> Result<String, String> {
         let answer = self.json()?;
         if expected.leaves_no_device(baseline) {
             return answer.expect_code(3);
         }
         if expected.state == "gone" {
-            // A new process cannot know the device that is missing. It must not give its ids to other chips.
+            // A new process cannot know the missing device, but must not give its ids to other chips.
             answer.expect_code(0)?;
             return baseline.check_known(&answer.document()?).map(|()| "the other devices keep their ids".to_owned());
         }
@@ -214,7 +214,7 @@ impl Guest<'_> {
         }
     }
 
-    /// The remedy is among those that `ttmon doctor` prints.
+    /// Checks that `ttmon doctor` prints the remedy.
     fn doctor(&self, remedy: &str) -> Result<String, String> {
         let mut command = Command::new(self.ttmon);
         let output = command.arg("doctor").args(monitors::READ_TIMEOUT).stdin(Stdio::null()).output();
@@ -225,7 +225,7 @@ impl Guest<'_> {
         }
     }
 
-    /// Every value of a snapshot against its file, while the sensors stand still.
+    /// Compares every value of a snapshot with its file, while the sensors do not change.
     fn compare_values(&mut self) {
         let result = self.compare();
         self.report("values", "every value against its file", result);
@@ -247,7 +247,7 @@ impl Guest<'_> {
     }
 }
 
-/// What a single `ttmon --json` printed, and how it ended.
+/// The output and exit status of a single `ttmon --json`.
 struct Answer(Output);
 
 impl Answer {

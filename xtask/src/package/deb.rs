@@ -1,4 +1,4 @@
-//! Debian's package, by dpkg-deb.
+//! Builds Debian's package with dpkg-deb.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::fresh;
 use super::payload::{Payload, VERSION, write};
 use crate::project::{self, Project};
 
-/// Files of packaging/deb that go into `DEBIAN/`, with their modes.
+/// Files of packaging/deb that are copied into `DEBIAN/`, with their modes.
 const CONTROL: &[(&str, u32)] = &[("control", 0o644), ("postinst", 0o755), ("prerm", 0o755), ("postrm", 0o755)];
 
 pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Result<PathBuf, String> {

@@ -1,4 +1,4 @@
-//! The files of a package, staged below `target/package/root` as they lie below `/usr`.
+//! The files of a package, staged below `target/package/root` as below `/usr`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,8 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The staged tree.
 pub(super) struct Payload {
     pub(super) root: PathBuf,
-    /// The time of every packed file, in seconds since 1970: that of the commit, so that two builds give the same bytes.
+    /// The modification time of every packed file, in seconds since 1970. It is the time of the commit, so that two builds give the same
+    /// bytes.
     pub(super) time: String,
     /// The names of systemd's units.
     units: Vec<String>,
@@ -27,11 +28,11 @@ enum From {
     Library,
     /// A file of the repository; see [`Payload::template`].
     Repository(&'static str),
-    /// What the program prints when called with these arguments.
+    /// Output of the program with these arguments.
     Printed(&'static [&'static str]),
 }
 
-/// Each file below `/usr`, and where it comes from.
+/// Each file below `/usr`, and its source.
 const ITEMS: &[(&str, From)] = &[
     ("bin/ttmon", From::Program),
     ("lib/ttmon/libttmon_client.so", From::Library),
@@ -51,14 +52,14 @@ const ITEMS: &[(&str, From)] = &[
     ("share/doc/ttmon/copyright", From::Repository("LICENSE")),
 ];
 
-/// Every file of the one goes to the other.
+/// Every file of the first folder is copied to the second.
 const UNITS: (&str, &str) = ("packaging/systemd", "lib/systemd/system");
 
-/// Below `/usr`, one page for the program and one for each of its commands.
+/// Folder of manual pages below `/usr`: one page for the program and one for each command.
 const MANUAL: &str = "share/man/man1";
 
 impl Payload {
-    /// Builds everything and lays it out.
+    /// Builds everything and copies it to the staged tree.
     pub(super) fn stage(project: &Project) -> Result<Self, String> {
         let program = program::build(project)?;
         let libraries = libs::build(project, Profile::Release)?;
@@ -77,7 +78,7 @@ impl Payload {
             };
             write(&to, &content, if matches!(from, From::Program) { 0o755 } else { 0o644 })?;
             if matches!(from, From::Program | From::Library) {
-                // The names of functions are a twentieth of a package.
+                // The names of functions are 5 % of a package.
                 project::run(project.command("strip", &["--strip-all"]).arg(&to))?;
             }
         }
@@ -90,7 +91,7 @@ impl Payload {
         Ok(this)
     }
 
-    /// A file of the repository, with the version for `@VERSION@` and the names of the units for `@UNITS@`.
+    /// Returns a file of the repository, with `@VERSION@` and `@UNITS@` replaced by the version and the names of the units.
     pub(super) fn template(&self, project: &Project, path: &str) -> Result<Vec<u8>, String> {
         let path = project.root.join(path);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -109,7 +110,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A file, and the folders above it.
+/// Writes a file, and creates its parent folders.
 pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let folder = path.parent().ok_or("a file has a folder")?;

@@ -1,4 +1,4 @@
-//! The static program: it runs on any Linux of the architecture, with any C library or none.
+//! Builds the static program, which runs on any Linux of the architecture, with any C library or none.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     tools::installed(project, "musl-gcc", "musl-tools")?;
     let mut command = project.command(AUDITABLE.have(project)?, &["auditable", "build", "--quiet", "--release", "--locked"]);
     command.args(["--target", TARGET, "--package", "ttmon", "--no-default-features", "--features", "tls"]);
-    // The allocator's C code contains the time of its build, unless this names one.
+    // The allocator's C code contains the build time, unless this variable is set.
     command.env("RUSTFLAGS", project.remap()).env("SOURCE_DATE_EPOCH", "0");
     project::run(&mut command)?;
     Ok(project.metadata()?.target.join(TARGET).join("release/ttmon"))

@@ -1,4 +1,4 @@
-//! The package of Fedora and its relatives, by Debian's rpmbuild. It is built and listed here, never installed.
+//! Builds the package of Fedora and related systems with Debian's rpmbuild. It is built and listed here, never installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

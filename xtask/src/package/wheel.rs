@@ -1,4 +1,4 @@
-//! The Python package, put together by xtask/wheel/build.py: `uvx`, `pipx` and `pip` give the program too.
+//! Builds the Python package with xtask/wheel/build.py. `uvx`, `pipx` and `pip` install the program too.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ const LICENSE: &str = "LICENSE";
 
 pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Result<PathBuf, String> {
     let folder = output.join("wheel");
-    // What an earlier version left would be taken for this one's.
+    // Files of an earlier version would be packed too.
     fresh(&folder)?;
     let mut command = project.command("python3", &["-B", BUILDER, "python", LICENSE, VERSION]);
     Ok(project::output(command.arg(&payload.root).arg(&folder))?.trim().into())
 }
 
-/// The wheel as the tree is now.
+/// Builds the wheel from the current tree.
 pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     make(project, &Payload::stage(project)?, &output(project)?)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask screens shot`: a picture of any program in a terminal, to compare by eye.
+//! `cargo xtask screens shot`: creates a picture of any program in a terminal, for visual comparison.
 
 use std::fs;
 use std::io::Write;
@@ -13,11 +13,11 @@ use super::svg::{self, Paper};
 use crate::stop::Stop;
 
 const USAGE: &str = "screens shot OUT.svg COLUMNSxROWS SECONDS dark|light KEYS COMMAND...";
-/// Between two keys, so that each is drawn.
+/// Pause between two keys, so that each is drawn.
 const KEY_PAUSE: Duration = Duration::from_millis(400);
 
-/// Runs a command for some seconds, presses keys, waits for the last of them and writes the screen. Prints the bytes per second that the
-/// command wrote before the first key.
+/// Runs a command for some seconds, presses keys, waits for the output of the last key and writes the screen. Prints the bytes per second
+/// that the command wrote before the first key.
 pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
     let [out, size, seconds, paper, keys, program, rest @ ..] = arguments else { return Err(Stop::Usage(USAGE.to_owned())) };
     let usage = || Stop::Usage(USAGE.to_owned());
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
         }
         count
     };
-    // The first picture is not what it costs to keep it up.
+    // The first screen is not part of the steady output rate.
     read(&mut parser, Duration::from_secs(2));
     let written = read(&mut parser, Duration::from_secs(seconds));
     for key in keys.chars() {

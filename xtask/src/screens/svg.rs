@@ -1,4 +1,4 @@
-//! A screen as an SVG: runs of cells that look alike, each put exactly where its columns are.
+//! Converts a screen to SVG: runs of cells with the same style, each placed exactly at its columns.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use vt100::{Cell, Color, Screen};
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 10.0;
 
-/// What the terminal draws on.
+/// The background of the terminal.
 #[derive(Clone, Copy)]
 pub(super) enum Paper {
     Dark,
@@ -31,13 +31,13 @@ impl Paper {
     }
 }
 
-/// The sixteen colours of a usual terminal.
+/// The 16 colours of a common terminal.
 const SIXTEEN: [&str; 16] = [
     "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
     "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff",
 ];
 
-/// How a cell looks.
+/// The style of a cell.
 #[derive(Clone, PartialEq)]
 struct Look {
     letters: String,
@@ -53,7 +53,7 @@ pub(super) fn of(screen: &Screen, paper: Paper) -> String {
     svg + "</svg>\n"
 }
 
-/// Several screens in turn, each for this many seconds, repeated. A row that stays is drawn once.
+/// Shows several screens in turn, each for this many seconds, repeated. A row that does not change is drawn once.
 pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String {
     let Some(first) = screens.first() else { return String::new() };
     let mut svg = head(first, paper);
@@ -91,7 +91,7 @@ pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String
     svg
 }
 
-/// The beginning of a picture.
+/// Returns the beginning of a picture.
 fn head(screen: &Screen, paper: Paper) -> String {
     let (rows, columns) = screen.size();
     let (width, height) = (f64::from(columns.get()) * CELL.0 + 2.0 * MARGIN, f64::from(rows.get()) * CELL.1 + 2.0 * MARGIN);
@@ -103,7 +103,7 @@ fn head(screen: &Screen, paper: Paper) -> String {
     )
 }
 
-/// A row of cells.
+/// Returns a row of cells.
 fn row(screen: &Screen, row: u16, paper: Paper) -> String {
     let mut svg = String::new();
     let columns = screen.size().1.get();
@@ -118,7 +118,7 @@ fn row(screen: &Screen, row: u16, paper: Paper) -> String {
         while let Some(cell) = screen.cell(row, column).filter(is_alike) {
             text.push_str(if cell.contents().is_empty() { " " } else { cell.contents() });
             column += if cell.is_wide() { 2 } else { 1 };
-            // Fonts differ in how wide a blank is beside other letters, so a run has no two of them together.
+            // Fonts differ in the width of spaces, so a run never has two spaces in a row.
             if text.ends_with("  ") {
                 break;
             }
@@ -154,14 +154,14 @@ fn color(color: Color) -> Option<String> {
     }
 }
 
-/// A character that is drawn as rectangles, since fonts disagree about its size: braille, blocks, lines.
+/// Returns a character that is drawn as rectangles, because fonts differ in its size: braille, blocks, lines.
 fn shape(cell: &Cell) -> Option<char> {
     let character = cell.contents().chars().next()?;
     matches!(character, '\u{2800}'..='\u{28ff}' | '\u{2581}'..='\u{258f}' | '░' | '▒' | '─' | '━' | '╌' | '│' | '╾' | '┃')
         .then_some(character)
 }
 
-/// Such characters, one a column.
+/// Draws these characters, one per column.
 fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) {
     let (mut x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
     if let Some(background) = &look.background {
@@ -179,19 +179,19 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
     let mut shades = Vec::new();
     for character in text.chars() {
         let code = u32::from(character);
-        // A box that goes on where the one before ends makes that one longer.
+        // A box that continues the previous one extends it.
         let mut add = |left: f64, top: f64, width: f64, height: f64| match boxes.last_mut() {
             Some([from, above, wide, high]) if [*from + *wide, *above, *high] == [x + left, y + top, height] => *wide += width,
             _ => boxes.push([x + left, y + top, width, height]),
         };
         match character {
             '\u{2800}'..='\u{28ff}' => {}
-            // From one eighth at the bottom to the whole cell.
+            // From one eighth at the bottom to the full cell.
             '\u{2581}'..='\u{2588}' => {
                 let height = CELL.1 * f64::from(code - 0x2580) / 8.0;
                 add(0.0, CELL.1 - height, CELL.0, height);
             }
-            // From seven eighths at the left to one.
+            // From seven eighths at the left to one eighth.
             '\u{2589}'..='\u{258f}' => {
                 let width = CELL.0 * f64::from(0x2590 - code) / 8.0;
                 add(0.0, 0.0, width, CELL.1);
@@ -224,10 +224,10 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
     }
 }
 
-/// Side of a braille dot.
+/// Side length of a braille dot.
 const DOT: f64 = 1.7;
 
-/// The braille dots of a text as lines, one for each row of neighbouring dots: a pattern of dashes makes the dots.
+/// Draws the braille dots of a text as lines, one for each row of neighbouring dots. A dash pattern makes the dots.
 fn dots_of(text: &str, (x, y): (f64, f64)) -> String {
     /// Bits of the left and right dot in each of four rows.
     const BITS: [[u32; 2]; 4] = [[0, 3], [1, 4], [2, 5], [6, 7]];
@@ -250,7 +250,7 @@ fn dots_of(text: &str, (x, y): (f64, f64)) -> String {
     lines
 }
 
-/// Cells from a column on: what is behind them, and their text with its length given, so that any font fits.
+/// Draws cells from a column on: their background, and their text with a fixed length, so that any font fits.
 fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, look: &Look) {
     let (x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
     let width = f64::from(cells) * CELL.0;
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
     }
 
-    /// Neighbouring dots are one dashed line; a gap begins another.
+    /// Neighbouring dots form one dashed line. A gap begins another line.
     #[test]
     fn braille_becomes_dashed_lines() {
         assert_eq!(dots_of("⣀⣀", (0.0, 0.0)), "M1.2 14.8h13.7");
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(dots_of("a─", (0.0, 0.0)), "");
     }
 
-    /// What stays is there once; what changes is shown in its own frames alone.
+    /// Unchanged rows are drawn once. Changed rows are shown only in their own frames.
     #[test]
     fn frames_share_what_stays() {
         let size = |number| NonZeroU16::new(number).unwrap();

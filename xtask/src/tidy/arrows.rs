@@ -1,11 +1,10 @@
-//! Arrows between crates go one way: what ARCHITECTURE.md allows against what cargo builds.
+//! Checks the dependencies between crates: ARCHITECTURE.md against cargo's metadata.
 //!
-//! The page has one block of them, a crate a line, with all that it may need:
+//! The page has one block of arrows, one crate per line, with all crates that it may need:
 //!
 //! ````text
 //! ```arrows
-//! model ->
-//! print -> model wire
+//! model -> print -> model wire
 //! ```
 //! ````
 
@@ -14,7 +13,7 @@ use crate::project::Member;
 
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// What one crate may need.
+/// The crates that one crate may need.
 #[derive(Debug, PartialEq, Eq)]
 struct Arrow<'a> {
     line: usize,
@@ -39,7 +38,7 @@ pub(super) fn check(files: &[File], members: &[Member]) -> Vec<Finding> {
     }
 }
 
-/// The arrows of the page, or the invalid line.
+/// Returns the arrows of the page, or the invalid line.
 fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     let mut lines = (1..).zip(page.lines());
     let start = lines.find(|(_, line)| line.trim_end() == "```arrows");
@@ -62,7 +61,7 @@ fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     Err((start, "the ```arrows block has no end".to_owned()))
 }
 
-/// What is built and not allowed.
+/// Returns dependencies that are not allowed.
 fn forbidden(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
     let mut findings = Vec::new();
     let block = arrows.first().map_or(1, |arrow| arrow.line);
@@ -78,7 +77,7 @@ fn forbidden(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
     findings
 }
 
-/// What is allowed and not built: plans, or something to forget.
+/// Returns allowed dependencies that do not exist: planned or obsolete ones.
 fn unused(arrows: &[Arrow], members: &[Member]) -> Vec<String> {
     let needs = |from: &str, to: &str| members.iter().any(|member| member.name == from && member.needs.contains(to));
     let all = arrows.iter().flat_map(|arrow| arrow.to.iter().map(|to| (arrow.from, *to)));

@@ -1,8 +1,8 @@
-//! Rust text without its comments and literals, so that a word in a string is not taken for code.
+//! Rust text without comments and literals, so that a word in a string is not treated as code.
 //!
-//! Blanked bytes become spaces and line ends stay, so a position means the same in the text and in the code.
+//! Blanked bytes become spaces and line ends are kept, so positions are the same in the text and in the code.
 
-/// The text with comments, strings and characters blanked.
+/// Returns the text with comments, strings and characters blanked.
 pub(super) fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
@@ -22,7 +22,7 @@ pub(super) fn blank(text: &str) -> String {
     String::from_utf8(code).expect("whole characters are blanked: every literal and comment ends at one")
 }
 
-/// The identifiers, keywords and numbers of some code, with their positions.
+/// Returns the identifiers, keywords and numbers of some code, with their positions.
 pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = 0;
     std::iter::from_fn(move || {
@@ -37,7 +37,7 @@ pub(super) fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Where the block that `code` opens first is opened and where it ends, unless a `;` comes before it.
+/// Returns the start and end of the first block in `code`, unless a `;` is before it.
 pub(super) fn block(code: &str) -> Option<(usize, usize)> {
     let mut nested = 0_usize;
     let mut open = None;
@@ -56,7 +56,7 @@ pub(super) fn block(code: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// The length of the comment or literal that `rest` begins with, if it does.
+/// Returns the length of the comment or literal at the beginning of `rest`, if there is one.
 fn opaque(rest: &[u8], before: Option<u8>) -> Option<usize> {
     match rest {
         [b'/', b'/', ..] => Some(rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())),
@@ -101,7 +101,7 @@ fn quoted(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// `'x'` is a character, `'x` a lifetime.
+/// Distinguishes a character `'x'` from a lifetime `'x`.
 fn character(rest: &[u8]) -> Option<usize> {
     let width = match *rest.get(1)? {
         0..0x80 => 1,
@@ -112,7 +112,7 @@ fn character(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(width + 2)
 }
 
-/// `r"…"`, `br#"…"#` and their kin; `r#name` is none.
+/// Matches `r"…"`, `br#"…"#` and similar literals, but not `r#name`.
 fn raw_string(rest: &[u8]) -> Option<usize> {
     let prefix = [&b"r"[..], b"br", b"cr"].iter().find(|prefix| rest.starts_with(prefix))?.len();
     let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();

@@ -1,21 +1,21 @@
-//! What a device or a process has is shown by loops over the field table. Code that names a member beside it is counted.
+//! Fields of devices and processes are shown by loops over the field table. Other code that accesses members directly is counted.
 
 use super::code::{is_word, words};
 use super::length::test_blocks;
 use super::{File, Finding};
 
-/// Where the members are: the rows of the table.
+/// The tables with the members.
 const TABLES: &[&str] = &["crates/model/src/fields/device.rs", "crates/model/src/fields/process.rs"];
-/// Crates that show, send or store snapshots. `monitor` is not among them: its C ABI names each member.
+/// Crates that show, send or store snapshots. `monitor` is not included, because its C ABI names each member.
 const FACES: &[&str] = &["ask", "doctor", "intake", "print", "serve", "top", "ttmon", "wire"];
-/// What identifies a device or a process: code joins by it everywhere, and nothing is shown twice for it.
+/// Members that identify a device or a process. Code uses them everywhere for joins, so they are not counted.
 const IDENTITIES: &[&str] = &["id", "key"];
-/// What a device or a process is called where it is used. Another name escapes the rule.
+/// Names of variables for devices and processes. Other names are not detected.
 const RECEIVERS: &[&str] = &["device", "process", "d", "p"];
-/// How often faces name a member. Lower it where it falls; where it must rise, say why in the commit.
+/// Number of direct accesses. Lower it if the count falls. If it must rise, explain why in the commit.
 const ACCESSES: usize = 234;
 
-/// The number of accesses is what it was.
+/// Checks that the number of accesses is unchanged.
 pub(super) fn accesses(files: &[File]) -> Vec<Finding> {
     other_than(files, ACCESSES)
 }
@@ -29,7 +29,7 @@ fn other_than(files: &[File], held: usize) -> Vec<Finding> {
     tables.first().filter(|_| count != held).map(|table| table.finding(1, message)).into_iter().collect()
 }
 
-/// `let temperature: Reading<Celsius> = …` and `memory: Memory = …`.
+/// Matches `let temperature: Reading<Celsius> = …` and `memory: Memory = …`.
 fn members(code: &str) -> Vec<&str> {
     let name = |line: &'_ str| {
         let (name, rest) = line.split_once(':')?;

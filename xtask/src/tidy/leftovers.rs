@@ -1,11 +1,11 @@
-//! What was meant to be finished later, and tests that nobody runs.
+//! Finds notes about unfinished work, and tests that never run.
 
 use super::code::{is_word, words};
 use super::{File, Finding};
 
 const MACROS: &[&str] = &["todo", "unimplemented"];
 
-/// Put together from halves, so that this file passes its own rule.
+/// Joined from halves, so that this file passes its own rule.
 const NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 
 pub(super) fn macros(file: &File) -> Vec<Finding> {
@@ -13,7 +13,7 @@ pub(super) fn macros(file: &File) -> Vec<Finding> {
     calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! is not an answer"))).collect()
 }
 
-/// Notes to oneself, in comments and everywhere else.
+/// Finds notes in comments and everywhere else.
 pub(super) fn notes(file: &File) -> Vec<Finding> {
     if file.is_fixture() {
         return Vec::new();
@@ -27,10 +27,10 @@ pub(super) fn notes(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The only reason to ignore a test: the stages `root` and `adversary` run these.
+/// The only accepted reason to ignore a test. The stages `root` and `adversary` run these tests.
 const RUN_BY_A_STAGE: &str = "#[ignore = \"needs root\"]";
 
-/// A skipped test is a test we lost.
+/// Finds ignored tests.
 pub(super) fn lost_tests(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, (line, code)) in (1..).zip(file.text.lines().zip(file.code.lines())) {

@@ -1,19 +1,19 @@
-//! One idea to a file, and a function that fits a screen.
+//! Limits the length of files and functions.
 
 use super::code::{block, is_word, words};
 use super::{File, Finding};
 
 const FILE_LINES_MAX: usize = 600;
-/// The style says 70; some room is left, so that this rule finds the second idea and not the one line too many.
+/// The style guide says 70. The limit is higher, so that this rule does not complain about a few extra lines.
 const FUNCTION_LINES_MAX: usize = 90;
 
-/// A file that may be long.
+/// A file that may be longer.
 struct Long {
     path: &'static str,
     reason: &'static str,
 }
 
-/// Tables and fixtures: one idea, however long.
+/// Tables and fixtures may have any length.
 const LONG: &[Long] = &[];
 
 pub(super) fn long_files(file: &File) -> Vec<Finding> {
@@ -31,7 +31,7 @@ fn files_longer_than_allowed(file: &File, allowed: &[Long]) -> Vec<Finding> {
     vec![file.finding(1, message)]
 }
 
-/// What is allowed and no longer there or no longer long.
+/// Finds exceptions for files that do not exist or are not long any more.
 pub(super) fn needless_exceptions(files: &[File]) -> Vec<Finding> {
     exceptions_without_need(files, LONG)
 }
@@ -48,7 +48,7 @@ fn exceptions_without_need(files: &[File], allowed: &[Long]) -> Vec<Finding> {
         .collect()
 }
 
-/// Tests may be longer than other functions.
+/// Finds long functions. Tests may be longer than other functions.
 pub(super) fn long_functions(file: &File) -> Vec<Finding> {
     if file.path.ends_with("tests.rs") || file.path.split('/').any(|part| part == "tests") {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn long_functions(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Where each function with a body begins, its name, and its lines from `fn` to the last brace.
+/// Returns the position, the name and the number of lines of each function with a body, from `fn` to the last brace.
 fn functions(code: &str) -> Vec<(usize, &str, usize)> {
     let mut found = Vec::new();
     let mut all = words(code).peekable();

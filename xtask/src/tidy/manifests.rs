@@ -1,4 +1,4 @@
-//! Every member of the workspace takes the workspace's lints.
+//! Checks that every member of the workspace uses the workspace's lints.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(super) fn without_our_lints(files: &[File], members: &[Member], root: &Path)
 fn lints(file: &File) -> Vec<Finding> {
     let sections = sections(&file.text);
     let takes_ours = sections.contains(&("lints", "workspace = true")) || sections.contains(&("", "lints.workspace = true"));
-    // The workspace forbids unsafe code, and what is forbidden cannot be allowed again: its homes write lints of their own.
+    // The workspace forbids unsafe code, and a forbidden lint cannot be allowed again. So crates with unsafe code have their own lints.
     let has_its_own = is_home(&file.path) && sections.iter().any(|(section, _)| section.starts_with("lints."));
     if takes_ours || has_its_own {
         return Vec::new();
@@ -25,7 +25,7 @@ fn lints(file: &File) -> Vec<Finding> {
     vec![file.finding(1, "takes no lints: write [lints] workspace = true")]
 }
 
-/// Each `key = value` line with the table it stands in.
+/// Returns each `key = value` line with its table.
 fn sections(manifest: &str) -> Vec<(&str, &str)> {
     let mut section = "";
     let mut lines = Vec::new();

@@ -1,11 +1,11 @@
-//! Names that say nothing: each thing belongs beside the noun it serves.
+//! Finds names without meaning, such as `common` or `manager`.
 
 use super::code::words;
 use super::{File, Finding};
 
 const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc", "manager", "managers"];
 
-/// Files and directories.
+/// Checks names of files and directories.
 pub(super) fn nameless_paths(file: &File) -> Vec<Finding> {
     if !file.is_rust() && !file.path.ends_with("Cargo.toml") {
         return Vec::new();
@@ -14,7 +14,7 @@ pub(super) fn nameless_paths(file: &File) -> Vec<Finding> {
     parts.filter_map(nameless).map(|word| file.finding(1, message(word))).collect()
 }
 
-/// Types and modules.
+/// Checks names of types and modules.
 pub(super) fn nameless_items(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut before = "";
@@ -27,7 +27,7 @@ pub(super) fn nameless_items(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The word in `common_parts` or `DeviceManager` that says nothing.
+/// Returns the meaningless word in `common_parts` or `DeviceManager`.
 fn nameless(name: &str) -> Option<&'static str> {
     let mut split = String::new();
     for character in name.chars() {

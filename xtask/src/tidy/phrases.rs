@@ -1,11 +1,11 @@
-//! Phrases that make readers stop, in comments, messages, names and documents. Fixtures may have them.
+//! Finds unclear phrases in comments, messages, names and documents. Fixtures may have them.
 //!
 //! Text between backquotes is a quotation and may have any phrase. Only phrases within one line are found.
 
 use super::code::words;
 use super::{File, Finding};
 
-/// Has every phrase in its tests.
+/// This file has every phrase in its tests.
 const THIS: &str = "xtask/src/tidy/phrases.rs";
 
 struct Phrase {
@@ -70,7 +70,7 @@ fn found(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The words of a line in lower case, without quotations; of Rust, those of comments and literals alone.
+/// Returns the words of a line in lower case, without quotations. For Rust, only the words of comments and literals.
 fn prose(line: &str, code: Option<&str>) -> String {
     // The code is the text with comments and literals blanked, byte by byte.
     let code = code.unwrap_or_default().as_bytes();
@@ -84,7 +84,7 @@ fn prose(line: &str, code: Option<&str>) -> String {
         match character {
             _ if is_quoted || is_code(&at) => prose.push('|'),
             _ if is_word => prose.extend(character.to_lowercase()),
-            // Words on both sides of a stop are no phrase.
+            // Words on both sides of a punctuation mark are not a phrase.
             _ if is_end => prose.push_str(" | "),
             _ => prose.push(' '),
         }
@@ -92,7 +92,7 @@ fn prose(line: &str, code: Option<&str>) -> String {
     prose.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Phrases of one word in the names that a file defines.
+/// Finds one-word phrases in the names that a file defines.
 fn in_names(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut before = "";
@@ -110,7 +110,7 @@ fn in_names(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// `LedgerEvent` and `ledger_event`: ledger, event.
+/// Splits `LedgerEvent` and `ledger_event` into ledger, event.
 fn parts(name: &str) -> Vec<String> {
     let is_constant = !name.contains(char::is_lowercase);
     let mut split = String::new();

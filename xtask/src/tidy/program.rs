@@ -1,14 +1,14 @@
-//! What the program does in one place: write to stderr, and read the command line as typed.
+//! Restricts two actions of the program to one file each: writing to stderr, and reading the command line as typed.
 
 use super::code::words;
 use super::{File, Finding};
 
 const PROGRAM: &str = "crates/ttmon/src/";
-/// Its `complain` does not mind a stderr that is closed or full.
+/// Its `complain` ignores a closed or full stderr.
 const HOME: &str = "crates/ttmon/src/failure.rs";
 const MACROS: &[&str] = &["eprintln", "eprint"];
 
-/// The macros panic where stderr cannot be written to, and a monitor must outlive its terminal.
+/// The macros panic if stderr cannot be written to, but a monitor must survive the end of its terminal.
 pub(super) fn panicking_macros(file: &File) -> Vec<Finding> {
     if !file.path.starts_with(PROGRAM) || file.path == HOME {
         return Vec::new();
@@ -17,10 +17,10 @@ pub(super) fn panicking_macros(file: &File) -> Vec<Finding> {
     calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! panics without a stderr: use failure::complain"))).collect()
 }
 
-/// Where the command line as typed is read: its meaning, and pages made from its definition.
+/// Files that may read the command line as typed: its interpretation, and pages generated from its definition.
 const READERS_OF_CLI: &[&str] = &["cli", "invocation", "main.rs", "pages.rs", "completion.rs"];
 
-/// A command gets what was meant, from `invocation`.
+/// A command reads the interpreted command line, from `invocation`.
 pub(super) fn commands_reading_the_command_line(file: &File) -> Vec<Finding> {
     let Some(path) = file.path.strip_prefix(PROGRAM) else { return Vec::new() };
     let is_reader = |name: &str| path == name || path == format!("{name}.rs") || path.starts_with(&format!("{name}/"));

@@ -1,10 +1,10 @@
-//! Promises of docs/security.md name the tests that hold them: each of these exists.
+//! Checks that all tests exist that docs/security.md names.
 
 use super::{File, Finding};
 
 const PAGE: &str = "docs/security.md";
 
-/// Tests named in the last column of a table whose last column is for tests, that no Rust file has.
+/// Returns tests in the last column of tables for tests that no Rust file has.
 pub(super) fn without_a_test(files: &[File]) -> Vec<Finding> {
     let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
     let mut findings = Vec::new();
@@ -15,7 +15,7 @@ pub(super) fn without_a_test(files: &[File]) -> Vec<Finding> {
             continue;
         };
         is_of_tests |= last.trim_start().starts_with("test");
-        // Every other piece is between backquotes.
+        // Every second part is between backquotes.
         for name in last.split('`').skip(1).step_by(2).filter(|_| is_of_tests) {
             let name = name.rsplit("::").next().unwrap_or(name);
             if !is_path(name) && !exists(files, name) {
@@ -30,7 +30,7 @@ fn is_path(name: &str) -> bool {
     name.contains('/')
 }
 
-/// A function, or a case by its name.
+/// Whether a function or a case with this name exists.
 fn exists(files: &[File], name: &str) -> bool {
     let (function, case) = (format!("fn {name}("), format!("\"{name}\""));
     files.iter().filter(|file| file.is_rust()).any(|file| file.text.contains(&function) || file.text.contains(&case))

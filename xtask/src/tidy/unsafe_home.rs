@@ -1,9 +1,9 @@
-//! Unsafe code has an address; elsewhere the word does not occur.
+//! Restricts unsafe code to some crates.
 
 use super::code::words;
 use super::{File, Finding};
 
-/// The boundary to shared memory, C and foreign programs; and fuzzing, whose macros expand to it.
+/// The interfaces to shared memory, C and other programs; and fuzzing, whose macros expand to unsafe code.
 const HOMES: &[&str] = &[
     "crates/ledger/",
     "crates/client/",

@@ -1,9 +1,9 @@
-//! Words that reveal a developer's machine: its paths, and hosts that packages come from.
+//! Finds words that reveal a developer's machine: its paths, and hosts of package registries.
 
 use super::code::is_word;
 use super::{File, Finding};
 
-/// Put together from halves, so that this file passes its own rule.
+/// Joined from halves, so that this file passes its own rule.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -15,10 +15,10 @@ const REGISTRY_HOSTS: &[&str] = &[
     concat!("ruby", "gems.org"),
 ];
 
-/// The name of cargo's default registry in every Cargo.lock: a repository, not a host.
+/// The name of cargo's default registry in every Cargo.lock, which is a repository and not a host.
 const LOCK_FILE_NAME: &str = concat!("crates", ".io-index");
 
-/// Common directories; a checkout right below one is found by its own path.
+/// Common directories. A checkout directly below one is found by its own path.
 const SHARED: &[&str] = &["/", "/tmp", "/home", "/root", "/opt", "/srv", "/src", "/mnt", "/usr/src", "/usr/local", "/var/tmp", "/dev/shm"];
 
 pub(super) fn registry_hosts(file: &File) -> Vec<Finding> {
@@ -33,14 +33,14 @@ pub(super) fn registry_hosts(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The paths that only this machine has: the directory the checkout is in, and the user's home.
+/// Returns the paths that only this machine has: the parent directory of the checkout, and the user's home.
 pub(super) fn places(root: &str, home: Option<&str>) -> Vec<String> {
     let above = root.rsplit_once('/').map_or("/", |(above, _)| above);
     let checkout = if above.is_empty() || SHARED.contains(&above) { root } else { above };
     let mut places = vec![checkout.to_owned()];
     match home.map(|home| home.trim_end_matches('/')) {
         None | Some("") => {}
-        // Every machine has a home of root; only tools below it reveal this machine.
+        // Every machine has a home of root. Only the tools below it reveal this machine.
         Some(home) if SHARED.contains(&home) => places.extend([".cargo", ".rustup"].map(|tool| format!("{home}/{tool}"))),
         Some(home) => places.push(home.to_owned()),
     }
@@ -57,7 +57,7 @@ pub(super) fn places_of_this_machine(file: &File, places: &[String]) -> Vec<Find
     findings
 }
 
-/// Whether the line has the absolute path or one below it: `/proc/1/home/bo` and `/home/bob` do not name `/home/bo`.
+/// Whether the line contains the absolute path or one below it. `/proc/1/home/bo` and `/home/bob` do not contain `/home/bo`.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

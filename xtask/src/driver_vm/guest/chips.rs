@@ -1,4 +1,4 @@
-//! The devices of the virtual machine: what the simulator, the kernel and the driver can be made to do to them.
+//! The devices of the virtual machine, and the ways in which the simulator, the kernel and the driver can disturb them.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -20,9 +20,9 @@ pub(super) struct Chips {
     is_blackhole: bool,
     /// Devices on PCI Express.
     pub(super) count: usize,
-    /// PCI address of each, once they were seen.
+    /// PCI address of each device, after they were seen once.
     addresses: RefCell<Vec<String>>,
-    /// File of the driver that was loaded last.
+    /// File of the last loaded driver.
     module: RefCell<String>,
     sequence: Cell<u64>,
     held: RefCell<Option<File>>,
@@ -42,7 +42,7 @@ impl Chips {
         }
     }
 
-    /// The id of the device that scenarios disturb: one in the middle, if there are several.
+    /// Returns the id of the device that scenarios disturb: one in the middle, if there are several.
     pub(super) fn victim(&self) -> u64 {
         if self.count > 2 { 2 } else { 0 }
     }
@@ -82,7 +82,7 @@ impl Chips {
         Ok(())
     }
 
-    /// Waits until the driver has made all files of all devices: the sensors come last, by a deferred job.
+    /// Waits until the driver has created all files of all devices. A deferred job creates the sensors last.
     pub(super) fn wait_for_files(&self) -> Result<(), String> {
         self.wait_for_devices()?;
         let has_sensors = |id| fs::read_dir(format!("{CLASS}/tenstorrent!{id}/device/hwmon")).is_ok_and(|mut names| names.next().is_some());
@@ -90,7 +90,7 @@ impl Chips {
         until("with telemetry files", || (0..self.count).all(|id| has_sensors(id) && has_type(id)))
     }
 
-    /// Lets the firmware answer. On Blackhole the driver asks for telemetry only when it is loaded.
+    /// Lets the firmware answer. On Blackhole the driver reads telemetry only when it is loaded.
     pub(super) fn make_ready(&self) -> Result<(), String> {
         self.set_rules(&[])?;
         if self.is_blackhole {
@@ -113,7 +113,7 @@ impl Chips {
         write(&format!("{PCI}/drivers/tenstorrent/bind"), &self.address()?)
     }
 
-    /// Takes the device off the bus.
+    /// Removes the device from the bus.
     pub(super) fn remove(&self) -> Result<(), String> {
         write(&format!("{PCI}/devices/{}/remove", self.address()?), "1")
     }
@@ -122,18 +122,18 @@ impl Chips {
         write(&format!("{PCI}/rescan"), "1")
     }
 
-    /// The reset ioctl of the driver; driver-vm/guest/reset.c lists the kinds.
+    /// Calls the reset ioctl of the driver; driver-vm/guest/reset.c lists the kinds.
     pub(super) fn reset(&self, kind: &str) -> Result<(), String> {
         project::run(Command::new("/run/vm/bin/reset").args([kind, &self.victim().to_string()]))
     }
 
-    /// Opens the device until [`Self::release`].
+    /// Keeps the device open until [`Self::release`].
     pub(super) fn hold(&self, flags: OFlags) -> Result<(), String> {
         *self.held.borrow_mut() = Some(self.open(flags)?);
         Ok(())
     }
 
-    /// Without O_APPEND the driver would set a power state, which the simulator refuses.
+    /// Opens the device. Without O_APPEND the driver would set a power state, which the simulator refuses.
     pub(super) fn open(&self, flags: OFlags) -> Result<File, String> {
         let flags = (flags | OFlags::APPEND | OFlags::NONBLOCK).bits();
         let path = format!("/dev/tenstorrent/{}", self.victim());

@@ -1,4 +1,4 @@
-//! `ttmon --deep` on the real driver: what it reads, when it opens a device, and what it leaves behind.
+//! Tests `ttmon --deep` on the real driver: the values that it reads, when it opens a device, and what it leaves behind.
 
 mod faces;
 
@@ -22,35 +22,35 @@ use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
 use crate::project;
 use crate::service::{Ended, until};
 
-/// Needs no monitor of the others.
+/// Name of the scenario. It does not need the other monitors.
 pub(in crate::driver_vm) const DEEP: &str = "deep";
 
-/// Where the simulator publishes the block of a program (driver-vm/patches/ttsim.patch), as the firmware addresses it.
+/// Address at which the simulator publishes the block of a program (driver-vm/patches/ttsim.patch), as the firmware addresses it.
 const BLOCK: u64 = 0x1007_6000;
-/// Where the counters of the queue are put, in L1 of its core.
+/// Address of the counters of the queue, in L1 of its core.
 const COUNTERS: u64 = 0x1_A180;
 const SIGNATURE: u32 = 0x534D_435F;
-/// Samples that must leave nothing behind.
+/// Number of samples that must leave nothing behind.
 const SAMPLES: u64 = 1000;
-/// Checks that are made of several cards beside other scenarios: the first ones. Four emulated cards are slow.
+/// Number of checks with several cards beside other scenarios, because four emulated cards are slow. The first checks are run.
 const OF_SEVERAL: usize = 2;
-/// How often a value that is written while the chip is read may be missed.
+/// Most attempts for a value that is written while the chip is read.
 const TRIES: usize = 4;
 
-/// The chip that is read, and what the program on it would have.
+/// The chip that is read, and the state of a program on it.
 pub(super) struct Deep<'a> {
     ttmon: &'a Path,
     /// A Python with tt-umd.
     umd: Option<&'a Path>,
     chips: &'a Chips,
     arch: Arch,
-    /// Of the firmware, and of a dispatch core.
+    /// Cores of the firmware and of dispatch.
     arc: (u16, u16),
     core: (u16, u16),
     csm: u64,
-    /// The word with the address of the block.
+    /// Address of the word with the address of the block.
     pointer: u64,
-    /// Bytes of the window that is used.
+    /// Bytes of the used window.
     window: u64,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Deep<'a> {
         }
     }
 
-    /// Every check, by name, or the first ones: see [`OF_SEVERAL`].
+    /// Returns all checks by name, or only the first ones: see [`OF_SEVERAL`].
     pub(super) fn checks(&self, is_alone: bool) -> impl Iterator<Item = Check<'a>> + use<'a> {
         let checks: [Check<'a>; 12] = [
             ("power-down of an idle chip", Self::leaves_power_down),
@@ -89,7 +89,7 @@ impl<'a> Deep<'a> {
         checks.into_iter().take(count)
     }
 
-    /// The driver arms the power-down of a Wormhole chip at the last close. A reader must not cancel it.
+    /// The driver starts the power-down timer of a Wormhole chip at the last close. A reader must not cancel it.
     fn leaves_power_down(&self) -> Result<String, String> {
         const CANCELLED: &str = "cancelled pending idle powerdown";
         let _ = project::run(Command::new("/run/vm/bin/busybox").args(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"]));
@@ -111,7 +111,7 @@ impl<'a> Deep<'a> {
         if self.arch == Arch::Blackhole {
             return Ok(format!("a snapshot took {:.1} s; Blackhole is powered down at the last close", took.as_secs_f64()));
         }
-        // The same open without the wait is seen, so the check could have failed.
+        // The same open without the wait is detected, so this check can fail.
         self.arm_power_down()?;
         drop(self.chips.open(OFlags::empty())?);
         match cancelled()? - before {
@@ -120,7 +120,7 @@ impl<'a> Deep<'a> {
         }
     }
 
-    /// Opens and closes the device as a program that wants power. The simulator refuses the message; the driver goes on.
+    /// Opens and closes the device like a program that requests power. The simulator refuses the message, and the driver continues.
     fn arm_power_down(&self) -> Result<(), String> {
         let path = self.node();
         fs::OpenOptions::new().read(true).write(true).open(&path).map(drop).map_err(|error| format!("{path}: {error}"))
@@ -151,7 +151,7 @@ impl<'a> Deep<'a> {
         let mark = Mark::now();
         drop(held);
         let checked = monitor.until(mark, |device| expected(device).map_or(Ok(()), Err));
-        // Values that change are followed while the chip is held.
+        // Changing values are read while the chip is held.
         let held = self.hold()?;
         self.chips.set_rules(&["* 54 45"])?;
         let followed = monitor.until(Mark::now(), |device| equal(&device["board_power"], &Value::from(45.0)));
@@ -160,7 +160,7 @@ impl<'a> Deep<'a> {
         checked.and(followed).map(|samples| format!("10 fields as planted, and a change after {samples} samples"))
     }
 
-    /// Tenstorrent's own library reads the same chip.
+    /// Compares with Tenstorrent's own library on the same chip.
     fn equals_umd(&self) -> Result<String, String> {
         let Some(python) = self.umd else { return Ok("not examined: no tt-umd".to_owned()) };
         self.chips.set_rules(&HOLD_SENSORS)?;
@@ -178,7 +178,7 @@ impl<'a> Deep<'a> {
         Ok(format!("{} tags are equal", ours.len() - 1))
     }
 
-    /// strace sees every system call of the reading process.
+    /// Checks every system call of the reading process with strace.
     fn calls_nothing_else(&self) -> Result<String, String> {
         const OURS: [&str; 5] = ["0xfa, 0x5", "0xfa, 0", "0xfa, 0xb", "0xfa, 0xd", "0xfa, 0xc"];
         let held = self.hold()?;
@@ -192,7 +192,7 @@ impl<'a> Deep<'a> {
         }
         let calls = fs::read_to_string(log).map_err(|error| format!("{log}: {error}"))?;
         let (mut ioctls, mut opens, mut maps) = (0, 0, 0);
-        // Each chip has a process of its own, and each line begins with its number.
+        // Each chip has its own process, and each line begins with the pid.
         let mut nodes = HashMap::new();
         for line in calls.lines() {
             let process = line.split_whitespace().next().unwrap_or_default();
@@ -227,7 +227,7 @@ impl<'a> Deep<'a> {
         Ok(format!("{opens} opens, {maps} mappings for reading, {ioctls} ioctls, all of the five"))
     }
 
-    /// Counters as a queue would have them: cycles, how many of them were busy, how long each core worked. The queue waits for the host.
+    /// Writes counters as a queue would: cycles, busy cycles, and working time of each core. The queue waits for the host.
     fn plant_counters(&self, cycles: u64, busy: u64, worked: u64, programs: u32) -> Result<(), String> {
         let half = |number: u64, shift: u32| u32::try_from(number >> shift & 0xFFFF_FFFF).unwrap_or_default();
         let mut words = vec![0; 62];
@@ -239,7 +239,7 @@ impl<'a> Deep<'a> {
         self.write(self.core, COUNTERS, &words)
     }
 
-    /// The block that a program publishes, with this signature, flags and core.
+    /// Writes the block that a program publishes, with this signature, flags and core.
     fn plant_block(&self, signature: u32, flags: u8, core: (u16, u16)) -> Result<(), String> {
         self.plant_block_at(BLOCK, signature, flags, core)
     }
@@ -256,7 +256,7 @@ impl<'a> Deep<'a> {
         self.write(self.arc, self.csm + address, &words)
     }
 
-    /// Where the block is said to be.
+    /// Writes the address of the block.
     fn point_to_block(&self, address: u64) -> Result<(), String> {
         self.write(self.arc, self.pointer, &[u32::try_from(address).unwrap_or_default()])
     }
@@ -269,7 +269,7 @@ impl<'a> Deep<'a> {
 
     fn measures_utilization(&self) -> Result<String, String> {
         let held = self.hold()?;
-        // Every counter wraps within the first step.
+        // Every counter wraps in the first step.
         let (mut cycles, mut busy, mut worked, mut programs) = (u64::MAX - 1000, u64::MAX - 10, u64::MAX - 5, u32::MAX);
         self.plant_counters(cycles, busy, worked, programs)?;
         self.plant_block(SIGNATURE, 0, self.core)?;
@@ -284,7 +284,7 @@ impl<'a> Deep<'a> {
                 self.plant_counters(cycles, busy, worked, programs)?;
                 let part = |whole: f64| Value::from(f64::from(u32::try_from(share).unwrap_or_default()) / whole);
                 let is_counted = |device: &Value| device["programs_per_s"].as_f64().is_some_and(|rate| (1.0..20.0).contains(&rate));
-                // The counters move once: a later sample may have no difference, and a sample in between part of one.
+                // The counters change once. A later sample may have no difference, and a sample in between only a part.
                 tried = monitor.until(mark, |device| {
                     equal(&device["utilization"], &part(100.0))?;
                     equal(&device["core_efficiency"], &part(200.0))?;
@@ -312,7 +312,7 @@ impl<'a> Deep<'a> {
             self.plant_block(signature, flags, core)?;
             monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
         }
-        // The block moves: to one that can be followed, to one of slow dispatch, and out of the memory it belongs in.
+        // The address of the block changes: to a valid block, to a block of slow dispatch, and out of its memory.
         self.plant_block_at(BLOCK + 0x100, SIGNATURE, 0, self.core)?;
         self.plant_block_at(BLOCK + 0x200, SIGNATURE, 1, self.core)?;
         let moved = || {
@@ -332,7 +332,7 @@ impl<'a> Deep<'a> {
         Ok("slow dispatch, a signature removed, a core out of range, a block that moves".to_owned())
     }
 
-    /// The reader sees a reset and an unbound device, and goes on afterwards.
+    /// Checks that the reader continues after a reset and after an unbound device.
     fn survives(&self) -> Result<String, String> {
         let held = self.hold()?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
@@ -356,7 +356,7 @@ impl<'a> Deep<'a> {
         let held = self.hold()?;
         monitor.until(Mark::now(), is_read)?;
         drop(held);
-        // The reader has the device open for a short time per sample.
+        // The reader has the device open for a short time per sample, so unloading is retried.
         until("unloaded", || self.chips.unload().is_ok())?;
         self.chips.load_again()?;
         self.chips.wait_for_files()?;
@@ -377,7 +377,7 @@ impl<'a> Deep<'a> {
         Ok(format!("busy while another has all {windows} windows of {} bytes; read again afterwards", self.window))
     }
 
-    /// A program such as tt-flash opens the device with O_EXCL. It gets in between two samples, and then none is taken.
+    /// A program such as tt-flash opens the device with O_EXCL. It succeeds between two samples, and then no sample is taken.
     fn skips_an_exclusive_device(&self) -> Result<String, String> {
         let held = self.hold()?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
@@ -397,7 +397,7 @@ impl<'a> Deep<'a> {
         Ok("opened between two samples; busy while another has it; read again afterwards".to_owned())
     }
 
-    /// All windows of the size that is used, in the hands of another process, and their number.
+    /// Allocates all windows of the used size in another process. Returns the process and their number.
     fn take_windows(&self) -> Result<(Ended, u64), String> {
         let mut command = Command::new("/run/vm/bin/chip");
         command.args(["windows", &self.chips.victim().to_string(), &self.window.to_string()]);
@@ -414,7 +414,7 @@ impl<'a> Deep<'a> {
         let mut session = Session::new(Kernel::new(Path::new(&self.node()), self.arch), self.arch);
         let started = Instant::now();
         for turn in 0..SAMPLES {
-            // The session's time is ours to give: twice a second is its pace.
+            // The caller provides the time of the session: two samples per second.
             let sample = session.sample(Duration::from_millis(500 * turn), Some(true), Duration::ZERO);
             match sample {
                 Ok(sample) if sample.age.is_zero() && !sample.tags.is_empty() => {}
@@ -435,7 +435,7 @@ impl<'a> Deep<'a> {
         Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor, user or process is left"))
     }
 
-    /// The device that is read and planted into, in a document of all of them.
+    /// Returns the device under test from a document of all devices.
     fn device<'d>(&self, document: &'d Value) -> &'d Value {
         device(document, self.chips.victim())
     }
@@ -456,7 +456,7 @@ impl<'a> Deep<'a> {
     }
 }
 
-/// `ttmon --deep -l 0.5 --json`, and what it printed.
+/// `ttmon --deep -l 0.5 --json`, and its output.
 struct Monitor {
     samples: Samples,
     /// The device under test.
@@ -474,7 +474,7 @@ impl Monitor {
         Ok(Self { samples, id, _process: process })
     }
 
-    /// Waits for a sample after the mark that passes, and returns which.
+    /// Waits for a sample after the mark that passes the check. Returns its number.
     fn until(&self, mark: Mark, check: impl Fn(&Value) -> Result<(), String>) -> Result<usize, String> {
         let started = Instant::now();
         loop {
@@ -500,7 +500,7 @@ fn equal(found: &Value, expected: &Value) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
 }
 
-/// The processes that read chips.
+/// Returns the processes that read chips.
 fn readers() -> Vec<String> {
     let is_reader = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == READER_NAME);
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,45 +1,45 @@
-//! What a monitor must show of the devices, and how a document or a screen is compared with it.
+//! The expected state of the devices, and its comparison with a document or a screen.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Fields that every driver and board publishes. They share the reason of their device.
+/// Fields that every driver and board has. They have the missing reason of their device.
 const FIELDS: [&str; 4] = ["temperature", "power", "voltage", "aiclk_mhz"];
-/// What must stay the same for a chip.
+/// Fields of a chip that must not change.
 const IDENTITY: [&str; 6] = ["location", "via", "bdf", "asic_id", "serial", "board"];
-/// Words of the screen that mean a device is not well.
+/// Words on the screen for an unhealthy device.
 const WORDS: [&str; 5] = ["RESET", "GONE", "UNREAD", "START", "WARN"];
 
 /// Which devices are disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// One of them, with the remote chips behind it.
+    /// One device, with the remote chips behind it.
     Victim,
     All,
 }
 
-/// What is expected of the disturbed devices. The others are fine.
+/// The expected state of the disturbed devices. The other devices must be healthy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) scope: Scope,
     pub(super) state: &'static str,
-    /// Why there are no readings; without it there are.
+    /// Reason of missing values; `None` if there are values.
     reason: Option<&'static str>,
-    /// On the screen.
+    /// Word on the screen.
     word: Option<&'static str>,
-    /// Part of the reason line.
+    /// Part of the line with the reason.
     why: Option<&'static str>,
     holders: u64,
-    /// Samples that it may take beyond the usual ones.
+    /// Additional samples until the state must be visible.
     pub(super) more_samples: usize,
 }
 
-/// The rows as they were before the first disturbance.
+/// The rows before the first disturbance.
 pub(super) struct Baseline {
     victim: u64,
     rows: BTreeMap<u64, Row>,
-    /// How many local devices there will be, as long as none was seen.
+    /// Number of expected local devices while none was seen.
     unknown_rows: usize,
 }
 
@@ -49,12 +49,12 @@ struct Row {
 }
 
 impl Expected {
-    /// Every device is well, and no process holds it.
+    /// Every device is healthy, and no process holds it.
     pub(super) fn fine() -> Self {
         Self { scope: Scope::All, state: "ok", reason: None, word: None, why: None, holders: 0, more_samples: 0 }
     }
 
-    /// One device cannot be read: `reason` is that of each reading, `why` is part of the reason line.
+    /// One device cannot be read. `reason` is the reason of each missing value, `why` is part of the line with the reason.
     pub(super) fn unread(state: &'static str, reason: &'static str, word: &'static str, why: &'static str) -> Self {
         Self { scope: Scope::Victim, state, reason: Some(reason), word: Some(word), why: Some(why), ..Self::fine() }
     }
@@ -64,7 +64,7 @@ impl Expected {
         Self { scope, ..Self::unread("gone", "gone", "GONE", "unplugged, unbound, or the driver was unloaded") }
     }
 
-    /// The driver has the device, its firmware does not answer yet.
+    /// The driver has the device, but its firmware does not answer yet.
     pub(super) fn starting() -> Self {
         Self { scope: Scope::All, ..Self::unread("starting", "no_source", "START", "the firmware does not answer yet") }
     }
@@ -75,17 +75,17 @@ impl Expected {
         Self { scope: Scope::All, ..Self::unread("unreadable", "out_of_range", "UNREAD", why) }
     }
 
-    /// The window of the heartbeat (1 s) must pass first.
+    /// The heartbeat has stopped, which is visible only after its window (1 s).
     pub(super) fn stopped_heartbeat() -> Self {
         Self { word: Some("WARN"), why: Some("heartbeat has stopped"), more_samples: 1, ..Self::fine() }
     }
 
-    /// Well, and held by one process.
+    /// The devices are healthy, and one process holds them.
     pub(super) fn held() -> Self {
         Self { scope: Scope::Victim, holders: 1, ..Self::fine() }
     }
 
-    /// Whether the driver lists no device then.
+    /// Whether the driver lists no device in this state.
     pub(super) fn leaves_no_device(&self, baseline: &Baseline) -> bool {
         self.state == "gone" && (self.scope == Scope::All || baseline.is_lone())
     }
@@ -105,9 +105,9 @@ impl Expected {
         Ok(())
     }
 
-    /// The same for a monitor that was started while the devices were disturbed: it cannot know what they do not say.
+    /// Like `check`, for a monitor that was started during the disturbance. It does not know values that the devices do not report.
     pub(super) fn check_new(&self, document: &Value, baseline: &Baseline) -> Result<(), String> {
-        // Nor can it know that a heartbeat has stopped: that takes two samples.
+        // It cannot know that a heartbeat has stopped either, because that needs two samples.
         let new = Self { why: self.why.filter(|_| self.state != "ok"), ..*self };
         for (id, device) in rows(document)? {
             new.check_device(device, baseline.is_disturbed(id, device, self.scope)).map_err(|error| format!("device {id}: {error}"))?;
@@ -175,17 +175,17 @@ impl Baseline {
         Self { victim, rows, unknown_rows: 0 }
     }
 
-    /// Before any device was seen.
+    /// Creates a baseline before any device was seen.
     pub(super) fn unknown(devices: usize) -> Self {
         Self { victim: 0, rows: BTreeMap::new(), unknown_rows: devices }
     }
 
-    /// Whether one device only is on PCIe.
+    /// Whether only one device is on PCIe.
     pub(super) fn is_lone(&self) -> bool {
         self.rows.values().filter(|row| row.via.is_none()).count() == 1
     }
 
-    /// The rows that the board must have.
+    /// Checks the rows that the board must have.
     pub(super) fn check_rows(&self, board: &str) -> Result<String, String> {
         let (local, remote) = match board {
             "n300" => (1, 1),
@@ -202,7 +202,7 @@ impl Baseline {
         }
     }
 
-    /// Each row has the identity that its id had before.
+    /// Checks that each row has the identity that its id had before.
     pub(super) fn check_known(&self, document: &Value) -> Result<(), String> {
         for (id, device) in rows(document)? {
             if !self.rows.contains_key(&id) {
@@ -217,7 +217,7 @@ impl Baseline {
         scope == Scope::All || id == self.victim || device["via"].as_u64() == Some(self.victim)
     }
 
-    /// While a device is not well, what it does not say may be missing; it is never another.
+    /// Checks the identity. While a device is unhealthy, values may be missing, but must not differ.
     fn check_identity(&self, id: u64, device: &Value, is_fine: bool) -> Result<(), String> {
         let Some(row) = self.rows.get(&id) else { return Ok(()) };
         for (field, before) in IDENTITY.iter().zip(&row.identity) {

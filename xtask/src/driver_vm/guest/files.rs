@@ -1,4 +1,4 @@
-//! The driver's files, read without ttmon, and a snapshot compared with them value by value.
+//! Reads the driver's files without ttmon, and compares a snapshot with them value by value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use super::chips::CLASS;
 
-/// Telemetry tags that change with time, as rules of the simulator. The heartbeat goes on.
+/// Rules of the simulator that hold telemetry tags that change with time. The heartbeat continues.
 pub(super) const HOLD_SENSORS: [&str; 6] = ["* 6 hold", "* 7 hold", "* 8 hold", "* 11 hold", "* 14 hold", "* 41 hold"];
 const VERSION: &str = "/sys/module/tenstorrent/version";
 const HEARTBEAT: &str = "heartbeat";
 
-/// A fan speed from here on means that the firmware does not measure it.
+/// From this fan speed on, the firmware does not measure it.
 const NO_FAN: u64 = 65_535;
 /// Half of the last decimal that a snapshot prints.
 const TOLERANCE: f64 = 5e-4;
 
-/// The values of one device by the names that a snapshot gives them. Null: there is no file.
+/// The values of one device by their names in a snapshot. Null means that there is no file.
 type Values = BTreeMap<&'static str, Value>;
 
 /// Reads all devices, by id.
@@ -93,7 +93,7 @@ fn arch(device: &str) -> Option<&'static str> {
     }
 }
 
-/// `16.0 GT/s PCIe`
+/// Parses `16.0 GT/s PCIe`.
 fn generation(path: &Path) -> Option<u64> {
     match text(path)?.split_whitespace().next()? {
         "2.5" => Some(1),
@@ -106,7 +106,7 @@ fn generation(path: &Path) -> Option<u64> {
     }
 }
 
-/// Everything in a snapshot that differs from the files, which were read before it and after it.
+/// Returns all differences between a snapshot and the files, which were read before and after it.
 pub(super) fn differences(before: &BTreeMap<u64, Values>, after: &BTreeMap<u64, Values>, document: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let version = json!(text(Path::new(VERSION)));
@@ -153,7 +153,7 @@ fn is_between(first: &Value, shown: &Value, last: &Value) -> bool {
     }
 }
 
-/// Changes each value of the snapshot in turn: the comparison must notice every one. Returns how many there were.
+/// Changes each value of the snapshot in turn, and checks that the comparison detects it. Returns the number of values.
 pub(super) fn plant(before: &BTreeMap<u64, Values>, after: &BTreeMap<u64, Values>, document: &Value) -> Result<usize, String> {
     let mut planted = 0;
     for (index, device) in document["devices"].as_array().into_iter().flatten().enumerate() {

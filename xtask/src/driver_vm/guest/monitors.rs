@@ -1,4 +1,4 @@
-//! ttmon in its three long-running forms: `ttmon -l 1 --json`, `ttmon serve` and `ttmon top`.
+//! Runs ttmon in its three long-running forms: `ttmon -l 1 --json`, `ttmon serve` and `ttmon top`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::top::Top;
 use crate::service::{self, Ended, Service, TOKEN, until};
 
-/// No sample for this long is a hang. The interval is 1 s; a machine with many jobs may need some of them.
+/// Time without a sample that is considered a hang. The interval is 1 s, but a busy machine may need more.
 pub(super) const HANG: Duration = Duration::from_secs(30);
 /// The default of 200 ms is too short for an emulated machine that waits for a processor.
 pub(super) const READ_TIMEOUT: [&str; 2] = ["--read-timeout", "3000"];
@@ -25,7 +25,7 @@ pub(super) struct Monitors {
     samples: [(&'static str, Samples); 2],
 }
 
-/// A time on the clock that the samples carry.
+/// A time on the clock of the samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     /// Milliseconds since midnight, UTC.
@@ -56,7 +56,7 @@ impl Monitors {
         Ok(Self { repeated, service, top: Top::start(ttmon, &[])?, samples })
     }
 
-    /// The documents of `ttmon -l`.
+    /// Returns the documents of `ttmon -l`.
     pub(super) fn repeated(&self) -> &Samples {
         &self.samples[0].1
     }
@@ -65,13 +65,13 @@ impl Monitors {
         self.samples.iter().map(|(name, samples)| (*name, samples))
     }
 
-    /// A sample that is taken after this call.
+    /// Returns a sample that is taken after this call.
     pub(super) fn next_document(&self) -> Result<Value, String> {
         let mut documents = self.repeated().wait(Mark::now(), 1)?;
         documents.pop().ok_or_else(|| "no sample".to_owned())
     }
 
-    /// Ends them. An error if one has ended before, by itself.
+    /// Ends the monitors. Returns an error if one had already ended.
     pub(super) fn end(&mut self) -> Result<String, String> {
         let ended = self.repeated.0.try_wait().map_err(|error| error.to_string())?;
         if let Some(status) = ended {
@@ -90,13 +90,13 @@ impl Mark {
         Self { day_ms: ms, at: Instant::now() }
     }
 
-    /// Whether a sample of this time was taken after the mark.
+    /// Whether a sample with this time was taken after the mark.
     fn is_before(self, day_ms: u64) -> bool {
         (day_ms + DAY_MS - self.day_ms) % DAY_MS < DAY_MS / 2
     }
 }
 
-/// Milliseconds since midnight of `2026-11-16T05:52:24.966Z`.
+/// Parses `2026-11-16T05:52:24.966Z` to milliseconds since midnight.
 fn day_ms(time: &str) -> Option<u64> {
     let clock = time.split_once('T')?.1.trim_end_matches('Z');
     let mut parts = clock.split([':', '.']).map(|part| part.parse::<u64>().ok());
@@ -115,7 +115,7 @@ impl Samples {
         }
     }
 
-    /// Adds each line that a process prints, from now on.
+    /// Adds each line that a process prints from now on.
     pub(super) fn follow(&self, output: ChildStdout) {
         let printed = self.clone();
         thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).for_each(|line| printed.add(&line)));
@@ -126,12 +126,12 @@ impl Samples {
         self.0.lock().map(|all| all.iter().filter(is_since).cloned().collect()).unwrap_or_default()
     }
 
-    /// How many samples were taken after the mark.
+    /// Returns how many samples were taken after the mark.
     pub(super) fn count(&self, mark: Mark) -> usize {
         self.since(mark).len()
     }
 
-    /// Waits for so many samples that were taken after the mark.
+    /// Waits for this many samples after the mark.
     fn wait(&self, mark: Mark, count: usize) -> Result<Vec<Value>, String> {
         let (mut had, mut last) = (0, Instant::now());
         until("sampled", || {
@@ -148,7 +148,8 @@ impl Samples {
         Ok(samples)
     }
 
-    /// The first right sample is at most the `samples_max`th after the mark, and the following ones are right too. Returns which.
+    /// Checks that the first correct sample is at most the `samples_max`th after the mark, and that later samples are correct too. Returns
+    /// its number.
     pub(super) fn judge(&self, mark: Mark, samples_max: usize, check: impl Fn(&Value) -> Result<(), String>) -> Result<usize, String> {
         let verdicts: Vec<Result<(), String>> = self.wait(mark, samples_max + 1)?.iter().map(check).collect();
         first_right(&verdicts, samples_max)

@@ -1,4 +1,4 @@
-//! What is done to the devices while the monitors run, and what they must show meanwhile.
+//! The disturbances of the devices while the monitors run, and the expected state.
 
 use rustix::fs::OFlags;
 
@@ -6,18 +6,19 @@ use super::chips::Chips;
 use super::deep::DEEP;
 use super::expected::{Expected, Scope};
 
-/// Not in the table: it needs no monitor.
+/// Not in the table, because it needs no monitor.
 pub(in crate::driver_vm) const VALUES: &str = "values";
-/// Not in the table: the monitors are started while the firmware is not ready.
+/// Not in the table, because the monitors are started while the firmware is not ready.
 pub(super) const LATE: &str = "late";
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) disturb: fn(&Chips) -> Result<(), String>,
-    /// What is expected with this driver.
+    /// The expected state with this driver.
     pub(super) expected: fn(&str) -> Expected,
     pub(super) restore: fn(&Chips) -> Result<(), String>,
-    /// Part of the remedy that `ttmon doctor` prints meanwhile, by whether the machine has one device only. Empty: nothing is expected.
+    /// Part of the remedy that `ttmon doctor` prints during the disturbance; depends on whether the machine has only one device. Empty if
+    /// no remedy is expected.
     pub(super) remedy: fn(&str, bool) -> &'static str,
 }
 
@@ -32,7 +33,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "reset",
         disturb: |chips| chips.reset("user"),
-        // Before 2.9 the driver does not say that a device is being reset: the chip's answer comes through.
+        // Before 2.9 the driver does not report that a device is in reset, so the values of the chip are visible.
         expected: |driver| {
             if matches!(driver, "2.5.0" | "2.7.0") {
                 Expected::fine()
@@ -52,7 +53,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "rebind",
-        // Between two samples: the same names, and all files are new.
+        // Between two samples: the names are the same, but all files are new.
         disturb: |chips| {
             chips.unbind()?;
             chips.bind()?;
@@ -85,7 +86,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "not-ready",
-        // The driver is loaded anew, and the firmware has no telemetry yet.
+        // The driver is loaded again, and the firmware has no telemetry yet.
         disturb: |chips| {
             chips.unload()?;
             chips.set_rules(&["* ready 0"])?;
@@ -108,7 +109,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "exclusive",
-        // It opens only while no other process has the device open: the monitors do not.
+        // This open succeeds only while no other process has the device open. The monitors do not have it open.
         disturb: |chips| {
             chips.hold(OFlags::EXCL)?;
             match chips.open(OFlags::empty()) {
@@ -124,7 +125,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         remedy: remedy!("ttmon run -- COMMAND"),
     },
     Scenario {
-        // The last one: a device that was found by a rescan is probed last when the driver is loaded again, so its number changes.
+        // This is the last scenario: a device found by a rescan is probed last when the driver is loaded again, so its number changes.
         name: "remove",
         disturb: Chips::remove,
         expected: |_| Expected::gone(Scope::Victim),
@@ -133,7 +134,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// All names, in the order they run.
+/// Returns all names, in the order in which they run.
 pub(in crate::driver_vm) fn names() -> impl Iterator<Item = &'static str> {
     [LATE].into_iter().chain(SCENARIOS.iter().map(|scenario| scenario.name)).chain([VALUES, DEEP])
 }

@@ -1,4 +1,4 @@
-//! `ttmon top` on a pseudo-terminal, and what is on its screen.
+//! `ttmon top` on a pseudo-terminal, and its screen.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -15,16 +15,16 @@ use crate::service::until;
 
 const COLUMNS: u16 = 140;
 const ROWS: u16 = 45;
-/// From one sample to the next.
+/// Interval between two samples.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// For reading, drawing and the pseudo-terminal, in a machine that is emulated.
+/// Time for reading, drawing and the pseudo-terminal on an emulated machine.
 const DRAWING: Duration = Duration::from_secs(3);
 
 pub(super) struct Top {
     child: Box<dyn Child + Send + Sync>,
     keyboard: Box<dyn Write + Send>,
     screen: Arc<Mutex<Parser>>,
-    // Closed last: its end hangs the program up.
+    // Dropped last, because closing it hangs up the program.
     _master: Box<dyn MasterPty + Send>,
 }
 
@@ -63,8 +63,9 @@ impl Top {
         self.screen.lock().map(|screen| screen.screen().contents()).unwrap_or_default()
     }
 
-    /// The screen becomes right within so many samples. Returns the seconds that it took. A screen carries no sample number, so the limit
-    /// is in seconds, and lasts until `pace`, a monitor that counts, has taken as many samples: a busy host slows down both.
+    /// Checks that the screen becomes correct within this many samples. Returns the seconds that it took. A screen has no sample number, so
+    /// the limit is in seconds. It is extended until `pace`, a monitor that counts, has taken as many samples, because a busy host slows
+    /// down both.
     pub(super) fn judge(
         &self,
         mark: Mark,
@@ -84,7 +85,7 @@ impl Top {
         }
     }
 
-    /// Whether the screen is right now.
+    /// Checks the current screen.
     pub(super) fn check(&self, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
         check(&self.text())
     }
@@ -94,7 +95,7 @@ impl Top {
         self.keyboard.write_all(keys).and_then(|()| self.keyboard.flush()).map_err(|error| format!("ttmon top: {error}"))
     }
 
-    /// Presses q. An error if it has ended before, or does not end.
+    /// Presses q. Returns an error if the program had already ended, or does not end.
     pub(super) fn quit(&mut self) -> Result<(), String> {
         if let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? {
             return Err(format!("expected ttmon top to run, found that it has ended: {status:?}"));

@@ -1,4 +1,4 @@
-//! `ttmon serve --deep` and `ttmon top --deep`, with and without another user of the chip.
+//! Tests `ttmon serve --deep` and `ttmon top --deep`, with and without another user of the chip.
 
 use std::process::{Command, Stdio};
 
@@ -9,11 +9,11 @@ use super::super::top::Top;
 use super::{Deep, SIGNATURE, readers};
 use crate::service::{Service, until};
 
-/// Cycles and busy cycles between two plantings: 37 %.
+/// Cycles and busy cycles that are added each time: 37 %.
 const STEP: (u64, u64) = (100_000_000, 37_000_000);
 
 impl Deep<'_> {
-    /// One reader for the service and those that ask it; the holder is the only user that is counted.
+    /// The service and its clients use one reader. Only the holder is counted as a user.
     pub(super) fn serves(&self) -> Result<String, String> {
         let service = Service::start(self.ttmon, &[&READ_TIMEOUT[..], &["--deep"]].concat())?;
         let device = || service.json("/api/v1/snapshot").map(|document| self.device(&document).clone());
@@ -26,9 +26,9 @@ impl Deep<'_> {
                 return Err(format!("expected {name} in the metrics"));
             }
         }
-        // The service looks for holders at a pace of its own.
+        // The service scans for holders at its own interval.
         until("one holder", || device().is_ok_and(|device| device["memory"]["holders"] == 1))?;
-        // A client of a service that is late reads for itself, on a busy host.
+        // On a busy host, the service may answer too late, and then the client reads the chip itself.
         until("answered by the service", || self.ask(&service).is_ok_and(|asked| asked["origin"] == "server"))?;
         until("read by one process per chip", || readers().len() == self.chips.count)?;
         drop(held);
@@ -42,7 +42,7 @@ impl Deep<'_> {
         Ok("37 % with a holder, 0 without; one reader per chip, for a client too; no reader is a holder".to_owned())
     }
 
-    /// Plants counters that go on, until something is so.
+    /// Adds to the counters until a condition is true.
     fn while_busy(&self, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
         let (mut cycles, mut busy) = (0_u64, 0_u64);
         let mut last = Ok(false);
@@ -62,7 +62,7 @@ impl Deep<'_> {
         serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// The title, a column and the key that switches it.
+    /// Checks the title, a column, and the key that switches deep reading.
     pub(super) fn shows_on_a_screen(&self) -> Result<String, String> {
         let mut top = Top::start(self.ttmon, &["--deep"])?;
         let shows = |top: &Top, wanted: &[&str], unwanted: &[&str]| {
