@@ -39,13 +39,13 @@ use outside::Tracking;
 
 pub(crate) use machine::{Machine, output};
 
-/// The versions that the gate runs: the newest, and the last one whose buffers had no getters.
+/// The versions that the stage runs: the newest, and the last version whose buffers had no getters.
 pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];
 
-/// All cases of a version must be done by then: they take a minute, and a hang of each would take an hour.
+/// Time limit for all cases of a version. They take a minute; without a limit, a hang in each would take an hour.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// How many cases were equal, and which were not.
+/// The number of equal cases, and the different ones.
 #[derive(Default)]
 pub(crate) struct Score {
     pub(crate) passed: u64,
@@ -76,7 +76,7 @@ fn setup(project: &Project, versions: &[&str]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// By hand: some cases, some versions.
+/// Runs selected cases with selected versions, by hand.
 fn compare_some(project: &Project, words: &[&str]) -> Result<(), Stop> {
     let mut versions = Vec::new();
     let mut cases = Vec::new();
@@ -97,7 +97,7 @@ fn compare_some(project: &Project, words: &[&str]) -> Result<(), Stop> {
     if failed == 0 { Ok(()) } else { Err(Stop::Failed(format!("{failed} of the cases differ"))) }
 }
 
-/// Runs the cases of these names, or all, with one version; each prints a line.
+/// Runs the cases with these names, or all, with one version. Each prints a line.
 pub(crate) fn compare(project: &Project, environment: &Environment, names: &[&str]) -> Result<Score, String> {
     let tracking = Tracking::build(project)?;
     let chosen: Vec<&Case> = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect();
@@ -122,7 +122,7 @@ pub(crate) fn compare(project: &Project, environment: &Environment, names: &[&st
     Ok(score)
 }
 
-/// For the gate: both versions, or why there was nothing to run.
+/// Returns the environments of the stage, or why none is available.
 pub(crate) fn environments(project: &Project) -> Result<Vec<Environment>, String> {
     PINNED.iter().map(|version| Environment::have(project, version)).collect()
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask web`: builds the page of `web/` into `crates/serve/page`, whose files are part of the program. `cargo build` needs no
-//! node: the built files are committed, and the stage `page` compares them.
+//! `cargo xtask web`: builds the page of `web/` into `crates/serve/page`, whose files are part of the program. `cargo build` needs no node,
+//! because the built files are committed; the stage `page` compares them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     }
 }
 
-/// Checks the types and builds, or compares with what is committed.
+/// Checks the types and builds the page, or compares it with the committed files.
 pub(crate) fn build(project: &Project, arguments: &[&str]) -> Result<(), String> {
     let folder = packages(project)?;
     let compiler = folder.join("node_modules/typescript/bin/tsc");
@@ -26,14 +26,14 @@ pub(crate) fn build(project: &Project, arguments: &[&str]) -> Result<(), String>
     node(&compiler.to_string_lossy(), &["-p", "."])
 }
 
-/// What the page is tried with: node's packages, Chromium, and the fonts that its texts are measured with.
+/// The tools for testing the page: node's packages, Chromium, and the fonts with which its texts are measured.
 pub(crate) struct Browser {
     folder: PathBuf,
     fonts: PathBuf,
 }
 
 impl Browser {
-    /// An error says what cannot be had here.
+    /// Returns the tools. The error explains what is not available here.
     pub(crate) fn have(project: &Project) -> Result<Self, String> {
         let folder = packages(project)?;
         tools::installed(project, "chromium", "chromium")?;
@@ -41,7 +41,7 @@ impl Browser {
         Ok(Self { folder, fonts })
     }
 
-    /// The tests of the page with this program.
+    /// Returns the command for the tests of the page with this program.
     pub(crate) fn command(&self, project: &Project, program: &Path) -> Command {
         let mut command = project.command("node", &["test/page.mjs"]);
         command.arg(program).current_dir(&self.folder).env("PAGE_FONTS", &self.fonts);
@@ -49,11 +49,11 @@ impl Browser {
     }
 }
 
-/// The folder of the page, with its packages in the versions of the lock file.
+/// Returns the folder of the page, with its packages in the versions of the lock file.
 pub(crate) fn packages(project: &Project) -> Result<PathBuf, String> {
     tools::installed(project, "npm", "npm")?;
     let folder = project.root.join("web");
-    // Written last: what was interrupted is done again.
+    // Written last, so that an interrupted installation is repeated.
     let mark = folder.join("node_modules/.complete");
     let lock = fs::read_to_string(folder.join("package-lock.json")).map_err(|error| format!("web/package-lock.json: {error}"))?;
     if fs::read_to_string(&mark).ok().as_deref() != Some(&lock) {

@@ -1,15 +1,15 @@
-//! Which script runs on which mock machine and how.
+//! The cases: which script runs on which mock machine, and how.
 
-/// How the program comes to be tracked.
+/// How the tracking of the program is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Started {
     /// The library is in LD_PRELOAD, as `ttmon env` prints it.
     Preloaded,
-    /// By `ttmon run`.
+    /// `ttmon run` starts the program.
     ByRun,
-    /// It is not, which is the control: nothing may be shown, not even zeros.
+    /// The program is not tracked. This is the control: nothing may be shown, not even zeros.
     Untracked,
-    /// Our wheel is installed, and the shell says `export TT_ALLOC_TRACKING_ENABLED=1`: no other change.
+    /// The wheel is installed, and the shell sets `export TT_ALLOC_TRACKING_ENABLED=1`. There is no other change.
     ByWheel,
 }
 
@@ -21,9 +21,9 @@ pub(super) struct Case {
     pub(super) chips: &'static str,
     pub(super) variables: &'static [(&'static str, &'static str)],
     pub(super) started: Started,
-    /// The simulated machine on whose rows the chips are looked for, with their cluster descriptor.
+    /// The simulated machine on whose rows the chips are expected, with their cluster descriptor.
     pub(super) tree: Option<&'static str>,
-    /// The first version of ttnn, 77 for 0.77, that can do this on mock chips.
+    /// The first minor version of ttnn that supports this on mock chips: 77 for 0.77.
     pub(super) since: u32,
 }
 
@@ -35,7 +35,7 @@ const SLOW_DISPATCH: &[(&str, &str)] = &[("TT_METAL_SLOW_DISPATCH_MODE", "1")];
 const HYBRID: &[(&str, &str)] = &[("TT_METAL_ALLOCATOR_MODE_HYBRID", "1")];
 const NO_REGION: &[(&str, &str)] = &[("TT_METAL_SHM_TRACKING_DISABLED", "1")];
 
-/// Every one takes about a second. Circular buffers want fast dispatch.
+/// Each case takes about a second. Circular buffers need fast dispatch.
 pub(super) const CASES: &[Case] = &[
     case("basics", "basics.py", "n150"),
     case("basics-blackhole", "basics.py", "p150"),
@@ -82,7 +82,7 @@ pub(super) const CASES: &[Case] = &[
     case("cycles", "cycles.py", "n150"),
 ];
 
-/// All of them, for people.
+/// Formats all cases for the user.
 pub(super) fn list() -> String {
     CASES.iter().map(|case| format!("  {:<22} {} {} on {}\n", case.name, case.script, case.arguments.join(" "), case.chips)).collect()
 }

@@ -1,4 +1,4 @@
-//! The mock machines: cluster descriptors of our own below xtask/ttnn/chips.
+//! The mock machines: cluster descriptors below xtask/ttnn/chips.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::project::Project;
 const FOLDER: &str = "xtask/ttnn/chips";
 const UNIQUE_IDS: &str = "chip_unique_ids:";
 
-/// One of them.
+/// A mock machine.
 pub(super) struct Chips {
     pub(super) path: PathBuf,
-    /// Unique ids by metal id, where every chip is visible.
+    /// Unique ids by metal id, if every chip is visible.
     pub(super) unique_ids: BTreeMap<u64, u64>,
 }
 
@@ -21,7 +21,7 @@ impl Chips {
         Self::below(&project.root, name)
     }
 
-    /// Of the repository at that root.
+    /// Reads a mock machine of the repository at this root.
     pub(super) fn below(root: &Path, name: &str) -> Result<Self, String> {
         let path = root.join(FOLDER).join(format!("{name}.yaml"));
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -30,7 +30,7 @@ impl Chips {
     }
 }
 
-/// The pairs of numbers below the heading, in either of YAML's two ways of writing them.
+/// Parses the pairs of numbers below the heading, in either of YAML's two notations.
 fn unique_ids(text: &str) -> Option<BTreeMap<u64, u64>> {
     let rest = text.split_once(UNIQUE_IDS)?.1;
     let end = rest.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(rest.len());

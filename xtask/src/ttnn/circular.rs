@@ -1,20 +1,20 @@
-//! Circular and dataflow buffers: what TT-Metal planned for a program against what ttmon says that it takes of L1.
+//! Circular and dataflow buffers: compares TT-Metal's plan for a program with the L1 usage that ttmon reports.
 //!
-//! A graph capture without dispatch notes sizes and cores, one with dispatch also addresses (of circular buffers alone), and
-//! the message of a clash where the region ends. Buffers of one program lie one after another from the base of L1 on.
+//! A graph capture without dispatch has sizes and cores. A capture with dispatch also has addresses (only of circular buffers), and the
+//! message of a clash has the end of the region. Buffers of one program follow each other from the base of L1 on.
 
 use serde_json::Value;
 
-/// What one program takes.
+/// The L1 usage of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Over all cores of a chip.
+    /// Bytes over all cores of a chip.
     pub(super) bytes: u64,
-    /// On the core with most.
+    /// Bytes on the core with the most.
     pub(super) per_core: u64,
 }
 
-/// Of a program that was planned like this; buffers that lie in a tensor take nothing of their own.
+/// Returns the usage of a planned program. Buffers inside a tensor need no extra memory.
 pub(super) fn planned(plan: &[Value]) -> Option<Taken> {
     let mut cores = std::collections::BTreeMap::new();
     for buffer in plan.iter().filter(|buffer| buffer["shared"] != true) {
@@ -26,13 +26,13 @@ pub(super) fn planned(plan: &[Value]) -> Option<Taken> {
     Some(Taken { bytes: cores.values().sum(), per_core: cores.values().copied().max().unwrap_or(0) })
 }
 
-/// What ttmon says of all programs together, on one chip.
+/// Returns the usage of all programs together on one chip, as ttmon reports it.
 pub(super) fn seen(allocator: &Value) -> Taken {
     let figure = |name: &str| allocator["kinds"]["cb"][name].as_u64().unwrap_or(0);
     Taken { bytes: figure("used"), per_core: figure("per_core") }
 }
 
-/// The cores of `{[0-0 - 7-1], [0-2 - 3-2]}`: ranges of columns and rows, both ends included.
+/// Parses the cores of `{[0-0 - 7-1], [0-2 - 3-2]}`: ranges of columns and rows, both ends included.
 fn core_range_set(text: &str) -> Option<Vec<(u64, u64)>> {
     let mut cores = Vec::new();
     for range in text.split('[').skip(1) {

@@ -1,7 +1,7 @@
-//! What differs between the inside of a process and its picture from outside. Pure but for TT-Metal's own statistics.
+//! Compares the view from inside a process with the view from outside. Pure, except for reading TT-Metal's own statistics.
 //!
-//! Inside is one step of a script: every open mesh with what `ttnn.get_memory_view` says of each kind. Outside is what
-//! `ttmon mem --json --banks --blocks --buffers` says of the process. They must be equal, to the byte.
+//! Inside is one step of a script: every open mesh with the result of `ttnn.get_memory_view` for each kind. Outside is the output of `ttmon
+//! mem --json --banks --blocks --buffers` for the process. Both must be equal, to the byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,26 @@ use super::circular;
 use super::region::{self, Slot};
 
 const KINDS: &[&str] = &["dram", "l1", "l1_small", "trace"];
-/// Of a kind of an allocator, with the same names on both sides.
+/// Figures of a kind of an allocator, with the same names on both sides.
 const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
 
-/// A case under way, with what has been counted so far.
+/// A running case with its counts so far.
 pub(super) struct Scene<'a> {
     chips: &'a Chips,
     has_regions: bool,
-    /// Whether a mesh is seen before its first buffer.
+    /// Whether a mesh is visible before its first buffer.
     shows_empty: bool,
     pub(super) steps: u64,
     figures: u64,
     blocks: u64,
-    /// What TT-Metal's own statistics had to say where they were asked.
+    /// Results of comparisons with TT-Metal's own statistics.
     regions: Vec<String>,
     circulars: u64,
-    /// Steps, each with how many lines are right of how many.
+    /// Steps, each with the number of correct lines and of all lines.
     pub(super) lines: Vec<String>,
-    /// The exceptions for want of memory that the program caught.
+    /// The out-of-memory exceptions that the program caught.
     pub(super) refused: Vec<Value>,
-    /// Those for a clash of circular buffers with tensors.
+    /// The exceptions for a clash of circular buffers with tensors.
     pub(super) clashes: Vec<Value>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// One step.
+    /// Compares one step.
     pub(super) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
         self.steps += 1;
         self.refused.extend(list(&step["refused"]).iter().cloned());
@@ -68,7 +68,7 @@ impl<'a> Scene<'a> {
         let mut differences = Vec::new();
         let mut pairs = Vec::new();
         for view in inside {
-            // Meshes of one shape over the same chips are distinguished by their content.
+            // Meshes with the same shape on the same chips are distinguished by their content.
             let fits = |allocator: &Value| self.allocator(view, allocator, outside).is_empty();
             let at = left.iter().position(|allocator| fits(allocator)).or_else(|| left.iter().position(|other| is_same_mesh(view, other)));
             let allocator = left.remove(at.unwrap_or(0));
@@ -91,14 +91,14 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// A program that nobody tracks has no allocators to show.
+    /// Checks that a program without tracking has no allocators.
     pub(super) fn control(&mut self, outside: &Value) -> Vec<String> {
         self.steps += 1;
         let shown = list(&outside["allocators"]).len();
         if shown == 0 { Vec::new() } else { vec![format!("{shown} allocators of a program that is not tracked")] }
     }
 
-    /// One mesh inside against one allocator outside.
+    /// Compares one mesh inside with one allocator outside.
     fn allocator(&self, view: &Value, allocator: &Value, outside: &Value) -> Vec<String> {
         let mut differences = Vec::new();
         let mesh = list(&view["mesh"]).iter().map(Value::to_string).collect::<Vec<_>>().join("x");
@@ -110,7 +110,7 @@ impl<'a> Scene<'a> {
         }
         for &kind in KINDS {
             let (inside, seen) = (&view["kinds"][kind], &allocator["kinds"][kind]);
-            // A kind without a bank is one that this device does not have, as L1_SMALL is unless asked for.
+            // A kind without a bank does not exist on this device, such as L1_SMALL unless requested.
             if inside["banks"] == 0 && seen["banks"] == 0 && seen["used"] == 0 {
                 continue;
             }
@@ -122,7 +122,7 @@ impl<'a> Scene<'a> {
                 }
             }
             let blocks = blocks_outside(outside, &allocator["id"], &allocator["pid"], kind);
-            // Old versions do not have the start of a kind; a table begins where its kind does.
+            // Old versions do not provide the start of a kind. The table begins at the start of its kind.
             let begins = base(view, kind).or_else(|| blocks.first().map(|block| block.0)).unwrap_or(0);
             let table = blocks_inside(view, kind, begins);
             if has_blocks && differences.is_empty() && table != blocks {
@@ -132,8 +132,8 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// Mock chips are on no row; they go by TT-Metal's numbers, and have the unique ids of their descriptor. Chips that are on rows
-    /// are on the right ones.
+    /// Checks the chips. Mock chips have no row; they have TT-Metal's numbers and the unique ids of their descriptor. Chips with rows must
+    /// be on the right rows.
     fn rows(&self, step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
         if step["rows"].is_array() {
             return on_rows(step, pairs, outside);
@@ -155,21 +155,21 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// The unique ids of a mesh's chips, in its order; their metal ids if TT-Metal has no unique ids.
+    /// Returns the unique ids of a mesh's chips, in its order; or their metal ids if TT-Metal has no unique ids.
     fn unique_ids(&self, step: &Value, view: &Value) -> Vec<u64> {
         let metal_ids = chips_of(view);
         if !self.has_regions {
             return metal_ids;
         }
         if step["visible"].is_string() {
-            // Numbered anew; the chips that TT-Metal itself wrote statistics for are those that it opened.
+            // The chips are renumbered. The opened chips are those for which TT-Metal itself wrote statistics.
             let pid = pid_of(step);
             return self.chips.unique_ids.values().copied().filter(|id| region::slot(*id, pid).is_some()).collect();
         }
         metal_ids.iter().map(|id| self.chips.unique_ids.get(id).copied().unwrap_or(*id)).collect()
     }
 
-    /// Where TT-Metal's own statistics should agree with the sizes asked for, they do; where they are wrong, that is shown.
+    /// Compares with TT-Metal's own statistics. Where they should agree with the requested sizes, they must; known errors are reported.
     fn region(&mut self, step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
         let Some(expected) = step["shm"].as_str().filter(|_| self.has_regions) else { return Vec::new() };
         let used = used_by_chip(pairs, outside);
@@ -193,7 +193,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// After SIGKILL: TT-Metal's own statistics keep the bytes, ttmon has none of them.
+    /// Checks after SIGKILL that TT-Metal's own statistics still have the bytes, and ttmon does not.
     pub(super) fn after_death(&mut self, step: &Value, memory: impl Fn(u32) -> Result<Value, String>) -> Result<(), String> {
         let pid = pid_of(step);
         let outside = memory(pid)?;
@@ -213,7 +213,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// The compared values in one line.
+    /// Formats the compared values in one line.
     pub(super) fn summary(&self) -> String {
         let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
         if self.circulars > 0 {
@@ -228,7 +228,7 @@ impl<'a> Scene<'a> {
         text
     }
 
-    /// What the one program that is cached takes of L1, and where that ends.
+    /// Compares the L1 usage of the one cached program, and its end.
     fn circular_buffers(&mut self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
         let mut differences = Vec::new();
         for (view, allocator) in pairs {
@@ -250,7 +250,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The first mesh is on these rows in this order, any further one on some of them; each row has what its allocators have there.
+/// Checks that the first mesh is on these rows in this order, and further meshes on some of them. Each row has the memory of its
+/// allocators.
 fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
     let mut differences = Vec::new();
     let first = pairs.first().map_or(&Value::Null, |(_, allocator)| &allocator["devices"]);
@@ -262,7 +263,7 @@ fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<Str
             let here = pairs.iter().filter(|(_, allocator)| list(&allocator["devices"]).contains(&device["id"]));
             let used: u64 = here.map(|(_, allocator)| figure(allocator, kind, "used")).sum();
             let shown = &device["memory"]["kinds"][kind]["used"];
-            // A device that a process holds without reporting memory has unknown memory.
+            // If a process holds a device without reporting memory, the memory is unknown.
             let is_silent = shown.is_null() && !list(&step["rows"]).contains(&device["id"]);
             if *shown != used && !(is_silent && used == 0) {
                 differences.push(format!("row {} has {used} B of {kind}, and shows {shown}", device["id"]));
@@ -272,7 +273,7 @@ fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<Str
     differences
 }
 
-/// Exactly the overlapping live buffers of a chip are reported.
+/// Checks that exactly the overlapping live buffers of a chip are reported.
 fn overlap(step: &Value, outside: &Value) -> Vec<String> {
     let Some(expected) = step["overlap"].as_bool() else { return Vec::new() };
     let process = list(&outside["processes"]).iter().find(|process| process["pid"] == step["pid"]);
@@ -281,7 +282,7 @@ fn overlap(step: &Value, outside: &Value) -> Vec<String> {
     if is_reported == expected { Vec::new() } else { vec![format!("overlap: {expected} inside, {bytes} outside")] }
 }
 
-/// The program's own view equals the view from outside; its peaks are since the last reset.
+/// Checks that the program's own view equals the view from outside. Its peaks are since the last reset.
 fn asked(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
     let mut differences = Vec::new();
     for (kind, said) in step["asked"].as_object().into_iter().flatten() {
@@ -297,14 +298,14 @@ fn asked(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
     differences
 }
 
-/// The program's name for a buffer is on it.
+/// Checks that a buffer has the tag that the program set.
 fn tagged(step: &Value, outside: &Value) -> Vec<String> {
     let Some(tag) = step["tagged"].as_str() else { return Vec::new() };
     let count = list(&outside["buffers"]).iter().filter(|buffer| buffer["tag"] == tag).count();
     if count == 1 { Vec::new() } else { vec![format!("{count} buffers are tagged {tag}, one should be")] }
 }
 
-/// A forked child shows nothing of its parent's: at most the one buffer that it made itself.
+/// Checks that a forked child has no buffers of its parent, and at most the one buffer that it allocated itself.
 pub(super) fn child(outside: &Value) -> Vec<String> {
     let count: u64 =
         list(&outside["allocators"]).iter().flat_map(|allocator| KINDS.iter().map(|kind| figure(allocator, kind, "count"))).sum();
@@ -327,17 +328,17 @@ fn is_same_mesh(view: &Value, allocator: &Value) -> bool {
     list(&view["chips"]).len() == list(&allocator["unmapped"]).len() + list(&allocator["devices"]).len()
 }
 
-/// TT-Metal's numbers of a mesh's chips, in its order.
+/// Returns TT-Metal's numbers of a mesh's chips, in its order.
 fn chips_of(view: &Value) -> Vec<u64> {
     list(&view["chips"]).iter().filter_map(Value::as_u64).collect()
 }
 
-/// ttmon's names of an allocator's chips that are on no row.
+/// Returns ttmon's names of an allocator's chips that have no row.
 fn unmapped(allocator: &Value) -> Vec<u64> {
     list(&allocator["unmapped"]).iter().filter_map(number).collect()
 }
 
-/// The unique ids of those; the names where they have none.
+/// Returns the unique ids of these chips, or the names if they have no unique ids.
 fn unique_ids(allocator: &Value, outside: &Value) -> Vec<u64> {
     let process = list(&outside["processes"]).iter().find(|process| process["pid"] == allocator["pid"]);
     let chips = process.map_or(&[][..], |process| list(&process["unmapped"]));
@@ -345,12 +346,12 @@ fn unique_ids(allocator: &Value, outside: &Value) -> Vec<u64> {
     unmapped(allocator).into_iter().map(|name| unique_id(name).unwrap_or(name)).collect()
 }
 
-/// Ids are text: they may have more digits than a JSON number keeps.
+/// Parses an id. Ids are text, because they may have more digits than a JSON number can represent.
 fn number(id: &Value) -> Option<u64> {
     id.as_str()?.parse().ok()
 }
 
-/// Bytes asked for, by chip and kind: allocators of several meshes over one chip add up.
+/// Returns the requested bytes by chip and kind. Allocators of several meshes on one chip add up.
 fn used_by_chip(pairs: &[(&Value, &Value)], outside: &Value) -> BTreeMap<(u64, &'static str), u64> {
     let mut used = BTreeMap::new();
     for (_, allocator) in pairs {
@@ -366,7 +367,7 @@ fn used_by_chip(pairs: &[(&Value, &Value)], outside: &Value) -> BTreeMap<(u64, &
 /// Address on the device, size, whether it is free.
 type Block = (u64, u64, bool);
 
-/// Where a kind begins on the device: L1_SMALL lies above L1 and TRACE above DRAM.
+/// Returns the start of a kind on the device. L1_SMALL is above L1, and TRACE is above DRAM.
 fn base(view: &Value, kind: &str) -> Option<u64> {
     let above = |below: &str| Some(view["base"][below].as_u64()? + view["kinds"][below]["bank_bytes"].as_u64()?);
     match kind {
@@ -376,7 +377,7 @@ fn base(view: &Value, kind: &str) -> Option<u64> {
     }
 }
 
-/// The allocator's table has addresses from the beginning of its kind on.
+/// Returns the allocator's table. Its addresses are relative to the start of the kind.
 fn blocks_inside(view: &Value, kind: &str, begins: u64) -> BTreeSet<Block> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let row = |block: &Value| (begins + number(&block[0]), number(&block[1]), block[2] == true);
@@ -401,7 +402,7 @@ mod tests {
             "largest_free_per_bank": 1000 - allocated, "blocks": 2, "table": [[0, allocated, false], [allocated, 1000 - allocated, true]]})
     }
 
-    /// A mesh of two chips with some in each kind.
+    /// A mesh of two chips with bytes in each kind.
     fn step() -> Value {
         let kinds = json!({"dram": kind(64), "l1": kind(32), "l1_small": kind(96), "trace": kind(128)});
         json!({"step": "s", "pid": 7, "open": [{"chips": [1, 0], "mesh": [1, 2], "base": {"dram": 5000, "l1": 300}, "kinds": kinds}]})

@@ -1,8 +1,8 @@
-//! A stand-in for the compiler of kernels, which the wheel does not bring and which even a mock device asks for.
+//! A stand-in for the kernel compiler, which the wheel does not include and which even a mock device calls.
 //!
-//! Mock chips never run what they are given, so every "compilation" may yield the same file: the smallest RISC-V
-//! executable that TT-Metal's loader takes. It wants a text segment at its entry point, symbols, and relocations;
-//! one relocation that means nothing will do. Never to be used with real chips.
+//! Mock chips never run kernels, so every "compilation" may produce the same file: the smallest RISC-V executable that TT-Metal's loader
+//! accepts. The loader needs a text segment at its entry point, symbols, and relocations; one relocation without effect is enough. Never
+//! use it with real chips.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The programs that TT-Metal calls.
 const NAMES: &[&str] = &["riscv-tt-elf-g++", "riscv-tt-elf-gcc", "riscv-tt-elf-ld", "riscv-tt-elf-objcopy"];
 
-/// Answers for the compiler's version, else copies the executable to the path after `-o`, with the list of dependencies beside it.
+/// Prints the compiler's version, or else copies the executable to the path after `-o`, with the list of dependencies beside it.
 const SCRIPT: &str = r#"#!/bin/sh
 # Written by `cargo xtask ttnn setup`: a compiler for mock chips, which never run anything.
 executable=${0%/*}/../../mock.elf
@@ -33,7 +33,7 @@ cp "$executable" "$output" || exit 1
 if [ -n "$wants_list" ]; then echo "$output:" > "${list:-${output%.*}.d}"; fi
 "#;
 
-/// Puts it where the package of ttnn looks for its compiler. One that is there already is left alone.
+/// Installs the stand-in where the ttnn package searches its compiler. An existing compiler is not changed.
 pub(super) fn install(package: &Path) -> io::Result<()> {
     let home = package.join("runtime/sfpi");
     let programs = home.join("compiler/bin");
@@ -49,7 +49,7 @@ pub(super) fn install(package: &Path) -> io::Result<()> {
 }
 
 const TEXT_ADDRESS: u32 = 0x5000;
-/// `ret`, after and before a `nop`: four bytes each.
+/// `ret` between `nop` instructions, four bytes each.
 const TEXT: [u32; 4] = [0x0000_0013, 0x0000_8067, 0x0000_0013, 0x0000_0013];
 /// Names of sections and of the one symbol, in one table.
 const NAMES_TABLE: &[u8] = b"\0.text\0.names\0.symtab\0.rela.text\0_start\0";
@@ -60,7 +60,7 @@ const SYMBOL_BYTES: u32 = 16;
 const RELOCATION_BYTES: u32 = 12;
 const SECTION_BYTES: u16 = 40;
 
-/// One row of the table of sections.
+/// A row of the table of sections.
 struct Section {
     name: &'static [u8],
     /// SHT_PROGBITS 1, SHT_SYMTAB 2, SHT_STRTAB 3, SHT_RELA 4.
@@ -87,7 +87,7 @@ fn sections() -> [Section; 4] {
     // Symbol 1: global function in section 1.
     let mut symbols = vec![0; 16];
     symbols.extend(words(&[name_at(b"_start\0"), TEXT_ADDRESS, 16, 0x0001_0012]));
-    // R_RISCV_RELAX (51) with symbol 1 is a hint to a linker, and nothing to a loader.
+    // R_RISCV_RELAX (51) with symbol 1 is a hint for a linker. A loader ignores it.
     let relocations = words(&[TEXT_ADDRESS, (1 << 8) | 51, 0]);
     [
         Section { flags: 6, address: TEXT_ADDRESS, ..section(b".text\0", 1, words(&TEXT)) },
@@ -97,7 +97,7 @@ fn sections() -> [Section; 4] {
     ]
 }
 
-/// A 32-bit little-endian RISC-V executable: header, one segment, contents, table of sections.
+/// Returns a 32-bit little-endian RISC-V executable: header, one segment, contents, table of sections.
 fn executable() -> Vec<u8> {
     let text_at = HEADER_BYTES + SEGMENT_BYTES;
     let mut contents = Vec::new();

@@ -1,4 +1,4 @@
-//! Runs one case: starts the script, and at each of its steps looks from outside and compares before it may go on.
+//! Runs one case: starts the script, and at each step reads the view from outside and compares before the script continues.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,10 +22,10 @@ use super::tree::Tree;
 use super::{lines, region, report, timeout};
 use crate::project::Project;
 
-/// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
+/// A longer step is considered hung. A failed compilation of a kernel makes ttnn wait forever.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Older allocators have no virtual functions by which the hook could know one when a mesh opens.
+/// Older allocators have no virtual functions by which the hook could detect them when a mesh opens.
 const EMPTY_SINCE: u32 = 70;
 
 /// What all cases of one version share.
@@ -33,11 +33,11 @@ pub(super) struct Driver<'a> {
     pub(super) project: &'a Project,
     pub(super) environment: &'a Environment,
     pub(super) tracking: &'a Tracking,
-    /// Where our wheel is installed.
+    /// The environment with the installed wheel.
     pub(super) fresh: Option<&'a Fresh>,
 }
 
-/// A script at work, and what it will leave behind.
+/// A running script, and the files that it will leave behind.
 struct Running {
     child: Child,
     folder: PathBuf,
@@ -46,7 +46,7 @@ struct Running {
 }
 
 impl Driver<'_> {
-    /// How many steps and figures were equal, and what else was seen; or the first step that was not.
+    /// Runs a case. Returns how many steps and figures were equal and other results, or the first step that differs.
     pub(super) fn run(&self, case: &Case) -> Result<String, String> {
         let chips = Chips::read(self.project, case.chips)?;
         let folder = tempfile::tempdir().map_err(|error| format!("a folder to work in: {error}"))?;
@@ -76,7 +76,7 @@ impl Driver<'_> {
         let mut child = timeout::start(&mut command)?;
         let output = child.stdout.take().ok_or("no pipe from the script")?;
         let (sender, lines) = mpsc::channel();
-        // It ends with the script, or when nobody listens any more.
+        // The thread ends with the script, or when the receiver is dropped.
         thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Ok(Running { child, folder: folder.to_path_buf(), lines, segments: BTreeSet::new() })
     }
@@ -147,7 +147,7 @@ impl Driver<'_> {
     }
 }
 
-/// A tree with rows, and the descriptor that says which chip is which.
+/// A tree with rows, and the descriptor that identifies the chips.
 type Rows<'a> = Option<(&'a Tree, &'a Chips)>;
 
 fn read(path: &Path) -> Result<Value, String> {
@@ -155,12 +155,12 @@ fn read(path: &Path) -> Result<Value, String> {
     serde_json::from_slice(&text).map_err(|error| format!("the report: {error}"))
 }
 
-/// TT-Metal publishes statistics from 0.70 on, unless disabled.
+/// Whether TT-Metal publishes statistics. It does from 0.70 on, unless disabled.
 fn has_regions(environment: &Environment, case: &Case) -> bool {
     environment.minor() >= 70 && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED")
 }
 
-/// The end of what the script complained of.
+/// Returns the end of the script's error output.
 fn last_words(path: &Path) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -1,4 +1,4 @@
-//! A Python with a pinned ttnn that runs on mock chips: a venv below the target directory, made once.
+//! A Python with a pinned ttnn that runs on mock chips: a venv below the target directory, created once.
 
 use std::env;
 use std::fs;
@@ -10,11 +10,11 @@ use super::chips::Chips;
 use super::{compiler, timeout};
 use crate::project::Project;
 
-/// Wheels of ttnn exist for these only.
+/// The Python versions for which wheels of ttnn exist.
 const PYTHONS: &[&str] = &["3.12", "3.10"];
-/// 670 MB come over the network; from a mirror nearby it takes half a minute.
+/// Time limit for the download of 670 MB. From a close mirror it takes half a minute.
 const INSTALL_LIMIT: Duration = Duration::from_secs(420);
-/// Older ones crash on mock chips in fast dispatch, tracked or not.
+/// Older versions crash on mock chips with fast dispatch, tracked or not.
 const FAST_DISPATCH_SINCE: u32 = 77;
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -26,18 +26,18 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The one below the target directory, made if it is not there. An error says why it cannot be had here.
+    /// Returns the environment below the target directory, and creates it if needed. The error explains why it is not available here.
     pub(crate) fn have(project: &Project, version: &str) -> Result<Self, String> {
         if version.is_empty() || !version.chars().all(|character| character.is_ascii_digit() || character == '.') {
             return Err(format!("{version} is no version of ttnn, such as 0.81.1"));
         }
         let folder = project.metadata()?.target.join("ttnn").join(version);
         let this = Self { version: version.to_owned(), python: folder.join("bin/python"), folder };
-        // Written last: a set-up that was interrupted is done again.
+        // Written last, so that an interrupted installation is repeated.
         let ready = this.folder.join("ready");
         if !ready.exists() {
             this.make(project).inspect_err(|_| {
-                // Half of the package is not needed, and large.
+                // Remove an incomplete installation, which is large and useless.
                 let _nothing = fs::remove_dir_all(&this.folder);
             })?;
             fs::write(&ready, version).map_err(|error| format!("{}: {error}", ready.display()))?;
@@ -60,24 +60,25 @@ impl Environment {
         compiler::install(&package).map_err(|error| format!("{}: {error}", package.display()))
     }
 
-    /// The folder of the installed package, without importing it.
+    /// Returns the folder of the installed package, without importing it.
     fn package(&self, project: &Project) -> Result<PathBuf, String> {
         let mut ask = project.command(&self.python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
         let said = timeout::output(&mut ask, PROBE_LIMIT)?;
         Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
     }
 
-    /// Whether mock chips open in fast dispatch, as real ones do.
+    /// Whether mock chips open with fast dispatch, as real chips do.
     pub(super) fn is_fast(&self) -> bool {
         self.minor() >= FAST_DISPATCH_SINCE
     }
 
-    /// 81 of 0.81.1.
+    /// Returns the minor version: 81 for 0.81.1.
     pub(super) fn minor(&self) -> u32 {
         self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0)
     }
 
-    /// This Python, or one that was lent its ttnn, in a folder of its own on mock chips: quiet, and with nothing of the caller's that would change what it does.
+    /// Returns a command for this Python, or for one that uses its ttnn, in a separate folder on mock chips. It prints little, and has no
+    /// variables of the caller that would change its behaviour.
     pub(super) fn command(&self, python: &Path, chips: &Chips, folder: &Path) -> Command {
         let mut command = Command::new(python);
         command.current_dir(folder).stdin(Stdio::null());
@@ -107,13 +108,13 @@ fn step(command: &mut Command) -> Result<(), String> {
     Err(format!("{last} ({})", done.status))
 }
 
-/// A Python that ttnn has wheels for: on the PATH, or among pyenv's.
+/// Finds a Python for which ttnn has wheels: in PATH, or among pyenv's.
 fn find_python() -> Result<PathBuf, String> {
     let mut tried = Vec::new();
     for candidate in candidates() {
         let mut ask = Command::new(&candidate);
         ask.args(["-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"]).stdin(Stdio::null());
-        // A shim of pyenv exists for versions that it does not run; only the answer counts.
+        // pyenv has shims for versions that it cannot run, so the program's answer decides.
         match timeout::output(&mut ask, PROBE_LIMIT) {
             Ok(said) if PYTHONS.contains(&String::from_utf8_lossy(&said.stdout).trim()) => return Ok(candidate),
             _ => tried.push(candidate.display().to_string()),

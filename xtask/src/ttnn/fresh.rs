@@ -1,4 +1,4 @@
-//! A fresh environment with nothing but our wheel in it; ttnn is lent to it by its path.
+//! A new environment with only our wheel; it uses ttnn of another environment by its path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Made anew each time: what is tested is the installation.
+    /// Creates the environment again each time, because the installation is tested.
     pub(crate) fn make(project: &Project, environment: &Environment, wheel: &Path) -> Result<Self, String> {
         let folder = project.metadata()?.target.join("ttnn").join(format!("{}-fresh", environment.version));
         if folder.exists() {

@@ -1,18 +1,19 @@
-//! The line of each allocation beside the one that the script noted with Python's own means.
+//! Compares the source line of each allocation with the line that the script recorded by Python's own means.
 
 use serde_json::Value;
 
-/// Of a hundred allocations so many must have the right line.
+/// Minimum percentage of allocations with the right line.
 const RIGHT_PERCENT: usize = 99;
 
-/// Compares the tag `line N` of each allocation with its line. There must be at least `least` of them. Returns how many are right, and all.
+/// Compares the tag `line N` of each allocation with its line. There must be at least `least` allocations. Returns the number of correct
+/// ones, and of all.
 pub(super) fn compare(events: &str, least: u64) -> Result<(usize, usize), String> {
     let mut wrong: Vec<String> = Vec::new();
     let mut count = 0;
     for event in events.lines() {
         let event: Value = serde_json::from_str(event).map_err(|error| format!("ttmon events --json: {error}"))?;
         let tagged = event["tag"].as_str().and_then(|tag| tag.strip_prefix("line ")?.parse::<u64>().ok());
-        // Of circular buffers the program is noted, and no line.
+        // Circular buffers have a program and no line.
         let Some(expected) = tagged.filter(|_| event["op"] == "alloc" && event["program"].is_null()) else { continue };
         count += 1;
         if event["line"]["line"] != expected {

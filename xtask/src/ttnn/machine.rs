@@ -1,4 +1,4 @@
-//! A version of ttnn on mock chips, for other commands that run a program there.
+//! A version of ttnn on mock chips, for other commands that run a program with it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,24 +15,24 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Installs it if it is not there. An error says why it cannot be had here.
+    /// Installs ttnn if needed. The error explains why it is not available here.
     pub(crate) fn have(project: &Project, version: &str) -> Result<Self, String> {
         Ok(Self { environment: Environment::have(project, version)?, root: project.root.clone() })
     }
 
-    /// Its Python, on mock chips, in that folder.
+    /// Returns a command for its Python, on mock chips, in this folder.
     pub(crate) fn command(&self, chips: &str, folder: &Path) -> Result<Command, String> {
         let chips = Chips::below(&self.root, chips)?;
         Ok(self.environment.command(&self.environment.python, &chips, folder))
     }
 
-    /// A file of this repository.
+    /// Returns a file of this repository.
     pub(crate) fn script(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 }
 
-/// What a command printed, or an error if it was not done in time.
+/// Returns the output of a command, or an error if it exceeds the time limit.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
     timeout::output(command, limit)
 }

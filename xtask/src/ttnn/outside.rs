@@ -1,4 +1,4 @@
-//! What an outside observer sees: `ttmon mem --json --banks --blocks` of a process, with programs started tracked.
+//! The view from outside: `ttmon mem --json --banks --blocks` of a process, with programs started tracked.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,28 +13,28 @@ use super::tree::Tree;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
-/// Where `ttmon run` puts its report, in the folder that a case works in.
+/// Report of `ttmon run`, in the folder of a case.
 pub(super) const REPORT: &str = "report.json";
 const LIMIT: Duration = Duration::from_secs(30);
-/// Exit code of `ttmon mem --pid` for a process that does not run.
+/// Exit code of `ttmon mem --pid` for a process that does not exist.
 const NO_PROCESS: i32 = 3;
 
 /// The programs and libraries under test.
 pub(crate) struct Tracking {
     pub(crate) ttmon: PathBuf,
-    /// Where the libraries are.
+    /// Folder of the libraries.
     pub(crate) libraries: PathBuf,
 }
 
 impl Tracking {
-    /// Builds them as they are now.
+    /// Builds the current programs and libraries.
     pub(crate) fn build(project: &Project) -> Result<Self, String> {
         let libraries = libs::build(project, Profile::Debug)?;
         project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
         Ok(Self { ttmon: libraries.join("ttmon"), libraries })
     }
 
-    /// The command started tracked, in one of the ways there are.
+    /// Returns a command that starts tracked, in one of the ways.
     pub(super) fn tracked(&self, command: Command, started: Started) -> Command {
         match started {
             Started::Preloaded => {
@@ -66,7 +66,7 @@ impl Tracking {
         }
     }
 
-    /// Writes the summaries of the process's memory, as TT-Metal's MemoryReporter does, into a folder.
+    /// Writes the summaries of the process's memory into a folder, as TT-Metal's MemoryReporter does.
     pub(super) fn reports(&self, pid: u32, folder: &Path) -> Result<(), String> {
         let mut command = Command::new(&self.ttmon);
         command.args(["mem", "--no-server", "--pid", &pid.to_string(), "--csv"]).arg(folder);
@@ -74,7 +74,7 @@ impl Tracking {
         if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
     }
 
-    /// The events of the process, one JSON object a line.
+    /// Returns the events of the process, one JSON object per line.
     pub(super) fn events(&self, pid: u32) -> Result<String, String> {
         let mut command = Command::new(&self.ttmon);
         command.args(["events", "--json", "--no-server", "--pid", &pid.to_string()]);
@@ -82,7 +82,8 @@ impl Tracking {
         if said.status.success() { Ok(String::from_utf8_lossy(&said.stdout).into_owned()) } else { Err("ttmon events failed".to_owned()) }
     }
 
-    /// The process as ttmon shows it, on this machine or on the rows of a tree; `Null` where it says that there is nothing to show.
+    /// Returns the process as ttmon shows it, on this machine or on the rows of a tree; `Null` if ttmon reports that there is nothing to
+    /// show.
     pub(super) fn memory(&self, pid: u32, rows: Option<(&Tree, &Chips)>) -> Result<Value, String> {
         let mut command = Command::new(&self.ttmon);
         if let Some((tree, chips)) = rows {

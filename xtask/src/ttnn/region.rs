@@ -1,6 +1,6 @@
-//! TT-Metal's own statistics, `/dev/shm/tt_device_<unique id>_memory`, and what else its programs leave in /dev/shm.
+//! TT-Metal's own statistics, `/dev/shm/tt_device_<unique id>_memory`, and other files that its programs leave in /dev/shm.
 //!
-//! They are read to show where they are wrong, and removed after each case: TT-Metal never does.
+//! They are read to show where they are wrong, and removed after each case, because TT-Metal never removes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ const SLOTS_AT: usize = 856;
 const SLOTS: usize = 64;
 const SLOT_BYTES: usize = 120;
 
-/// The bytes a process has on a chip by these statistics, of each kind that they and the allocators have.
+/// The bytes of a process on a chip in these statistics, for each kind that both they and the allocators have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) dram: u64,
@@ -35,7 +35,7 @@ fn path(unique_id: u64) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("tt_device_{unique_id}_memory"))
 }
 
-/// What the statistics of a chip say of a process; nothing where they do not know it.
+/// Returns the statistics of a chip for a process, or `None` if they do not have it.
 pub(super) fn slot(unique_id: u64, pid: u32) -> Option<Slot> {
     parse(&fs::read(path(unique_id)).ok()?, pid)
 }
@@ -47,14 +47,14 @@ fn parse(bytes: &[u8], pid: u32) -> Option<Slot> {
     Some(Slot { dram: word(8)?, l1: word(16)?, l1_small: word(24)?, trace: word(32)? })
 }
 
-/// The statistics of these chips, wherever they came from: the ids are ours alone, so no real chip's are lost.
+/// Removes the statistics of these chips. The ids are used only here, so no statistics of real chips are lost.
 pub(super) fn remove(unique_ids: impl Iterator<Item = u64>) {
     for id in unique_ids {
         let _absent = fs::remove_file(path(id));
     }
 }
 
-/// The files of shared memory that a process has mapped for Open MPI, which never removes them.
+/// Returns the files of shared memory that a process has mapped for Open MPI, which never removes them.
 pub(super) fn segments(pid: u32) -> BTreeSet<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let paths = maps.lines().filter_map(|line| Some(&line[line.find(SHARED_MEMORY)?..]));

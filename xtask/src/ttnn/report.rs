@@ -1,15 +1,15 @@
-//! What ttmon writes into files, beside what TT-Metal says: the report of `ttmon run` and the exceptions that the program caught,
-//! the summaries of `ttmon mem --csv` and those of TT-Metal's MemoryReporter.
+//! Compares files of ttmon with TT-Metal: the report of `ttmon run` with the exceptions that the program caught, and the summaries of
+//! `ttmon mem --csv` with those of TT-Metal's MemoryReporter.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Both write these, byte for byte the same.
+/// Files that both write, with equal bytes.
 const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"];
 
-/// The same but for the numbers of blocks, which only TT-Metal knows.
+/// A file that is equal except for the numbers of blocks, which only TT-Metal knows.
 const DETAILED: &str = "detailed_memory_usage.csv";
 
 /// The numbers of one message: `Out of Memory: ... where each bank needs to store N B, but bank size is N B (allocated: N B, free: N B,
@@ -21,7 +21,7 @@ struct Message {
     largest_free: u64,
 }
 
-/// The differences between the report and the exceptions that the program caught, in their order.
+/// Returns the differences between the report and the exceptions that the program caught, in order.
 pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> Vec<String> {
     let mut differences = Vec::new();
     if report["exit"] != 0 {
@@ -44,7 +44,7 @@ pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> 
         let figures = [
             ("free_per_bank", message.free),
             ("largest_free_per_bank", message.largest_free),
-            // What it asks for is rounded up to a block.
+            // The requested size is rounded up to a block.
             ("per_bank", message.per_bank.next_multiple_of(32)),
         ];
         for (name, figure) in figures {
@@ -61,14 +61,14 @@ pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> 
     differences
 }
 
-/// Parts of a sentence that the report does not have.
+/// Returns parts of a sentence that the report does not have.
 fn unsaid(inside: &Value, outside: &Value) -> Vec<String> {
     let words = outside["words"].as_str().unwrap_or_default();
     let parts = inside["says"].as_array().into_iter().flatten().filter_map(Value::as_str);
     parts.filter(|part| !words.contains(part)).map(|part| format!("not said: {part:?}, but {words:?}")).collect()
 }
 
-/// What a script expects of the report, by JSON pointer.
+/// Returns the values that a script expects, by JSON pointer, and that the report does not have.
 pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
     let expected = expected.as_object().into_iter().flatten();
     let differing = expected.filter(|(path, value)| report.pointer(path) != Some(value));
@@ -77,7 +77,7 @@ pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Sentences that the summary of `ttmon run` does not have. A sentence is a list of its parts, which are on one line.
+/// Returns sentences that the summary of `ttmon run` does not have. A sentence is a list of parts on one line.
 pub(super) fn unprinted(summary: &str, sentences: &Value) -> Vec<String> {
     let is_missing = |parts: &&Value| {
         let parts: Vec<&str> = parts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -86,7 +86,7 @@ pub(super) fn unprinted(summary: &str, sentences: &Value) -> Vec<String> {
     sentences.as_array().into_iter().flatten().filter(is_missing).map(|parts| format!("not printed: {parts}")).collect()
 }
 
-/// A clash has TT-Metal's own message.
+/// Checks that a clash has TT-Metal's own message.
 fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     let first_line = |clash: &Value| {
         let text = clash["message"].as_str().unwrap_or_default();
@@ -98,7 +98,7 @@ fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     if inside == outside { unsaid } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
 }
 
-/// The summaries of two folders.
+/// Compares the summaries of two folders.
 pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
     let read = |folder: &Path, name: &str| {
         let path = folder.join(name);
@@ -111,7 +111,7 @@ pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
     differing.map(|(name, theirs, ours)| format!("{name}: TT-Metal writes {theirs:?}, ttmon {ours:?}")).collect()
 }
 
-/// A dump of blocks in the order of their addresses, with how many blocks are in a size class instead of which.
+/// Returns a dump of blocks in address order, with the number of blocks in each size class instead of their ids.
 fn without_block_ids(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut table: Vec<(u64, u64, &str)> = Vec::new();

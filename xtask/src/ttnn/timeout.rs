@@ -1,4 +1,4 @@
-//! Commands that may hang: each has a deadline, after which it and what it started is killed.
+//! Commands with a time limit, after which they and their children are killed.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -10,24 +10,24 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::project::called;
 
-/// Starts it as the head of a group of its own, so that the whole group can be killed.
+/// Starts the command in its own process group, so that the whole group can be killed.
 pub(super) fn start(command: &mut Command) -> Result<Child, String> {
     command.process_group(0).spawn().map_err(|error| format!("{}: {error}", called(command)))
 }
 
-/// Ends the child and all processes that it left in its group.
+/// Kills the child and all processes in its group.
 pub(super) fn kill(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may be gone already; then there is nobody to kill.
+        // The group may already have ended.
         let _gone = kill_process_group(group, Signal::KILL);
     }
     let _reaped = child.wait();
 }
 
-/// Its exit, or an error if it did not come in time.
+/// Returns the exit status, or an error if the command exceeds the time limit.
 pub(super) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + limit;
-    // The pauses grow, so that a command of milliseconds is not waited for long and one of minutes costs nothing.
+    // The pauses grow, so that a short command is detected quickly and a long one costs nothing.
     let mut pause = Duration::from_millis(2);
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
@@ -42,7 +42,7 @@ pub(super) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, Str
     }
 }
 
-/// Runs it for what it prints to both outputs.
+/// Runs the command and returns both outputs.
 pub(super) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(command)?;
@@ -58,7 +58,7 @@ fn collect(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u
     thread::spawn(move || {
         let mut all = Vec::new();
         if let Some(mut from) = from {
-            // What was read before an error is all that there is to show.
+            // After an error, the data that was read so far is returned.
             let _end = from.read_to_end(&mut all);
         }
         all

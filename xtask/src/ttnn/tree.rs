@@ -1,4 +1,4 @@
-//! A machine of the simulator that stands still, with one real process in it: rows that chips can be on.
+//! A static simulated machine with one real process, which provides rows for chips.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,13 +7,13 @@ use std::path::Path;
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
 
-/// Any will do, but always the same.
+/// An arbitrary, fixed seed.
 const SEED: u64 = 1;
 
 pub(super) struct Tree(TempDir);
 
 impl Tree {
-    /// Nobody but the process that is linked holds its devices.
+    /// Creates a machine. Only the linked process holds its devices.
     pub(super) fn make(spec: &str) -> Result<Self, String> {
         let machine = Spec::parse(&format!("{spec},idle")).and_then(|spec| Machine::new(&spec, SEED));
         let machine = machine.map_err(|error| format!("{spec}: {error}"))?;
@@ -28,7 +28,7 @@ impl Tree {
         self.0.path()
     }
 
-    /// Shows a process to readers of this tree as the holder of its devices: memory of other processes would not count.
+    /// Shows a process to readers of this tree as the holder of its devices, because memory of other processes would not count.
     pub(super) fn link(&self, pid: u32) -> Result<(), String> {
         let place = self.path().join("proc").join(pid.to_string());
         if place.exists() {

@@ -1,15 +1,15 @@
-//! What each version of ttnn gives: every case with every version, as the table of docs/ttnn-versions.md.
+//! Runs every case with every version of ttnn, and writes the table of docs/ttnn-versions.md.
 
 use super::environment::Environment;
 use crate::project::Project;
 
-/// One of each shape that the hook has to know, from the oldest on.
+/// One version for each memory layout that the hook supports, from the oldest on.
 const VERSIONS: &[&str] = &["0.69.0", "0.73.1", "0.77.0", "0.79.0", "0.81.1"];
 
 pub(super) fn print(project: &Project, versions: &[&str]) -> Result<(), String> {
     let mut table = String::from("| ttnn | dispatch on a mock | cases equal | cases that are not |\n| --- | --- | --- | --- |\n");
     for version in if versions.is_empty() { VERSIONS } else { versions } {
-        // One that cannot be had does not hide the others.
+        // A version that is not available does not stop the others.
         let row = match Environment::have(project, version) {
             Ok(environment) => {
                 let score = super::compare(project, &environment, &[])?;
