@@ -34,7 +34,7 @@ fn views() {
     top.expect("1", "Processes (3)");
     top.expect("\x1bOP", "show or hide this help");
     top.wait_for("quit");
-    top.expect("\x1b[6~", "close a dialog");
+    top.expect("\x1b[F", "close a dialog");
     top.press(ESCAPE);
     top.wait("the help to close", |text| !text.contains("Help: Esc"));
     top.expect("?", "main view: devices and processes");
@@ -141,7 +141,7 @@ fn ends_and_pages() {
 #[test]
 fn settings_are_kept() {
     let mut top = t3k();
-    top.expect("\x1bOQ", "Setup: Left and Right");
+    top.expect("\x1bOQ", "Setup: Left Right");
     top.press(DOWN);
     top.expect(RIGHT, "dark");
     top.expect("\x1b[24~", "settings saved to");
