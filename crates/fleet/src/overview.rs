@@ -27,7 +27,7 @@ pub struct HostRow {
     pub values: BTreeMap<&'static str, f64>,
     /// Seconds since its newest sample.
     pub age: Option<f64>,
-    /// The address of its own page, if that is known and can be reached by the host's name.
+    /// The address of its own page, if the address is known and other hosts can reach it.
     pub url: Option<String>,
     /// Whether the host was queried directly.
     pub is_direct: bool,

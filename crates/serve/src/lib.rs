@@ -1,7 +1,7 @@
 //! The service of one host: a sampler, its history, and an API to read them, on a Unix socket and over HTTP.
 //!
 //! ```text
-//!  devices ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of whom
+//!  devices ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of which
 //!              (thread)    history           ├─► streams of events     touches the machine
 //!                                            └─► alerts (thread) ──► receivers (a thread each)
 //!  processes ──► scan ──► sampler

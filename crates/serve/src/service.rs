@@ -348,7 +348,7 @@ mod tests {
         assert!(asking.join().is_ok() && publishing.join().is_ok() && is_published);
     }
 
-    /// 10,000 processes, 50 at a time: the series of devices are the same ones in every scrape. Only jobs have series that come and go.
+    /// 10,000 processes run, 50 at a time. The series of devices are the same in every scrape; only the series of jobs change.
     #[test]
     fn churn_of_processes_adds_no_series_of_devices() {
         let doors = [(Processes::Left, RequestOrigin::Loopback), (Processes::Shown, RequestOrigin::Metrics)];
@@ -367,7 +367,7 @@ mod tests {
                 let first = first.get_or_insert_with(|| series.clone());
                 let other: Vec<&String> = first.symmetric_difference(&series).collect();
                 assert!(other.is_empty(), "{detail:?}, {door:?}, round {round}: {other:?}");
-                // All of them were seen.
+                // All jobs were seen.
                 let opened = text.lines().filter(|line| line.starts_with("ttmon_device_acquisitions_total{"));
                 assert_eq!(opened.filter(|line| line.ends_with(&format!("}} {}", 50 * round))).count(), 4, "{text}");
             }

@@ -32,7 +32,7 @@ impl SimulatedHost {
         let own = ServiceFigures {
             version,
             origin: snapshot.origin.name(),
-            // As a host that allows other hosts has it.
+            // The value of a service that other hosts can reach.
             page: Some(PageAddress { address: ([0, 0, 0, 0], 9477).into(), is_tls: true }),
             is_fresh: true,
             age: Some(Duration::ZERO),

@@ -144,7 +144,7 @@ pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
         kept.retain(|index| *index != worst);
     }
     let left = width.saturating_sub(needed(&kept));
-    // On the narrowest screen a long name is cut, never a number.
+    // On the narrowest screen a long name is cut, but never a number.
     let over = needed(&kept).saturating_sub(width);
     // The name gets a few more columns before the command gets the rest.
     let growing: Vec<usize> = kept.iter().copied().filter(|index| COLUMNS[*index].grows).collect();

@@ -120,7 +120,7 @@ const KIND_ROWS: u16 = 2;
 /// Minimum rows of the process list, headings included, on a normal and on a small screen.
 const PROCESS_ROWS_MIN: u16 = 5;
 const PROCESS_ROWS_SMALL: u16 = 3;
-/// More rows than the minimum that processes get before devices get details.
+/// Rows above the minimum that processes get before devices get details.
 const PROCESS_ROWS_MORE: u16 = 3;
 /// A body of fewer rows is small.
 const BODY_ROWS_MIN: u16 = 14;
@@ -414,7 +414,7 @@ mod tests {
         outer.intersection(inner) == inner
     }
 
-    /// The heading of the grid has the sums, so that the rows left show every process of a simulated galaxy.
+    /// The heading of the grid has the sums, so that the remaining rows show every process of a simulated galaxy.
     #[test]
     fn a_galaxy_and_six_processes_fit_a_small_screen() {
         let body = frame((80, 24)).unwrap().body;

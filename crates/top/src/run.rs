@@ -266,7 +266,7 @@ impl Loop {
         let late = match (&host.place, &host.lost) {
             (None, _) => self.state.settings.refresh + LATE,
             (Some(_), None) => self.state.settings.refresh + LATE_ELSEWHERE,
-            // It is already shown as missing, and sends nothing until the next request.
+            // The machine is already shown as missing, and sends nothing until the next request.
             (Some(_), Some(_)) => ASKED_AGAIN,
         };
         // Silence is counted in seconds, so it is checked every second.

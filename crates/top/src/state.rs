@@ -204,7 +204,7 @@ pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 pub(crate) struct State {
     pub(crate) size: (u16, u16),
     pub(crate) view: View,
-    /// The view that Enter left; Esc goes back to it.
+    /// The view in which Enter was pressed. Esc returns to it.
     pub(crate) left: View,
     pub(crate) focus: Focus,
     pub(crate) dialog: Option<Dialog>,

@@ -28,7 +28,7 @@ impl Failure {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// No such device: exit code 3.
+    /// A device does not exist: exit code 3.
     pub(crate) fn no_device(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 3 }
     }

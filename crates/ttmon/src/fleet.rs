@@ -127,7 +127,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     if overview.hosts.is_empty() { Err(Failure::new("no host is known; see the messages above, and deploy/README.md")) } else { Ok(()) }
 }
 
-/// The page of a service that was asked.
+/// Returns the address of the page of a service of `--connect`.
 fn page(place: &ServicePlace) -> Option<String> {
     matches!(place, ServicePlace::Tcp { .. }).then(|| format!("{place}/"))
 }

@@ -114,7 +114,7 @@ pub(crate) enum FieldList {
     ComputeApps,
 }
 
-/// What `check` checks. A wrong command line is a result of the check too.
+/// The conditions of `check`. A usage error is also a result of the check.
 pub(crate) struct CheckRequest {
     pub(crate) format: OutputFormat,
     pub(crate) checked: Result<(Context, check::Request), Failure>,

@@ -8,9 +8,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// A name of an earlier tool, which `ttmon alias` links to this program.
 pub(crate) struct Name {
     pub(crate) name: &'static str,
-    /// The words it stands for.
+    /// The words that the name replaces.
     means: &'static [&'static str],
-    /// The words it stands for with `-w`, if they differ.
+    /// The words that the name replaces with `-w`, if they differ.
     watched: Option<&'static [&'static str]>,
     /// Flags of that tool that are ignored, because ttmon does the same without them.
     pub(crate) needless_flags: &'static [&'static str],
@@ -59,17 +59,17 @@ impl Name {
         NAMES.iter().find(|name| called == name.name)
     }
 
-    /// The sub-command it stands for.
+    /// Returns the sub-command that the name replaces.
     pub(crate) fn command(&self) -> Option<&'static str> {
         self.means.first().copied()
     }
 
-    /// Whether a word is a sub-command that the name itself stands for.
+    /// Whether a word is the sub-command that the name replaces.
     pub(crate) fn is_own_command(&self, word: &OsStr) -> bool {
         [Some(self.means), self.watched].into_iter().flatten().any(|words| words.first().is_some_and(|own| word == *own))
     }
 
-    /// The command it stands for, and the command with `-w` if that is different.
+    /// Returns the command that the name replaces, and the command with `-w` if that is different.
     pub(crate) fn stands_for(&self) -> (String, Option<String>) {
         let spelled = |typed: &[&str]| {
             let words = self.words(typed.iter().map(OsString::from).collect());

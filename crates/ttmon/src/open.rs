@@ -125,7 +125,7 @@ impl OpenMachine {
         Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
     }
 
-    /// For a caller that reads the machine in another thread. The simulation must outlive the machine.
+    /// Returns the parts for a caller that reads the machine in another thread. The simulation must outlive the machine.
     pub(crate) fn into_parts(self) -> (Machine, Selection, PathBuf, Option<Simulation>) {
         (self.machine, self.selection, self.proc, self.simulation)
     }

@@ -138,7 +138,7 @@ impl<'a> Snapshots<'a> {
         self.opened.as_ref().is_some_and(|opened| opened.has_process(pid))
     }
 
-    /// Whether the next snapshot comes from a service. Such a snapshot already has rates.
+    /// Whether the next snapshot comes from a service. A snapshot of a service already has rates.
     pub(crate) fn is_served(&self) -> bool {
         !self.servers.is_empty()
     }

@@ -124,7 +124,7 @@ impl Counters {
     }
 }
 
-/// Where the page listens.
+/// Address of the page, and whether it uses HTTPS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageAddress {
     pub(crate) address: SocketAddr,

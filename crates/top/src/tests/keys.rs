@@ -355,7 +355,8 @@ fn the_list_of_buffers_opens_and_closes() {
     assert_eq!(state.view, View::Main);
 }
 
-/// Details that were opened from the mesh close to the mesh; a view that was chosen by its number closes to the main view.
+/// In details that were opened from the mesh, Esc returns to the mesh. In a view that was chosen by its number, Esc returns to the main
+/// view.
 #[test]
 fn escape_goes_back_to_where_enter_was_pressed() {
     let mut state = watched(&machine::galaxy(), (120, 40), Theme::default(), 1);

@@ -8,7 +8,7 @@ use super::{drawn, machine, text, watched};
 use crate::state::View;
 use crate::theme::Theme;
 
-/// A value that is cut is another value: x16 would become x1.
+/// Values are never cut, because x16 would become x1.
 #[test]
 fn no_value_of_a_tile_is_cut() {
     for width in 40..200 {

@@ -228,8 +228,8 @@ impl Chart<'_> {
         self.names(canvas, plot, axis, &all);
     }
 
-    /// Writes the name of each line on the line, as on a map: colours alone do not distinguish them. Each line has columns of its own, so
-    /// that the names of lines that run together stand side by side.
+    /// Writes the name of each line on the line, because colours alone may not distinguish them. Each name has its own columns, so
+    /// that the names of overlapping lines are side by side.
     fn names(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, all: &[Vec<f32>]) {
         let columns = self.lines.iter().map(|line| width(&line.name)).max().unwrap_or(0) + 1;
         let count = u16::try_from(self.lines.len()).unwrap_or(u16::MAX).max(1);

@@ -26,9 +26,9 @@ use super::program;
 
 /// State of the command.
 pub(crate) enum Change {
-    /// It is running or stopped.
+    /// The command is running or stopped.
     None,
-    /// It ended.
+    /// The command has ended.
     Ended(CommandEnd),
 }
 

@@ -64,7 +64,7 @@ struct CollectedLedger {
     region: Region,
     pid: Option<u32>,
     feed: Option<LedgerFeed>,
-    /// Its events, if they are followed.
+    /// Events of the ledger, if they are followed.
     history: History,
     host: Option<HostMemory>,
 }

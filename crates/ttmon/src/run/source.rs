@@ -48,14 +48,14 @@ impl SourceTexts {
 
     fn read(&self, path: &Path) -> Option<Vec<String>> {
         let file = fs::metadata(path).ok()?;
-        // A file that was moved here keeps the time of its last write, but not that of its last change.
+        // A moved file keeps its modification time (mtime), but not its status change time (ctime).
         let changed = (file.mtime(), file.mtime_nsec()).max((file.ctime(), file.ctime_nsec()));
         let nanoseconds = i128::from(changed.0) * 1_000_000_000 + i128::from(changed.1);
         let text = (nanoseconds <= i128::from(self.begun)).then(|| ttmon_files::read_text(path, BYTES_MAX).ok())??;
         Some(text.lines().map(|line| line.trim().to_owned()).collect())
     }
 
-    /// Adds `text` to every line of a report whose text is known.
+    /// Adds `text` to every source line of a report, if its text is known.
     pub(crate) fn add_to(&self, report: &mut Value) {
         match report {
             Value::Array(items) => items.iter_mut().for_each(|item| self.add_to(item)),

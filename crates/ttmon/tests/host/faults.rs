@@ -118,7 +118,7 @@ fn a_full_state_directory_is_reported() {
 
 /// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, in the format of /proc.
 const KEPT: u64 = 1 << 2 | 1 << 19;
-/// The same with CAP_CHECKPOINT_RESTORE.
+/// `KEPT` with CAP_CHECKPOINT_RESTORE.
 const KEPT_BY_SCAN: u64 = KEPT | 1 << 40;
 
 /// Requires that a process or thread with this status can only read.

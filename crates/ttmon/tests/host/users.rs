@@ -37,7 +37,7 @@ fn program(directory: &Path, uid: u32, bytes: u64) -> Program {
     Program(child)
 }
 
-/// The source file of the program with a buffer of so many bytes.
+/// Returns the source file of the program with a buffer of this size.
 fn file_of(bytes: u64) -> String {
     format!("of-{bytes}.py")
 }
@@ -98,7 +98,7 @@ fn asker_process() {
     println!("\n{}", answer.split_once("\r\n\r\n").expect("a body").1);
 }
 
-/// Programs that other users can start: the build directory may be closed to them.
+/// Copies of the programs that other users can start, because the build directory may be closed to them.
 fn places() -> TempDir {
     let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
     fs::set_permissions(places.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -107,12 +107,12 @@ fn places() -> TempDir {
     places
 }
 
-/// Whether a text has the source files of the two programs.
+/// Whether a text contains the source file of each of the two programs.
 fn names_files(text: &str) -> [bool; 2] {
     [1000, 2000].map(|bytes| text.contains(&file_of(bytes)))
 }
 
-/// Lines obey the same rule as buffers where no service runs.
+/// Without a service, source lines have the same access rule as buffers.
 #[test]
 #[ignore = "needs root"]
 fn lines_of_own_processes_alone() {
@@ -150,7 +150,7 @@ fn lines_of_own_processes_alone() {
     }
 }
 
-/// Documents with buffers and their lines.
+/// Paths of documents with buffers and their source lines.
 const PATHS: [&str; 3] = ["/api/v1/memory?buffers=true", "/api/v1/memory/events?limit=100000", "/api/v1/buffers"];
 
 #[test]
@@ -190,7 +190,7 @@ fn own_in_full_and_others_in_totals() {
             }
         }
     }
-    // Over HTTP nobody is known: only the token shows lines. Events are a stream unless asked for as JSON.
+    // Over HTTP the user is unknown, so only the token gives access to lines. Events are a stream unless JSON is requested.
     const JSON: &str = "Accept: application/json\r\n";
     for path in PATHS.into_iter().chain(["/api/v1/snapshot", "/api/v1/processes", "/metrics"]) {
         assert_eq!(names_files(&server.with(path, JSON).body), [false, false], "{path}");

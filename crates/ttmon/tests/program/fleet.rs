@@ -166,7 +166,7 @@ fn hosts_are_asked_themselves_when_the_store_is_down() {
     assert!(ran.code == 1 && ran.stderr.contains("/nowhere/api.sock"), "{}", ran.stderr);
 }
 
-/// The scripts of deploy/slurm fail for a hot chip of the job, and not for that of another job.
+/// The scripts of deploy/slurm fail if a chip of the job is hot, but not if a chip of another job is.
 #[test]
 fn slurm_scripts_examine_the_chips_of_the_job() {
     for (spec, chips, expected) in [

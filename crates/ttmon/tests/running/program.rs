@@ -126,7 +126,7 @@ fn hand_over(ledger: RawFd) {
     rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(&message)], &mut control, SendFlags::empty()).unwrap();
 }
 
-/// A phase that frees its device memory, and leaves so many bytes of host memory.
+/// A phase that frees its device memory, and leaves this many bytes of host memory.
 fn request(bytes: usize) {
     let _phase = ttmon_client::phase("request");
     ttmon_client::report_allocation(0, 4096, 0, 7);
@@ -134,7 +134,7 @@ fn request(bytes: usize) {
     ttmon_client::report_deallocation(0, 7);
 }
 
-/// A buffer from after the capture of a trace lives while the trace is replayed.
+/// A buffer that was allocated after the capture of a trace is live while the trace is replayed.
 fn replayed_trace() {
     let mut session = WRITER.session().unwrap();
     let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];

@@ -115,7 +115,7 @@ fn what_only_the_hook_knows() {
     assert_eq!(report["coverage"]["allocate_buffer"]["state"], "found");
 }
 
-/// Host memory grows by each request, and the device is fine (tt-inference-server 4430).
+/// Host memory grows with each request, and device memory does not (tt-inference-server 4430).
 fn host_memory_that_grows() {
     let (ran, report) = reported("request 16777216; request 16777216; request 16777216; request 16777216");
     let said = timeless(&ran.stderr);

@@ -90,7 +90,7 @@ impl Shared {
         Self { is_deep, ..Self::default() }
     }
 
-    /// The same for rows below a grid, whose heading names the board.
+    /// Creates the shared values for rows below a grid. The heading of the grid has the board.
     pub(super) fn below_grid(&self) -> Self {
         Self { is_board_named: self.board.is_some(), ..self.clone() }
     }

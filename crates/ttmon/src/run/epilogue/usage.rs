@@ -14,7 +14,7 @@ const PHASES: usize = 8;
 /// Most columns for the name of a phase.
 const NAME_COLUMNS: usize = 24;
 
-/// Less is what an interpreter needs for itself.
+/// Minimum growth that is printed. Smaller changes may be due to the interpreter itself.
 const HOST_CHANGE_MIN: i64 = 16 << 20;
 
 impl Writer<'_> {
@@ -105,7 +105,7 @@ impl Writer<'_> {
     }
 }
 
-/// `+24.0MB`
+/// Formats a change of bytes: `+24.0MB`.
 fn signed(bytes: i64) -> String {
     format!("{}{}", if bytes < 0 { "-" } else { "+" }, size(bytes.unsigned_abs()))
 }
