@@ -163,7 +163,8 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let [warning, critical] = canvas.glyphs().signs;
     let sign = if severity == Severity::Critical { critical } else { warning };
     let mut row = 1;
-    // The word is beside the value if there is room, otherwise below it. In a tile of one row, it replaces a missing value, or a sign is shown.
+    // The word is beside the value if there is room, otherwise below it. In a tile of one row, it replaces a missing value, or a sign is
+    // shown instead.
     match () {
         () if end < right(word) => _ = canvas.put(inside, right(word), 0, word, health),
         () if inside.height > 1 => {
