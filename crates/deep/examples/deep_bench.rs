@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_deep::fake::Fake;
-use ttmon_deep::{Session, Tile, plant};
+use ttmon_deep::{Session, Tile, contents};
 use ttmon_model::Arch;
 use ttmon_model::deep::{Counters, SubDevice, TAGS, tag};
 
@@ -16,12 +16,12 @@ fn main() {
     for (arch, core) in [(Arch::Wormhole, Tile { x: 19, y: 27 }), (Arch::Blackhole, Tile { x: 16, y: 11 })] {
         let fake = Fake::new(arch);
         let value = |known: u16| if known == tag::FLASH_BUNDLE_VERSION { 0x130D_0000 } else { u32::from(known) };
-        fake.plant(&plant::tags(arch, &TAGS.iter().map(|(known, _)| (*known, value(*known))).collect::<Vec<_>>()));
+        fake.write_runs(&contents::tags(arch, &TAGS.iter().map(|(known, _)| (*known, value(*known))).collect::<Vec<_>>()));
         let mut session = Session::new(fake.clone(), arch);
         let part = SubDevice { workers: 64, completed: 64, launched: 0, runtime: 0 };
         let mut sample = |turn: u32| {
             let counters = Counters { timestamp: u64::from(turn) * 1000, sub_devices: vec![part], ..Counters::default() };
-            fake.plant(&plant::queues(arch, 64, &[(core, counters)]));
+            fake.write_runs(&contents::queues(arch, 64, &[(core, counters)]));
             let before = (cpu_time(), fake.reads());
             let sample = session.sample(Duration::from_millis(500) * turn, Some(true), Duration::ZERO);
             assert!(sample.is_ok_and(|sample| sample.dispatch.is_ok()), "a chip in memory answers");

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ttmon_model::Arch;
 
-use crate::plant::Run;
+use crate::contents::Run;
 use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
 
 /// A chip with words that can be set. Clones share the words.
@@ -42,7 +42,7 @@ impl Fake {
     }
 
     /// Writes the words of these runs.
-    pub fn plant(&self, runs: &[Run]) {
+    pub fn write_runs(&self, runs: &[Run]) {
         runs.iter().for_each(|(tile, address, words)| self.write(*tile, *address, words));
     }
 

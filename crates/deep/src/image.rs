@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use ttmon_model::Arch;
 
+use crate::contents::Run;
 use crate::fake::{Fake, FakeWindow};
-use crate::plant::Run;
 use crate::transport::{Failure, Tile, Transport};
 
 /// Maximum size of an image. An image with a table of 255 tags has 10 kB.
@@ -58,7 +58,7 @@ impl Transport for Image {
             if line == ALL_ONES.trim_end() {
                 chip.set_dead(true);
             } else {
-                chip.plant(&[run(line).ok_or(Failure::Errno(EINVAL))?]);
+                chip.write_runs(&[run(line).ok_or(Failure::Errno(EINVAL))?]);
             }
         }
         chip.open()
@@ -94,7 +94,7 @@ mod tests {
             second += 20;
             session.sample(Duration::from_secs(second), Some(true), Duration::ZERO).and_then(|sample| sample.tag(tag::INPUT_POWER))
         };
-        let with = |watts: u32| text(&crate::plant::tags(Arch::Wormhole, &[(tag::TIMER_HEARTBEAT, 1), (tag::INPUT_POWER, watts)]));
+        let with = |watts: u32| text(&crate::contents::tags(Arch::Wormhole, &[(tag::TIMER_HEARTBEAT, 1), (tag::INPUT_POWER, watts)]));
         assert_eq!(power(None), Err(Missing::NoPermission));
         assert_eq!(power(Some(&with(75))), Ok(75));
         assert_eq!(power(Some(&with(80))), Ok(80));

@@ -9,12 +9,12 @@
 //! requests samples from them.
 
 mod client;
+pub mod contents;
 pub mod dispatch;
 pub mod fake;
 pub mod image;
 pub mod kernel;
 pub mod pace;
-pub mod plant;
 pub mod process;
 mod session;
 pub mod table;

@@ -46,7 +46,7 @@ impl Object {
     fn search(which: Which) -> Option<Self> {
         let mut search = Search { which, found: None };
         // SAFETY: the loader calls `look` with the pointer to `search`, which outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut search).cast()) };
         search.found
     }
 
@@ -233,7 +233,7 @@ fn forget_error() {
     unsafe { libc::dlerror() };
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+unsafe extern "C" fn visit_object(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
     // SAFETY: the loader's struct is valid during this call; `search` belongs to the caller alone.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     // SAFETY: the loader guarantees this number of headers.

@@ -91,7 +91,7 @@ fn python_stack() -> u32 {
     match STATE.load(Acquire) {
         KNOWN => number(),
         ASIDE => 0,
-        state => quietly(|| look(state)).unwrap_or(0),
+        state => quietly(|| start(state)).unwrap_or(0),
     }
 }
 
@@ -134,7 +134,7 @@ fn add(walk: &Walk) -> u32 {
 }
 
 #[cold]
-fn look(state: u8) -> u32 {
+fn start(state: u8) -> u32 {
     match state {
         NEW => find(),
         FOUND => probe(),

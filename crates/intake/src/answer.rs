@@ -23,7 +23,7 @@ use crate::owner::{Tracked, View};
 use crate::work::Sources;
 
 /// A process that reported something over the socket.
-pub(crate) struct Heard<'a> {
+pub(crate) struct ReportingProcess<'a> {
     pub(crate) number: u64,
     pub(crate) key: ProcessKey,
     pub(crate) view: &'a View,
@@ -76,7 +76,7 @@ const VIEWS_MAX: usize = 64;
 
 impl Plan {
     /// Builds the plan for these processes and the last sample of other sources.
-    pub(crate) fn new(sources: Option<&Arc<Sources>>, heard: &[Heard<'_>]) -> Self {
+    pub(crate) fn new(sources: Option<&Arc<Sources>>, heard: &[ReportingProcess<'_>]) -> Self {
         let mut plan = Self { sources: sources.cloned(), ..Self::default() };
         let mut whole = sources.map_or_else(empty, |sources| sources.sample.clone());
         whole.ledgers.retain(|ledger| !ledger.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service));
@@ -122,7 +122,7 @@ impl Plan {
     }
 
     /// Returns the ledger rows with a process's bytes of one kind, for the devices that `is_there` accepts.
-    fn live(&mut self, heard: Option<&Heard<'_>>, kind: Kind, is_there: impl Fn(Result<DeviceId, u64>) -> bool) -> Vec<Live> {
+    fn live(&mut self, heard: Option<&ReportingProcess<'_>>, kind: Kind, is_there: impl Fn(Result<DeviceId, u64>) -> bool) -> Vec<Live> {
         let Some(heard) = heard else { return Vec::new() };
         let mut found = Vec::new();
         for (device, allocator) in heard.tracked.devices() {
@@ -259,7 +259,7 @@ fn bystander(key: ProcessKey) -> ProcessSample {
 }
 
 /// The layout of a process's memory without figures, which are read at each query.
-fn outline(heard: &Heard<'_>) -> Ledger {
+fn outline(heard: &ReportingProcess<'_>) -> Ledger {
     let hosted = &heard.tracked.hosted;
     let row = |kind: Kind| LedgerRow::empty(BufferKind::Of(kind));
     let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {

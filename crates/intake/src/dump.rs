@@ -379,7 +379,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
-        let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
+        let held = peer::read_process(own, peer::open(own).expect("alive")).expect("alive");
         let mut budget = Budget::new(0);
         let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         for address in 1..=buffers {

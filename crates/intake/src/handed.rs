@@ -291,7 +291,7 @@ fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
     let key = ProcessKey { pid, start_ticks: identity.start_ticks };
-    let held = peer::open(pid).and_then(|pidfd| peer::look(pid, pidfd));
+    let held = peer::open(pid).and_then(|pidfd| peer::read_process(pid, pidfd));
     match held {
         Some(held) => {
             let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid() == handed.uid;
@@ -313,7 +313,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
-        let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
+        let held = peer::read_process(own, peer::open(own).expect("alive")).expect("alive");
         let hosted = store.create(&held, &View::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = HandedLedgers::new(None, 0);

@@ -87,7 +87,7 @@ pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
 }
 
 /// Reads a process from /proc; `None` if it has ended.
-pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
+pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
     let stat = Stat::read(pid)?;
     let status = Status::read(pid)?;
     // The process is alive after the reads, so they were about this process.
@@ -113,13 +113,13 @@ pub(crate) struct NamedPeer {
 /// qualify. This may take long.
 pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     let NamedPeer { peer, uids, pid } = named;
-    let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| look(pid, pidfd));
+    let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| read_process(pid, pidfd));
     // Outside containers, the pid in the process's own namespace is its global pid.
     let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
         let end = Instant::now() + DESCENDANTS_WAIT;
         below(peer, end).into_iter().take_while(|_| Instant::now() < end).find_map(|other| {
             let pidfd = open(other)?;
-            look(other, pidfd).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid)
+            read_process(other, pidfd).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid)
         })
     });
     found.filter(|held| held.uids == uids)
@@ -218,7 +218,7 @@ mod tests {
     fn without_a_descriptor_the_pid_has_to_do() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let found = descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").expect("alive");
-        let held = look(child.id(), found).expect("alive");
+        let held = read_process(child.id(), found).expect("alive");
         assert_eq!((held.key.pid, is_alive(held.pidfd.as_fd())), (child.id(), true));
         child.kill().expect("alive");
         child.wait().expect("killed");
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_child_is_below_its_parent_and_a_stranger_is_not() {
-        let me = look(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
+        let me = read_process(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let named = |peer: &HeldProcess, pid| NamedPeer { peer: peer.key.pid, uids: peer.uids, pid };
         let found = descendant(named(&me, child.id())).expect("a child");
@@ -246,6 +246,6 @@ mod tests {
         child.kill().expect("alive");
         child.wait().expect("killed");
         assert!(!is_alive(found.pidfd.as_fd()));
-        assert!(look(child.id(), found.pidfd).is_none());
+        assert!(read_process(child.id(), found.pidfd).is_none());
     }
 }

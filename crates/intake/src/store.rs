@@ -261,7 +261,7 @@ impl Store {
             Err(_) => return StoredLedger::Unreadable,
         };
         let is_alive = peer::is_alive(pidfd.as_fd());
-        let held = match peer::look(owner.pid, pidfd) {
+        let held = match peer::read_process(owner.pid, pidfd) {
             Some(held) if held.key == owner => held,
             None if is_alive => return StoredLedger::Unreadable,
             _ => return StoredLedger::Ended,

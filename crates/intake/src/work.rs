@@ -391,7 +391,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     }
     for (owner, region) in found.into_values() {
         // The process may have ended since the sample.
-        let held = peer::open(owner.pid).and_then(|pidfd| peer::look(owner.pid, pidfd)).filter(|held| held.key == owner);
+        let held = peer::open(owner.pid).and_then(|pidfd| peer::read_process(owner.pid, pidfd)).filter(|held| held.key == owner);
         ledgers.extend(held.map(|held| with_totals((owner.pid, held.uid()), Some(region), true)));
     }
     ledgers

@@ -133,7 +133,7 @@ impl Monitor {
             Some(stats) => Ok(Some(stats)),
             None => {
                 let snapshot = self.read(&self.one, |watch, max_age| {
-                    watch.look_at(pid);
+                    watch.include_process(pid);
                     watch.snapshot(max_age)
                 })?;
                 let denied = (snapshot.denied_processes > 0).then(|| ProcessStats::denied(pid));
@@ -222,10 +222,10 @@ impl Watch {
     }
 
     /// Includes this process besides the holders from now on. Drops an older sample without it.
-    fn look_at(&mut self, pid: u32) {
+    fn include_process(&mut self, pid: u32) {
         if self.reach != Reach::Process(pid) {
             self.reach = Reach::Process(pid);
-            self.machine.look_at(pid);
+            self.machine.include_process(pid);
             self.newest = None;
         }
     }

@@ -56,8 +56,8 @@ pub fn memory_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -
     match snapshot.denied_processes {
         _ if snapshot.origin == Origin::Sim => {}
         0 => {}
-        1 => writeln!(out, "1 process may track its memory where this user may not look; try as root")?,
-        count => writeln!(out, "{count} processes may track their memory where this user may not look; try as root")?,
+        1 => writeln!(out, "1 process may have a ledger that this user may not read; try as root")?,
+        count => writeln!(out, "{count} processes may have ledgers that this user may not read; try as root")?,
     }
     print_problems(snapshot, style, out)
 }
@@ -410,7 +410,7 @@ mod tests {
             l1_small           0B          N/A       N/A         N/A              shm
             trace              0B          N/A       N/A         N/A              shm
             cb              1.0MB          N/A       N/A         N/A              shm
-        2 processes may track their memory where this user may not look; try as root
+        2 processes may have ledgers that this user may not read; try as root
         ! ledger of process 1: some were lost
         ");
     }
@@ -452,7 +452,7 @@ mod tests {
         and 3 more, left out by --top
           12345 dram: 14 more not listed (8.0KB)
           12345 other: 2 more not listed (100B)
-        2 processes may track their memory where this user may not look; try as root
+        2 processes may have ledgers that this user may not read; try as root
         ! ledger of process 1: some were lost
         ");
     }

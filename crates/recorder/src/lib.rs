@@ -105,7 +105,7 @@ impl Recorder {
     }
 
     /// Reads the new events. A program that has just ended is read for the last time.
-    pub fn look(&mut self, scene: &Scene<'_>) -> News {
+    pub fn read_new(&mut self, scene: &Scene<'_>) -> News {
         let departed = scene.departed.iter().map(|departed| (&departed.found, Some(departed)));
         let present = scene.present.iter().map(|found| (found, None));
         let all: Vec<(&Arc<OpenLedger>, Option<&Arc<Departed>>)> = departed.chain(present).collect();
@@ -115,19 +115,19 @@ impl Recorder {
         let is_wanted = |(found, _): &&(&Arc<OpenLedger>, Option<&Arc<Departed>>)| scene.pid.is_none_or(|pid| found.owner.pid == pid);
         let part = scene.most / all.iter().filter(is_wanted).count().max(1);
         let wanted = all.iter().filter(is_wanted);
-        News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref), part)).collect())
+        News(wanted.filter_map(|(found, departed)| self.read_new_of(scene, found, departed.map(AsRef::as_ref), part)).collect())
     }
 
     /// Reads the last few new events of each ledger, for a screen or a recording. If `devices` is not empty, returns only their events.
     pub fn newest(&mut self, scene: &Scene<'_>, devices: &[DeviceId]) -> Vec<BufferEvent> {
-        let mut news = self.look(scene);
+        let mut news = self.read_new(scene);
         for Batch { recorded, .. } in &mut news.0 {
             recorded.events.drain(..recorded.events.len().saturating_sub(NEWEST_MAX));
         }
         news.events(devices).collect()
     }
 
-    fn look_at(&mut self, scene: &Scene<'_>, found: &OpenLedger, departed: Option<&Departed>, most: usize) -> Option<Batch> {
+    fn read_new_of(&mut self, scene: &Scene<'_>, found: &OpenLedger, departed: Option<&Departed>, most: usize) -> Option<Batch> {
         let key = key_of(found);
         if departed.is_some() && scene.pid.is_none() && !self.known.contains_key(&key) {
             return None;

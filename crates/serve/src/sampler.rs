@@ -420,7 +420,7 @@ pub(crate) mod tests {
     #[test]
     fn peaks_stay_until_another_chip_takes_the_place() {
         let mut peaks = Peaks::default();
-        let mut look = |used: u64, asic: &str| {
+        let mut sample = |used: u64, asic: &str| {
             let mut snapshot = machine();
             snapshot.devices[0].memory.kinds[Kind::Dram].figure.used = Ok(used);
             snapshot.devices[0].asic_id = Ok(asic.to_owned());
@@ -433,9 +433,9 @@ pub(crate) mod tests {
             }
             snapshot.devices[0].memory.kinds[Kind::Dram].figure.peak
         };
-        assert_eq!(look(10, "A"), Ok(10));
-        assert_eq!(look(50, "A"), Ok(50));
-        assert_eq!(look(20, "A"), Ok(50));
-        assert_eq!(look(5, "B"), Ok(5));
+        assert_eq!(sample(10, "A"), Ok(10));
+        assert_eq!(sample(50, "A"), Ok(50));
+        assert_eq!(sample(20, "A"), Ok(50));
+        assert_eq!(sample(5, "B"), Ok(5));
     }
 }

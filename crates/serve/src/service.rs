@@ -184,7 +184,7 @@ impl Service {
     pub(crate) fn readiness(&self) -> Readiness {
         let newest = match self.fresh() {
             Err(StaleSample(why)) => return Readiness::Not(why),
-            Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last look failed".to_owned())),
+            Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last read failed".to_owned())),
             Ok(newest) => newest,
         };
         let silent = lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after());
@@ -231,9 +231,9 @@ impl Service {
         lock(&self.journal).last_id()
     }
 
-    /// Reads the history. The sampler waits meanwhile, so `look` should only copy.
-    pub(crate) fn history<T>(&self, look: impl FnOnce(&History) -> T) -> T {
-        look(&lock(&self.history))
+    /// Reads the history. The sampler waits meanwhile, so `read` should only copy.
+    pub(crate) fn history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
+        read(&lock(&self.history))
     }
 
     pub(crate) fn figures<T>(&self, change: impl FnOnce(&mut Figures) -> T) -> T {

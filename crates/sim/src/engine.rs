@@ -11,7 +11,7 @@ use rustix::thread::set_name;
 
 use crate::clock::{self, Clock};
 use crate::machine::{Life, Machine};
-use crate::part::{self, Errand};
+use crate::part::{self, PartSettings};
 use crate::tree::Tree;
 use crate::{directory, worker};
 
@@ -21,11 +21,11 @@ const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn run() -> io::Result<()> {
     let parent = getppid();
     set_name(c"ttmon-sim")?;
-    let errand = Errand::from_environment()?;
-    if !directory::is_ours(&errand.directory) {
-        return Err(io::Error::other(format!("{} is no directory of a simulation", errand.directory.display())));
+    let settings = PartSettings::from_environment()?;
+    if !directory::is_ours(&settings.directory) {
+        return Err(io::Error::other(format!("{} is no directory of a simulation", settings.directory.display())));
     }
-    let mut engine = Engine::new(&errand)?;
+    let mut engine = Engine::new(&settings)?;
     engine.start_workers()?;
     engine.step()?;
     part::say_ready()?;
@@ -53,15 +53,15 @@ struct Engine {
 
 impl Engine {
     /// Writes the tree without processes. Workers need their regions first.
-    fn new(errand: &Errand) -> io::Result<Self> {
-        let machine = errand.machine()?;
+    fn new(settings: &PartSettings) -> io::Result<Self> {
+        let machine = settings.machine()?;
         let mut engine = Self {
             lives: vec![Life::Absent; machine.process_count()],
             machine,
-            directory: errand.directory.clone(),
+            directory: settings.directory.clone(),
             clock: Clock::start(),
             workers: Vec::new(),
-            _lock: directory::lock(&errand.directory)?,
+            _lock: directory::lock(&settings.directory)?,
         };
         engine.tree(0).lay()?;
         // Time starts when the tree is complete, even if it is written slowly on a busy machine.

@@ -1,6 +1,6 @@
 //! The data that `--deep` reads from a simulated chip: the telemetry of its firmware and the counters of its command queue.
 
-use ttmon_deep::plant::{self, Run};
+use ttmon_deep::contents::{self, Run};
 use ttmon_deep::{Tile, image};
 use ttmon_model::Arch;
 use ttmon_model::deep::{Counters, SubDevice, tag};
@@ -31,7 +31,7 @@ const THROTTLED_BY_TEMPERATURE: u32 = 1 << 16 | 4;
 
 /// Returns the text of the image. If no process uses the chip, it has no command queue.
 pub(crate) fn text(chip: &Chip, tick: u64, activity: Activity, now: &Telemetry, strain: Strain, is_used: bool) -> String {
-    let mut words = plant::tags(chip.product.arch, &tags(chip, now, strain));
+    let mut words = contents::tags(chip.product.arch, &tags(chip, now, strain));
     if is_used {
         words.extend(queue(chip, tick, activity));
     }
@@ -111,7 +111,7 @@ fn queue(chip: &Chip, tick: u64, activity: Activity) -> Vec<Run> {
         busy_since: 0,
         sub_devices: vec![SubDevice { workers, completed: workers, launched: 0, runtime: 0 }],
     };
-    plant::queues(chip.product.arch, u16::try_from(chip.product.cores).unwrap_or(u16::MAX), &[(core, counters)])
+    contents::queues(chip.product.arch, u16::try_from(chip.product.cores).unwrap_or(u16::MAX), &[(core, counters)])
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ mod faults;
 mod files;
 mod image;
 mod kernel;
-mod paper;
 mod region;
+mod static_processes;
 mod tree;
 
 mod clock;

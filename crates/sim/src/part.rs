@@ -51,13 +51,13 @@ pub(crate) fn command(part: &str) -> Command {
 
 /// The settings of the engine and the workers.
 #[derive(Clone, Debug)]
-pub(crate) struct Errand {
+pub(crate) struct PartSettings {
     pub(crate) spec: Spec,
     pub(crate) seed: u64,
     pub(crate) directory: PathBuf,
 }
 
-impl Errand {
+impl PartSettings {
     /// Sets the environment of a part. Parts that it starts inherit the environment.
     pub(crate) fn give_to(&self, command: &mut Command) {
         command.env(SPEC, &self.spec.text).env(SEED, self.seed.to_string()).env(DIRECTORY, &self.directory);
@@ -155,18 +155,18 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool
 mod tests {
     use super::*;
 
-    fn hear(said: &[u8]) -> Option<String> {
+    fn receive(sent: &[u8]) -> Option<String> {
         let (reader, mut writer) = io::pipe().unwrap();
-        writer.write_all(said).unwrap();
+        writer.write_all(sent).unwrap();
         drop(writer);
         await_ready(reader, Duration::from_secs(1)).err().map(|why| why.to_string())
     }
 
     #[test]
     fn a_part_is_ready_or_reports_why_not() {
-        assert_eq!(hear(&[READY]), None);
-        assert_eq!(hear(b"no space left").as_deref(), Some("no space left"));
-        assert_eq!(hear(b"").as_deref(), Some("it ended without a message"));
+        assert_eq!(receive(&[READY]), None);
+        assert_eq!(receive(b"no space left").as_deref(), Some("no space left"));
+        assert_eq!(receive(b"").as_deref(), Some("it ended without a message"));
         let (reader, _writer) = io::pipe().unwrap();
         let why = await_ready(reader, Duration::ZERO).err().map(|why| why.to_string());
         assert_eq!(why.as_deref(), Some("no message in 0 s"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::directory;
 use crate::machine::Machine;
-use crate::part::{self, Errand, NotReady};
+use crate::part::{self, NotReady, PartSettings};
 use crate::spec::{Spec, SpecError};
 
 /// Maximum time for the start. Writing a tree and starting 200 processes takes well under a second, but a machine under heavy load needs
@@ -38,9 +38,9 @@ impl Simulation {
         let machine = Machine::new(spec, seed).map_err(StartError::Spec)?;
         directory::sweep();
         let root = directory::create(machine.chips.len()).map_err(StartError::Directory)?;
-        let errand = Errand { spec: spec.clone(), seed, directory: root.clone() };
+        let settings = PartSettings { spec: spec.clone(), seed, directory: root.clone() };
         let mut command = part::command("engine");
-        errand.give_to(&mut command);
+        settings.give_to(&mut command);
         // A separate process group: Ctrl-C is sent to the foreground group of the terminal, and must not end the engine before its owner.
         command.arg0("ttmon-sim").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -16,7 +16,7 @@ use crate::chip::Chip;
 use crate::clock::{self, Clock};
 use crate::directory;
 use crate::machine::Machine;
-use crate::part::{self, Errand};
+use crate::part::{self, PartSettings};
 use crate::process::Process;
 use crate::region;
 
@@ -42,13 +42,13 @@ pub(crate) fn run() -> io::Result<()> {
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != engine) {
         return Ok(());
     }
-    let errand = Errand::from_environment()?;
-    let machine = errand.machine()?;
+    let settings = PartSettings::from_environment()?;
+    let machine = settings.machine()?;
     let index: usize = part::number(PROCESS)?;
     let process = machine.processes.get(index).ok_or_else(|| io::Error::other("no such process is planned"))?;
     set_name(&CString::new(process.job.program)?)?;
-    let slots = slots(&machine, process, &errand.directory)?;
-    let mut tracked = tracked(&machine, process, &errand.directory);
+    let slots = slots(&machine, process, &settings.directory)?;
+    let mut tracked = tracked(&machine, process, &settings.directory);
     let clock = Clock::from_nanos(part::number(START)?);
     let mut step = || {
         let tick = clock.tick();

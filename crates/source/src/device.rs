@@ -288,7 +288,7 @@ impl KnownDevice {
         if retry == Retry::No {
             report(&self.directory, found, problems);
         }
-        let was_reset = self.feel_pulse(lane.at);
+        let was_reset = self.update_heartbeat(lane.at);
         if was_reset {
             // A reset clears the counters too.
             self.counters = None;
@@ -341,7 +341,7 @@ impl KnownDevice {
     }
 
     /// Updates the heartbeat. Returns true if it decreased: the chip was reset since the last sample.
-    fn feel_pulse(&mut self, at: Duration) -> bool {
+    fn update_heartbeat(&mut self, at: Duration) -> bool {
         let Ok(count) = self.attributes.number(Attr::Heartbeat) else {
             self.heart = None;
             return false;

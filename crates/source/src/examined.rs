@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use ttmon_model::Missing;
 
 use crate::budget::{Budget, Resource};
+use crate::charge::ProcessCharge;
 use crate::ledgers::names_ledger;
-use crate::purse::Purse;
 use crate::root::Root;
 use crate::users::{OpenFile, device_of};
 use ttmon_reads::Failure;
@@ -73,8 +73,8 @@ impl Examined {
 
     fn process(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &mut Process {
         self.0.entry(pid).or_insert_with(|| {
-            let mut purse = Purse::new(&root.proc, pid, budget);
-            let refused = if purse.take(Resource::Processes, 1).is_some() { None } else { Some(purse.uid()) };
+            let mut charge = ProcessCharge::new(&root.proc, pid, budget);
+            let refused = if charge.take(Resource::Processes, 1).is_some() { None } else { Some(charge.uid()) };
             Process { refused, files: None }
         })
     }
@@ -96,21 +96,21 @@ impl OpenFiles {
 
     fn list(root: &Root, pid: u32, budget: &mut Budget) -> Self {
         let directory = root.proc.join(pid.to_string());
-        let mut purse = Purse::new(&root.proc, pid, budget);
+        let mut charge = ProcessCharge::new(&root.proc, pid, budget);
         let mut files = Self::new(End::Whole);
-        if let Err(error) = files.add(&directory.join("fd"), pid, &mut purse) {
+        if let Err(error) = files.add(&directory.join("fd"), pid, &mut charge) {
             return Self::new(End::Unreadable(Missing::from(Failure::from(error))));
         }
         if files.count == 0 {
-            files.add_threads(&directory, pid, &mut purse);
+            files.add_threads(&directory, pid, &mut charge);
         }
         files
     }
 
-    fn add(&mut self, directory: &Path, pid: u32, purse: &mut Purse<'_>) -> io::Result<()> {
+    fn add(&mut self, directory: &Path, pid: u32, charge: &mut ProcessCharge<'_>) -> io::Result<()> {
         directory::names(directory, |name| {
-            if purse.take(Resource::Descriptors, 1).is_none() {
-                self.end = End::Cut(purse.uid(), Resource::Descriptors);
+            if charge.take(Resource::Descriptors, 1).is_none() {
+                self.end = End::Cut(charge.uid(), Resource::Descriptors);
                 return ControlFlow::Break(());
             }
             self.count += 1;
@@ -127,9 +127,9 @@ impl OpenFiles {
     }
 
     /// Adds the files of a process whose first thread has ended. The kernel shows them only under the other threads.
-    fn add_threads(&mut self, directory: &Path, pid: u32, purse: &mut Purse<'_>) {
+    fn add_threads(&mut self, directory: &Path, pid: u32, charge: &mut ProcessCharge<'_>) {
         for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
-            let _ = self.add(&thread.path().join("fd"), pid, purse);
+            let _ = self.add(&thread.path().join("fd"), pid, charge);
             if self.count > 0 || self.end != End::Whole {
                 return;
             }

@@ -14,6 +14,7 @@
 //! process](ttmon_reads::isolate) that can be abandoned.
 
 pub mod budget;
+mod charge;
 mod cluster;
 mod device;
 mod examined;
@@ -22,7 +23,6 @@ mod lines;
 mod machine;
 mod naming;
 mod process;
-mod purse;
 mod regions;
 mod root;
 pub mod served;

@@ -209,9 +209,9 @@ impl Machine {
     }
 
     /// From the next sample on, searches the ledgers of holders and of this process ([`Reach::Process`]).
-    pub fn look_at(&mut self, pid: u32) {
+    pub fn include_process(&mut self, pid: u32) {
         self.devices.is_device_needed = false;
-        self.scan.look_at(pid);
+        self.scan.include_process(pid);
     }
 
     /// Sets how much of ledgers is read from the next sample on.

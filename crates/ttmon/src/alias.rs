@@ -42,7 +42,7 @@ pub(crate) fn run(request: &AliasRequest) -> Result<String, Failure> {
 }
 
 fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failure> {
-    match look(link, program).map_err(|error| failure("examine", link, &error))? {
+    match examine_link(link, program).map_err(|error| failure("examine", link, &error))? {
         AtLink::Ours => return Ok("kept"),
         AtLink::Nothing => {}
         AtLink::OtherTtmon if force => fs::remove_file(link).map_err(|error| failure("replace", link, &error))?,
@@ -54,7 +54,7 @@ fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failur
 }
 
 fn remove(link: &Path, program: &Path) -> Result<&'static str, Failure> {
-    match look(link, program).map_err(|error| failure("examine", link, &error))? {
+    match examine_link(link, program).map_err(|error| failure("examine", link, &error))? {
         AtLink::Nothing => Ok("not there:"),
         AtLink::Ours | AtLink::OtherTtmon => {
             fs::remove_file(link).map_err(|error| failure("remove", link, &error))?;
@@ -64,7 +64,7 @@ fn remove(link: &Path, program: &Path) -> Result<&'static str, Failure> {
     }
 }
 
-fn look(link: &Path, program: &Path) -> io::Result<AtLink> {
+fn examine_link(link: &Path, program: &Path) -> io::Result<AtLink> {
     let metadata = match fs::symlink_metadata(link) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AtLink::Nothing),

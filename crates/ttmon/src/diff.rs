@@ -28,19 +28,19 @@ pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     if file.metadata().is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
         return Err(wrong("it has more than 512 MiB".to_owned()));
     }
-    let look = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
+    let listing = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
         .map_err(|error| wrong(if error.is_data() { error.to_string() } else { format!("not JSON: {error}") }))?;
-    match look.schema {
+    match listing.schema {
         Some(schema) if schema != u64::from(SCHEMA) => Err(wrong(format!("it is of schema {schema}, and this ttmon knows {SCHEMA}"))),
-        _ if look.left_out > 0 => Err(wrong(format!("--top left {} buffers out", look.left_out))),
-        _ if look.buffers.is_none() => Err(wrong("it has no buffers".to_owned())),
-        _ => Ok(look),
+        _ if listing.left_out > 0 => Err(wrong(format!("--top left {} buffers out", listing.left_out))),
+        _ if listing.buffers.is_none() => Err(wrong("it has no buffers".to_owned())),
+        _ => Ok(listing),
     }
 }
 
 /// Checks that both listings are of the same host.
-pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
-    match &look.host {
+pub(crate) fn check_host(listing: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
+    match &listing.host {
         Some(host) if *host != now.host => {
             Err(Failure::new(format!("--diff: the file is of host {host}, and this is {}; compare two listings of one host", now.host)))
         }
@@ -54,17 +54,17 @@ const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 /// Lists new and gone buffers. A buffer with another size or age at the same address is both. If a process has the pid of an earlier
 /// process, all its buffers are new. If a process is running but may not be read, its buffers are not compared.
 pub(crate) fn compare<'a>(
-    look: &EarlierListing,
+    listing: &EarlierListing,
     earlier: impl Iterator<Item = &'a Earlier>,
     now: &Snapshot,
     is_there: impl Fn(u32) -> bool,
 ) -> Vec<Change> {
     let is_another = |pid: u32| {
         let process = now.processes.iter().find(|process| process.key.pid == pid);
-        let starts = process.and_then(|process| process.start_time.ok()).zip(look.started.get(&pid));
+        let starts = process.and_then(|process| process.start_time.ok()).zip(listing.started.get(&pid));
         starts.is_some_and(|(UnixTime(now), UnixTime(then))| u128::from(now.abs_diff(*then)) > START_TOLERANCE.as_nanos())
     };
-    let others: Vec<u32> = look.started.keys().copied().filter(|pid| is_another(*pid)).collect();
+    let others: Vec<u32> = listing.started.keys().copied().filter(|pid| is_another(*pid)).collect();
     let mut before: Vec<&Earlier> = earlier.collect();
     before.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
     before.dedup_by(|a, b| key_of(a) == key_of(b));
@@ -81,7 +81,7 @@ pub(crate) fn compare<'a>(
         let entry = &buffer.entry;
         let key: Key<'_> = (buffer.process().pid, &buffer.allocator.id, entry.kind.name(), entry.address);
         match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
-            Ok(found) if !others.contains(&buffer.process().pid) && is_same(look, before[found], entry) => is_found[found] = true,
+            Ok(found) if !others.contains(&buffer.process().pid) && is_same(listing, before[found], entry) => is_found[found] = true,
             _ => {
                 let line = entry.line().map_or_else(String::new, ToString::to_string);
                 changes.push(change(Sign::New, key, entry.size, (entry.tag.as_deref().map_or("", String::as_str), &line)));
@@ -109,8 +109,8 @@ fn change(sign: Sign, (pid, _, kind, address): Key<'_>, bytes: u64, (tag, line):
 }
 
 /// Whether a buffer at the same address is the same one: its size is equal, and it is not younger than the earlier listing.
-fn is_same(look: &EarlierListing, earlier: &Earlier, now: &LedgerBuffer) -> bool {
-    let created = look.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
+fn is_same(listing: &EarlierListing, earlier: &Earlier, now: &LedgerBuffer) -> bool {
+    let created = listing.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
     let is_younger = created.is_some_and(|(UnixTime(time), age)| {
         let tolerance = u64::try_from(AGE_TOLERANCE.as_nanos()).unwrap_or(u64::MAX);
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);

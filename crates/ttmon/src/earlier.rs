@@ -54,9 +54,9 @@ pub(crate) struct Earlier {
 /// The parts of a document that a comparison needs.
 pub(crate) fn parse(text: impl Read) -> Result<EarlierListing, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_reader(text);
-    let look = Document(&mut Interned::default()).deserialize(&mut reader)?;
+    let listing = Document(&mut Interned::default()).deserialize(&mut reader)?;
     reader.end()?;
-    Ok(look)
+    Ok(listing)
 }
 
 /// Texts and device lists that were already read; most buffers share them.
@@ -97,19 +97,19 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut look = EarlierListing::default();
+        let mut listing = EarlierListing::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "schema" => look.schema = Some(map.next_value()?),
-                "time" => look.time = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
-                "host" => look.host = map.next_value()?,
-                "processes" => look.started = map.next_value_seed(Processes)?,
-                "buffers_left_out" => look.left_out = map.next_value()?,
-                "buffers" => look.buffers = Some(map.next_value_seed(Buffers(self.0))?),
+                "schema" => listing.schema = Some(map.next_value()?),
+                "time" => listing.time = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
+                "host" => listing.host = map.next_value()?,
+                "processes" => listing.started = map.next_value_seed(Processes)?,
+                "buffers_left_out" => listing.left_out = map.next_value()?,
+                "buffers" => listing.buffers = Some(map.next_value_seed(Buffers(self.0))?),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(look)
+        Ok(listing)
     }
 }
 
@@ -277,9 +277,12 @@ mod tests {
         let text = format!(
             r#"{{"schema": 1, "host": "h", "devices": [{{"id": 0}}], "processes": {processes}, "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#
         );
-        let look = parse(text.as_bytes()).unwrap();
-        assert_eq!((look.schema, look.host.as_deref(), look.started), (Some(1), Some("h"), HashMap::from([(7, UnixTime(1_000_000_000))])));
-        let buffers = look.buffers.unwrap();
+        let listing = parse(text.as_bytes()).unwrap();
+        assert_eq!(
+            (listing.schema, listing.host.as_deref(), listing.started),
+            (Some(1), Some("h"), HashMap::from([(7, UnixTime(1_000_000_000))]))
+        );
+        let buffers = listing.buffers.unwrap();
         let [first, second] = buffers.as_slice() else { panic!("{buffers:?}") };
         assert_eq!((first.pid, &*first.allocator, &*first.kind, first.address, first.size), (7, "7.0.1", "l1", 0x40, 9));
         assert_eq!((&*first.devices, &*first.tag), (&[0, 3][..], ""));

@@ -119,7 +119,7 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
-        let news = opened.with_scene(&snapshot, request.pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
+        let news = opened.with_scene(&snapshot, request.pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
         let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
         // A running process may start to track its memory later.
         let may_begin = request.follow && request.pid.is_none_or(|pid| opened.has_process(pid));

@@ -279,21 +279,21 @@ fn render(
 fn render_changes(
     context: &Context,
     snapshot: &Snapshot,
-    look: &EarlierListing,
+    listing: &EarlierListing,
     only: Option<u32>,
     terminal: Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    diff::check_host(look, snapshot)?;
+    diff::check_host(listing, snapshot)?;
     let is_meant = |device: u32| snapshot.devices.iter().any(|kept| kept.id.0 == device);
-    let earlier = look
+    let earlier = listing
         .buffers
         .iter()
         .flatten()
         .filter(|earlier| only.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
     let is_there = |pid: u32| matches!(context.place, CliTarget::Real) && Root::real().proc.join(pid.to_string()).exists();
-    let changes = diff::compare(look, earlier, snapshot, is_there);
+    let changes = diff::compare(listing, earlier, snapshot, is_there);
     let style = style(snapshot, terminal);
     ttmon_print::changes(snapshot, &changes, &style, out)?;
     Ok(ttmon_print::memory_end(snapshot, &style, out)?)

@@ -105,7 +105,7 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
     let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, reach)?;
     let snapshot = opened.snapshot()?;
     let mut recorder = Recorder::default();
-    let news = opened.with_scene(&snapshot, pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
+    let news = opened.with_scene(&snapshot, pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
     let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
     if recorder.is_empty() {
         return Err(match pid {

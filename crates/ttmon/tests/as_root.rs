@@ -44,7 +44,7 @@ fn copied(directory: &Path) -> PathBuf {
     program
 }
 
-fn look(directory: &Path, uid: u32) -> Value {
+fn show(directory: &Path, uid: u32) -> Value {
     let mut command = Command::new(copied(directory));
     command.args(["--json", "--root"]).arg(directory).uid(uid).gid(uid);
     let output = when_not_busy(&mut command);
@@ -67,11 +67,11 @@ fn when_not_busy(command: &mut Command) -> Output {
 fn another_users_memory_is_no_permission_and_roots_is_known() {
     let directory = tempfile::tempdir().unwrap();
     let _holder = machine(directory.path());
-    let nobody = look(directory.path(), NOBODY);
+    let nobody = show(directory.path(), NOBODY);
     assert_eq!(nobody["devices"][0]["missing"]["memory.used"], "no_permission");
     assert_eq!(nobody["processes"][0]["status"], "no_permission");
     assert!(nobody["devices"][0]["temperature"].is_number(), "telemetry is everybody's");
-    let root = look(directory.path(), 0);
+    let root = show(directory.path(), 0);
     assert_eq!(root["processes"][0]["status"], "reported");
     assert!(root["devices"][0]["memory"]["used"].as_u64() > Some(0));
 }
@@ -83,7 +83,7 @@ fn another_users_ledger_is_no_permission() {
     let directory = tempfile::tempdir().unwrap();
     let _holder = machine(directory.path());
     fs::remove_dir_all(directory.path().join("dev/shm")).unwrap();
-    let status = |uid| look(directory.path(), uid)["processes"][0]["status"].clone();
+    let status = |uid| show(directory.path(), uid)["processes"][0]["status"].clone();
     assert_eq!((status(NOBODY), status(0)), ("no_permission".into(), "open".into()));
 }
 
@@ -95,7 +95,7 @@ fn an_old_driver_and_a_plain_user() {
     let _holder = machine(directory.path());
     fs::remove_dir_all(directory.path().join("proc/driver")).unwrap();
     fs::remove_dir_all(directory.path().join("dev/shm")).unwrap();
-    let nobody = look(directory.path(), NOBODY);
+    let nobody = show(directory.path(), NOBODY);
     assert_eq!(nobody["devices"][0]["missing"]["memory.used"], "no_permission");
     let output = Command::new(directory.path().join("ttmon"))
         .args(["wait", "--idle", "--root"])
@@ -105,7 +105,7 @@ fn an_old_driver_and_a_plain_user() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let root = look(directory.path(), 0);
+    let root = show(directory.path(), 0);
     assert_eq!(root["devices"][0]["memory"]["used"], 0);
 }
 
@@ -170,7 +170,7 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
     assert_eq!((see(&plain, 0), see(&plain, NOBODY)), (Ok(66_666), Ok(66_666)));
     assert_eq!(see(&hidden, 0), Ok(66_666), "root sees all");
     for (holder, uid) in [(&plain, OTHER_USER), (&hidden, NOBODY), (&hidden, OTHER_USER)] {
-        let (code, message) = see(holder, uid).expect_err("not allowed to look");
+        let (code, message) = see(holder, uid).expect_err("not allowed to show");
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains("no_permission"), "{message}");
     }
@@ -184,16 +184,16 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let holder = tracked(directory.path(), "plain", NOBODY);
-    let look = |uid: u32, arguments: &[&str]| {
+    let show = |uid: u32, arguments: &[&str]| {
         let mut command = Command::new(copied(directory.path()));
         command.arg("mem").args(arguments).uid(uid).gid(uid).env_remove("TTMON_SIM");
         String::from_utf8(when_not_busy(&mut command).stdout).unwrap()
     };
     let earlier = directory.path().join("earlier.json");
-    fs::write(&earlier, look(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
+    fs::write(&earlier, show(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
     // A tracked process of this user, so that there is a ledger to read.
     let _own = tracked(directory.path(), "plain", OTHER_USER);
-    let compare = |uid| look(uid, &["--diff", earlier.to_str().unwrap()]);
+    let compare = |uid| show(uid, &["--diff", earlier.to_str().unwrap()]);
     let said = compare(OTHER_USER);
     assert!(said.contains("- 0 gone") && said.contains("? 1 not known, 65.1KB"), "{said}");
     assert!(compare(NOBODY).contains("+ 0 new") && !compare(NOBODY).contains("not known"), "{}", compare(NOBODY));

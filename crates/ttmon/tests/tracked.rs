@@ -569,13 +569,13 @@ fn c_and_cpp_programs_are_seen() {
     }
 }
 
-fn retry<T>(mut look: impl FnMut() -> T, is_good: impl Fn(&T) -> bool) -> T {
+fn retry<T>(mut read: impl FnMut() -> T, is_good: impl Fn(&T) -> bool) -> T {
     for _ in 0..100 {
-        let seen = look();
+        let seen = read();
         if is_good(&seen) {
             return seen;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    look()
+    read()
 }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use socket::Simulator;
-use ttmon_deep::{Session, Tile, Transport, Window, plant};
+use ttmon_deep::{Session, Tile, Transport, Window, contents};
 use ttmon_model::attributes::{Attr, Attributes, Raw};
 use ttmon_model::deep::{Counters, DeepSample};
 use ttmon_model::sample::{DeviceSample, Origin, Users};
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     };
     println!("counters on core {},{}", core.x, core.y);
     // On a simulator, TT-Metal does not publish the block that names the core. These words replace it.
-    chip.stand_ins = plant::queues(Arch::Wormhole, WORKER_CORES, &[(core, Counters::default())]);
+    chip.stand_ins = contents::queues(Arch::Wormhole, WORKER_CORES, &[(core, Counters::default())]);
     chip.stand_ins.retain(|(tile, _, _)| *tile != core);
     let mut seen = watch(Session::new(chip, Arch::Wormhole), &words, end);
     if let Some(programs) = programs.filter(|programs| *programs != u64::from(seen.programs)) {

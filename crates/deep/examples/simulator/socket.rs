@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use ttmon_deep::plant::Run;
+use ttmon_deep::contents::Run;
 use ttmon_deep::{Failure, Tile, Transport, Window};
 
 /// Maximum length of an answer. An answer has only one word.

@@ -22,7 +22,7 @@ fn at(millis: u64) -> Duration {
 impl Chip {
     fn new(arch: Arch) -> Self {
         let chip = Self { fake: Fake::new(arch), arch };
-        chip.plant(&TAGS.iter().map(|(tag, _)| (*tag, u32::from(*tag) * 10)).collect::<Vec<_>>());
+        chip.write_tags(&TAGS.iter().map(|(tag, _)| (*tag, u32::from(*tag) * 10)).collect::<Vec<_>>());
         chip.set(tag::FLASH_BUNDLE_VERSION, 0x130D_0000);
         chip.set(tag::NOC_TRANSLATION, 1);
         chip
@@ -45,7 +45,7 @@ impl Chip {
         }
     }
 
-    fn plant(&self, values: &[(u16, u32)]) {
+    fn write_tags(&self, values: &[(u16, u32)]) {
         self.pointers(TABLE, DATA);
         self.csm(TABLE, &[0x100, u32::try_from(values.len()).unwrap()]);
         for (index, (tag, value)) in (0_u32..).zip(values) {
@@ -127,7 +127,7 @@ fn a_reset_makes_the_table_be_read_anew() {
     let chip = Chip::new(Arch::Wormhole);
     let mut session = chip.session();
     session.sample(at(0), Some(true), GRACE).unwrap();
-    chip.plant(&[(tag::TIMER_HEARTBEAT, 1), (tag::GDDR_SPEED, 7)]);
+    chip.write_tags(&[(tag::TIMER_HEARTBEAT, 1), (tag::GDDR_SPEED, 7)]);
     let sample = session.sample(at(500), Some(true), GRACE).unwrap();
     assert_eq!(sample.tags, [(tag::TIMER_HEARTBEAT, 1), (tag::GDDR_SPEED, 7)]);
 }

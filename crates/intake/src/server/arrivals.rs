@@ -125,7 +125,7 @@ impl Server {
             // The pid may belong to another process now.
             self.process_ended(known);
         }
-        let number = self.add_process(peer::look(pid, pidfd)?)?;
+        let number = self.add_process(peer::read_process(pid, pidfd)?)?;
         Some(number)
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::Server;
-use crate::answer::{Asker, EVERYTHING, Heard, Plan};
+use crate::answer::{Asker, EVERYTHING, Plan, ReportingProcess};
 use crate::connection::{Connection, Due, Flow, Pause};
 use crate::dump::{About, DumpQueue, Viewer};
 use crate::limits::{
@@ -83,13 +83,13 @@ impl Server {
     }
 
     pub(super) fn make_plan(&self) -> Plan {
-        let heard: Vec<Heard<'_>> = self
+        let heard: Vec<ReportingProcess<'_>> = self
             .processes
             .iter()
             .filter(|(_, process)| !process.is_dead)
             .filter_map(|(number, process)| {
                 let (tracked, view) = (process.tracked.as_ref()?, process.view.as_ref().unwrap_or(&View::UNKNOWN));
-                Some(Heard { number, key: process.held.key, view, tracked })
+                Some(ReportingProcess { number, key: process.held.key, view, tracked })
             })
             .collect();
         Plan::new(self.sources.as_ref(), &heard)

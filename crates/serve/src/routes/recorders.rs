@@ -70,7 +70,7 @@ struct Follower {
 
 impl Follower {
     /// Reads new events of the recorders that this client may see. Returns `None` without a recent sample.
-    fn look(&mut self, most: usize) -> Option<News> {
+    fn read_new(&mut self, most: usize) -> Option<News> {
         let newest = self.service.fresh().ok()?;
         let is_seen = |found: &Arc<OpenLedger>| {
             let process = newest.snapshot.processes.iter().find(|process| process.key == found.owner);
@@ -94,11 +94,11 @@ impl Follower {
             }
         }
         let (sample, snapshot) = (&newest.sample, &newest.snapshot);
-        Some(self.recorder.look(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid, most }))
+        Some(self.recorder.read_new(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid, most }))
     }
 
     fn document(&mut self) -> Result<String, Problem> {
-        let news = self.look(RECORDER_DOCUMENT_EVENTS_MAX).ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
+        let news = self.read_new(RECORDER_DOCUMENT_EVENTS_MAX).ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
         let mut last = VecDeque::new();
         let mut count = 0_u64;
         for event in news.events(&self.asked.devices) {
@@ -128,7 +128,7 @@ impl Follower {
         loop {
             // Reading may take long, so it runs on another thread. Queueing a piece is fast, and a slow reader blocks nothing.
             let Ok((follower, news)) = aside(move || {
-                let news = self.look(RECORDER_STREAM_EVENTS_MAX);
+                let news = self.read_new(RECORDER_STREAM_EVENTS_MAX);
                 (self, news)
             })
             .await

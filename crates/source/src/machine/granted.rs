@@ -3,7 +3,7 @@
 use super::Error;
 use super::files::Files;
 use crate::budget::{Budget, Resource};
-use crate::purse::Purse;
+use crate::charge::ProcessCharge;
 use crate::root::Root;
 use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 
@@ -38,8 +38,8 @@ pub(super) fn read(
     while wanted.peek().is_some() {
         let (mut lanes, mut grants, mut has_grant) = (Vec::new(), Vec::new(), false);
         while let Some(next) = wanted.peek() {
-            let mut purse = Purse::new(&root.proc, next.pid, budget);
-            let grant = next.long.as_ref().map(|long| purse.take(resource, long.bytes_max as u64).ok_or_else(|| purse.uid()));
+            let mut charge = ProcessCharge::new(&root.proc, next.pid, budget);
+            let grant = next.long.as_ref().map(|long| charge.take(resource, long.bytes_max as u64).ok_or_else(|| charge.uid()));
             if matches!(grant, Some(Err(_))) && has_grant {
                 break;
             }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Takes a sample of these processes. Returns those that were read in full.
-    fn look(remembered: &mut Remembered, pids: &[u32], now: impl Fn(u32) -> Vec<u8>) -> Vec<u32> {
+    fn sample(remembered: &mut Remembered, pids: &[u32], now: impl Fn(u32) -> Vec<u8>) -> Vec<u32> {
         let stats = remembered.stats(Path::new("/proc"));
         let asked = |request: &Request| request.path.parent().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
         let replies: Vec<Reply> = stats.iter().map(|request| Ok(now(asked(request)))).collect();
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn young_ones_are_looked_at_more_often_and_all_again_and_again() {
         let mut remembered = Remembered::default();
-        let full: Vec<usize> = (1..=100).filter(|_| !look(&mut remembered, &[7], |pid| stat(pid, "a", 1, 5)).is_empty()).collect();
+        let full: Vec<usize> = (1..=100).filter(|_| !sample(&mut remembered, &[7], |pid| stat(pid, "a", 1, 5)).is_empty()).collect();
         assert_eq!(full, [1, 2, 4, 8, 16, 32, 64, 96]);
     }
 
@@ -171,12 +171,12 @@ mod tests {
     fn one_that_changes_is_read_at_once() {
         let mut remembered = Remembered::default();
         let pids = [1, 2, 3];
-        (0..63).for_each(|_| _ = look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)));
-        assert!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).len() == 3);
-        assert!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).is_empty());
-        assert_eq!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, if pid == 2 { 6 } else { 5 })), [2], "its memory grew");
+        (0..63).for_each(|_| _ = sample(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)));
+        assert!(sample(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).len() == 3);
+        assert!(sample(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).is_empty());
+        assert_eq!(sample(&mut remembered, &pids, |pid| stat(pid, "a", 1, if pid == 2 { 6 } else { 5 })), [2], "its memory grew");
         let name = |pid| if pid == 3 { "b" } else { "a" };
-        assert_eq!(look(&mut remembered, &[3], |pid| stat(pid, name(pid), 1, 5)), [3], "another name");
+        assert_eq!(sample(&mut remembered, &[3], |pid| stat(pid, name(pid), 1, 5)), [3], "another name");
         assert_eq!(remembered.processes.len(), 1, "those that are gone are forgotten");
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let mut remembered = Remembered::default();
         let mut last = vec![0; 101];
         for turn in 1..=50 {
-            let full = look(&mut remembered, &pids, |pid| stat(pid, "a", 1, turn));
+            let full = sample(&mut remembered, &pids, |pid| stat(pid, "a", 1, turn));
             assert_eq!(full.len(), if turn == 1 { 100 } else { IN_FULL_PER_SAMPLE });
             full.iter().for_each(|pid| last[*pid as usize] = turn);
         }

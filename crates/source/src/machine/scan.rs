@@ -20,11 +20,11 @@ use super::remembered::{Refreshed, Remembered, Standing};
 use super::tracking::Departed;
 use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
 use crate::budget::{Budget, Resource};
+use crate::charge::ProcessCharge;
 use crate::examined::Examined;
 use crate::ledgers::{self, FreeBlocks, Lead, OpenLedger};
 use crate::naming::Names;
 use crate::process::{self, Program, Scale};
-use crate::purse::Purse;
 use crate::regions;
 use crate::root::Root;
 use crate::served;
@@ -328,8 +328,8 @@ impl Scan {
             }
             let Some((identity, mut regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
             if seen.insert(identity) {
-                let mut purse = Purse::new(&root.proc, place.pid(), budget);
-                regions.retain(|_| purse.take_or_cut(Resource::Regions, 1) && purse.take_or_cut(Resource::RegionPids, SLOTS as u64));
+                let mut charge = ProcessCharge::new(&root.proc, place.pid(), budget);
+                regions.retain(|_| charge.take_or_cut(Resource::Regions, 1) && charge.take_or_cut(Resource::RegionPids, SLOTS as u64));
                 lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
                 found.extend(regions);
             }

@@ -154,7 +154,7 @@ impl Scan {
     }
 
     /// From the next scan on, searches the ledgers of holders and of this process ([`Reach::Process`]).
-    pub(super) fn look_at(&mut self, pid: u32) {
+    pub(super) fn include_process(&mut self, pid: u32) {
         self.options.ledgers.reach = Reach::Process(pid);
         // The ledgers of other processes are no longer read, so they are closed.
         self.ledgers.clear();

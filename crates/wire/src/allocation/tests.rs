@@ -145,7 +145,7 @@ fn a14_figures_saturate() {
 
 /// The result of decoding a stream that arrives in pieces. The decoder is called after each piece.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct Received {
     requests: Vec<Request>,
     replies: Vec<Size>,
     malformed: Option<Malformed>,
@@ -153,9 +153,9 @@ struct Heard {
     wait: Option<Wait>,
 }
 
-fn hear<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
+fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Received {
     let mut framing = Framing::new();
-    let mut heard = Heard::default();
+    let mut received = Received::default();
     let mut bytes: Vec<u8> = Vec::new();
     for piece in pieces {
         bytes.extend_from_slice(piece);
@@ -163,28 +163,28 @@ fn hear<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
         loop {
             match framing.next(&bytes[from..]) {
                 Step::Request { request, size, used } => {
-                    heard.requests.push(request);
-                    heard.replies.extend(request.kind.is_question().then_some(size));
+                    received.requests.push(request);
+                    received.replies.extend(request.kind.is_question().then_some(size));
                     from += used;
                 }
                 Step::Wait { used, wait } => {
                     from += used;
-                    heard.wait = Some(wait);
+                    received.wait = Some(wait);
                     break;
                 }
                 Step::Malformed(malformed) => {
-                    heard.malformed = Some(malformed);
-                    return heard;
+                    received.malformed = Some(malformed);
+                    return received;
                 }
             }
         }
         bytes.drain(..from);
     }
-    heard
+    received
 }
 
-fn one_by_one(bytes: &[u8]) -> Heard {
-    hear(bytes.chunks(1))
+fn one_by_one(bytes: &[u8]) -> Received {
+    receive(bytes.chunks(1))
 }
 
 fn alloc(size: Size, id: u64) -> Vec<u8> {
@@ -195,11 +195,11 @@ fn alloc(size: Size, id: u64) -> Vec<u8> {
 fn f1_a_message_may_be_split_anywhere() {
     for size in Size::ALL {
         let stream: Vec<u8> = (1..4).flat_map(|id| alloc(size, id)).collect();
-        let whole = hear([&stream[..]]);
+        let whole = receive([&stream[..]]);
         assert_eq!(whole.requests.len(), 3);
         for cut in 0..=stream.len() {
             let (front, back) = stream.split_at(cut);
-            assert_eq!(hear([front, back]), whole, "{size:?} cut at {cut}");
+            assert_eq!(receive([front, back]), whole, "{size:?} cut at {cut}");
         }
         assert_eq!(one_by_one(&stream), whole);
     }
@@ -209,9 +209,9 @@ fn f1_a_message_may_be_split_anywhere() {
 fn ten_thousand_messages_in_one_write() {
     for size in Size::ALL {
         let stream: Vec<u8> = (0..10_000).flat_map(|id| alloc(size, id)).collect();
-        let heard = hear([&stream[..]]);
-        assert!(heard.requests.iter().map(|request| request.buffer_id).eq(0..10_000));
-        assert_eq!((heard.malformed, heard.wait), (None, Some(Wait::Message)));
+        let received = receive([&stream[..]]);
+        assert!(received.requests.iter().map(|request| request.buffer_id).eq(0..10_000));
+        assert_eq!((received.malformed, received.wait), (None, Some(Wait::Message)));
     }
 }
 
@@ -263,9 +263,9 @@ fn what_is_not_the_protocol() {
     // The first 72 bytes are a message, independent of the bytes that follow.
     let mut stream = alloc(Size::B144, 1);
     stream[80] = 9;
-    let heard = one_by_one(&stream);
-    assert_eq!((heard.requests.len(), heard.malformed), (1, Some(Malformed::Trailing(80))));
-    assert_eq!(hear([&stream[..]]), Heard { wait: None, ..one_by_one(&stream) });
+    let received = one_by_one(&stream);
+    assert_eq!((received.requests.len(), received.malformed), (1, Some(Malformed::Trailing(80))));
+    assert_eq!(receive([&stream[..]]), Received { wait: None, ..one_by_one(&stream) });
     // Later messages are checked just as strictly.
     let mut stream = [alloc(Size::B144, 1), alloc(Size::B144, 2)].concat();
     stream[144 + 143] = 1;
@@ -280,8 +280,8 @@ fn f12_f13_f14_fragments_are_not_messages() {
     let helper = bytes("0800000000000000000001000000000005000000000000003930000000000000");
     let bogus = bytes("020000000000000000000000000000000000000000000000");
     for (fragment, wait) in [(&helper[..], Wait::Rest), (&bogus[..], Wait::Rest), (b"\n", Wait::LineFeed), (&[3; 1], Wait::Rest)] {
-        let heard = one_by_one(fragment);
-        assert_eq!((heard.requests.len(), heard.malformed, heard.wait), (0, None, Some(wait)), "{fragment:?}");
+        let received = one_by_one(fragment);
+        assert_eq!((received.requests.len(), received.malformed, received.wait), (0, None, Some(wait)), "{fragment:?}");
     }
     let twice = [&helper[..], &helper[..]].concat();
     assert_eq!(one_by_one(&twice).malformed, Some(Malformed::Trailing(42)));
@@ -317,19 +317,19 @@ proptest! {
         places.extend([0, stream.len()]);
         places.sort_unstable();
         let pieces = places.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
-        let heard = hear(pieces);
-        prop_assert_eq!(heard.malformed, None);
+        let received = receive(pieces);
+        prop_assert_eq!(received.malformed, None);
         // A first query without further bytes is still in its grace period, unless its size is certain.
         let is_lone_question = said.len() == 1 && said[0].kind.is_question() && size != Size::B144;
-        prop_assert_eq!(&heard.requests, if is_lone_question { &[][..] } else { &said[..] });
-        prop_assert!(heard.replies.iter().all(|reply| *reply == size));
-        prop_assert_eq!(&heard, &one_by_one(&stream));
+        prop_assert_eq!(&received.requests, if is_lone_question { &[][..] } else { &said[..] });
+        prop_assert!(received.replies.iter().all(|reply| *reply == size));
+        prop_assert_eq!(&received, &one_by_one(&stream));
     }
 
     /// For any input, the decoder neither panics nor consumes bytes that do not exist, and the positions of splits have no effect.
     #[test]
     fn any_bytes(stream in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => 0..16_u8, 1 => any::<u8>()], 0..600)) {
-        let whole = hear([&stream[..]]);
+        let whole = receive([&stream[..]]);
         let cut = one_by_one(&stream);
         prop_assert_eq!(whole.malformed, cut.malformed);
         prop_assert_eq!(whole.requests, cut.requests);

@@ -6,14 +6,14 @@ use crate::budget::{Budget, Grant, Resource};
 use crate::process;
 
 /// Charges the user of a process. The user is determined once, and only if needed.
-pub(crate) struct Purse<'b> {
+pub(crate) struct ProcessCharge<'b> {
     budget: &'b mut Budget,
     proc: &'b Path,
     pid: u32,
     uid: Option<u32>,
 }
 
-impl<'b> Purse<'b> {
+impl<'b> ProcessCharge<'b> {
     pub(crate) fn new(proc: &'b Path, pid: u32, budget: &'b mut Budget) -> Self {
         Self { budget, proc, pid, uid: None }
     }

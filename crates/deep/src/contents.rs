@@ -103,8 +103,8 @@ mod tests {
             let mut values: Vec<(u16, u32)> = TAGS.iter().map(|(tag, _)| (*tag, u32::from(*tag))).collect();
             values.iter_mut().filter(|(known, _)| *known == tag::FLASH_BUNDLE_VERSION).for_each(|(_, value)| *value = 0x130D_0000);
             let fake = Fake::new(arch);
-            fake.plant(&tags(arch, &values));
-            fake.plant(&queues(arch, 64, &[(core, counters.clone())]));
+            fake.write_runs(&tags(arch, &values));
+            fake.write_runs(&queues(arch, 64, &[(core, counters.clone())]));
             let sample = Session::new(fake, arch).sample(Duration::ZERO, Some(true), Duration::ZERO).unwrap();
             assert_eq!(sample.tags, values);
             let dispatch = sample.dispatch.unwrap();
