@@ -107,8 +107,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Asks the oldest connection of the holder with the most connections to end. Among several holders, the one that connected first is
-    /// chosen.
+    /// Asks the oldest connection of the holder with the most connections to end. If several holders have the
+    /// most, the one with the oldest connection is chosen.
     fn dismiss_one(&mut self) {
         let size = |seats: &BTreeMap<u64, Arc<Entry>>| (seats.len(), Reverse(seats.keys().next().copied()));
         let Some((holder, seats)) = self.staying.iter().max_by_key(|(_, seats)| size(seats)) else { return };

@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
-    /// A lock file that no process reads, or a socket with an owner without a lock, does not block the start, and is not removed.
+    /// A FIFO as lock file is an error and does not hang. A socket that another process uses without a lock is not taken.
     #[test]
     fn files_of_others_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");

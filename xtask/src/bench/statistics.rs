@@ -22,7 +22,7 @@ impl Durations {
         self.quantile_ms(99)
     }
 
-    /// Returns the smallest value that is not below `percent` of all values; 0 if there are none.
+    /// Returns the smallest value such that `percent` of all values are not above it; 0 if there are none.
     fn quantile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort();

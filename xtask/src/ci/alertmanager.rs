@@ -199,7 +199,7 @@ impl Alertmanager {
 
     fn fires(&self, name: &str) -> bool {
         let Ok(answer) = service::get(self.port, "/api/v2/alerts?active=true", "") else { return false };
-        // The answer is chunked, so its body is not parsed.
+        // The body is chunked, so it is searched as text instead of parsed.
         answer.body.contains(&format!("\"alertname\":\"{name}\""))
     }
 }

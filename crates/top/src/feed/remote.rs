@@ -70,7 +70,7 @@ impl Remote {
                     Err(RecvTimeoutError::Disconnected) => return,
                     Ok(Request::Interval(other)) => {
                         interval = other;
-                        // A request of the user does not cause more attempts while the service is missing.
+                        // While the service is missing, a shorter interval does not cause more attempts.
                         if failures == 0 {
                             next = next.min(begun + interval);
                         }

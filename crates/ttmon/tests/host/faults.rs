@@ -36,7 +36,7 @@ fn a_reset_is_a_gap_and_a_mark() {
     let stand_in = machine_in_files("n150,idle,fault=reset:0");
     fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
     server.until("in reset", || has("ok", "resetting"));
-    // Checks two values, because the last one may still change.
+    // Compares two slots, because the newest one may still get a value.
     server.until("without a value", || latest() == Some(vec![Value::Null; 2]));
     fs::remove_file(&faults).expect("no more faults");
     server.until("back", || has("resetting", "ok"));
