@@ -19,19 +19,19 @@ pub const RESEND_DEFAULT: Duration = Duration::from_secs(60);
 pub(crate) const RESEND_RANGE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 /// How long the end of an alert is sent to Alertmanager, which may have been down.
 pub(crate) const RESOLVED_SPAN: Duration = Duration::from_secs(900);
-/// Most resolved alerts that are kept for this: 32 chips x 8 rules.
+/// Maximum number of resolved alerts that are kept for this: 32 chips x 8 rules.
 pub(crate) const RESOLVED_MAX: usize = 256;
-/// Most rules, including built-in ones.
+/// Maximum number of rules, including built-in ones.
 pub(crate) const RULES_MAX: usize = 128;
-/// Most receivers; each has a thread.
+/// Maximum number of receivers; each has a thread.
 pub(crate) const RECEIVERS_MAX: usize = 16;
 /// Longest text of a condition.
 pub(crate) const CONDITION_BYTES_MAX: usize = 1024;
-/// Most comparisons in one condition.
+/// Maximum number of comparisons in one condition.
 pub(crate) const COMPARISONS_MAX: usize = 16;
 /// Longest name of a rule or a receiver.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// Most words of a command.
+/// Maximum number of words of a command.
 pub(crate) const ARGUMENTS_MAX: usize = 64;
 /// Longest time limit of a command.
 pub(crate) const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use crate::{Trouble, status};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Most header fields of an answer. The service sends six.
+/// Maximum number of header fields of an answer. The service sends six.
 const HEADERS_MAX: usize = 64;
 /// Longest line.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;

@@ -8,9 +8,9 @@ use ttmon_model::limits::DOCUMENT_DEVICES_MAX;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::{Document, ReadError};
 
-/// Most points: an hour with one point per second. No service has more.
+/// Maximum number of points: an hour with one point per second. No service has more.
 const POINTS_MAX: usize = 4000;
-/// Most values over all devices and fields: 64 devices with 16 fields each.
+/// Maximum number of values over all devices and fields: 64 devices with 16 fields each.
 const VALUES_MAX: usize = 4 * 1024 * 1024;
 
 /// Values at equal intervals of time.

@@ -9,7 +9,7 @@ use crate::answer::{Vector, label};
 use crate::promql::regex_prefix;
 use crate::templates::IDLE_CHIPS;
 
-/// Most hosts in one answer.
+/// Maximum number of hosts in one answer.
 const MATCHES_MAX: usize = 1_000;
 
 /// A search for idle chips.

@@ -177,7 +177,7 @@ unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
     if ![Symbol::MeshTable, Symbol::DeviceTable].into_iter().any(|class| library.is_table(table, class)) {
         return None;
     }
-    // SAFETY: functions of the buffer that its library has.
+    // SAFETY: `buffer` is a buffer of `library`, and `ask` calls functions of that library for buffers.
     let (pages, page) = unsafe { (low(ask(library, Symbol::BufferPages, buffer)), ask(library, Symbol::BufferPageSize, buffer)) };
     let (size, numbers) = (size as u64, numbers as u64);
     if size != u64::from(pages).wrapping_mul(page) {

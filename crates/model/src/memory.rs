@@ -161,7 +161,7 @@ pub struct KindMemory {
     pub capacity: Reading<u64>,
     /// Free bytes: capacity minus allocated, else total minus used.
     pub free: Reading<u64>,
-    /// The largest free block of a bank, in the allocator where it is smallest.
+    /// The largest free block of a bank. With several allocators: the smallest of their largest free blocks.
     pub largest_free_per_bank: Reading<u64>,
     /// The sum over processes.
     pub figure: Figure,

@@ -137,7 +137,8 @@ fn is_lib(folder: &str) -> bool {
     matches!(folder, "lib" | "lib64")
 }
 
-/// Returns the line of a stack to show to users: the innermost outside libraries, else the outermost outside the interpreter.
+/// Returns the line of a stack that is shown to users: the innermost frame outside libraries. If there is none, the outermost frame
+/// outside the interpreter.
 pub fn user_line<'a>(frames: impl Iterator<Item = &'a Arc<SourceLine>>) -> Option<&'a Arc<SourceLine>> {
     let mut last = None;
     for frame in frames {

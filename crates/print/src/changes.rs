@@ -50,7 +50,7 @@ impl Sign {
     }
 }
 
-/// Most lines that are listed, those with the largest changes.
+/// Maximum number of lines that are listed, those with the largest changes.
 const LINES_MAX: usize = 12;
 
 /// Prints new and freed buffers, with totals and by line, then the current buffers that are not in the list.

@@ -11,9 +11,9 @@ use crate::quantity::size;
 use crate::style::Style;
 use crate::text::wrap;
 
-/// Most problems that are listed. Further ones are only counted.
+/// Maximum number of problems that are listed. Further ones are only counted.
 const PROBLEMS_MAX: usize = 5;
-/// Most processes that a tip lists. Further ones are only counted.
+/// Maximum number of processes that a tip lists. Further ones are only counted.
 const TIP_PIDS_MAX: usize = 3;
 
 /// Prints notes about devices that have no column in the device table. Devices with the same note share a line.

@@ -12,7 +12,7 @@ use crate::table::inner_columns;
 use crate::text::{Align, Cut, cut, pad, width};
 use crate::{breakdown, devices, notes, processes};
 
-/// Most columns for the driver version in the title. The other columns are for the host.
+/// Maximum number of columns for the driver version in the title. The other columns are for the host.
 const DRIVER_COLUMNS_MAX: usize = 16;
 /// Mark beside the host, so that a simulated machine is not confused with a real one.
 pub(crate) const SIMULATED: &str = "[SIMULATED]";

@@ -74,7 +74,7 @@ pub(crate) struct ConnectionSlot {
     entry: Arc<Entry>,
 }
 
-/// Most connections that were asked to end and are still open. The kernel may wait long for their clients.
+/// Maximum number of connections that were asked to end and are still open. The kernel may wait long for their clients.
 const LEAVING_MAX: usize = 512;
 
 impl Connections {

@@ -8,7 +8,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::age;
 
-/// Most alerts kept; beyond that, the oldest are dropped.
+/// Maximum number of alerts kept; beyond that, the oldest are dropped.
 const ALERTS_MAX: usize = 100;
 
 /// Severity of an alert.

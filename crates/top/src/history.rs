@@ -18,9 +18,9 @@ use crate::metric::METRICS;
 pub(crate) const SAMPLES_MAX: usize = 3600;
 /// Memory budget of the whole snapshots, which are kept for stepping back.
 const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Most processes with a history: the selected one, the largest ones, and ended ones while there is room.
+/// Maximum number of processes with a history: the selected one, the largest ones, and ended ones while there is room.
 const PROCESSES_MAX: usize = 64;
-/// Most samples per process.
+/// Maximum number of samples per process.
 const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
 /// Kinds of memory with a history of fragmentation. Their columns follow those of the metrics.

@@ -8,7 +8,7 @@ use ttmon_model::snapshot::State as DeviceState;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::size;
 
-/// Most marks kept; beyond that, the oldest are dropped.
+/// Maximum number of marks kept; beyond that, the oldest are dropped.
 const MARKS_MAX: usize = 100;
 
 /// The kind of a mark, in the order of `Glyphs::marks`.

@@ -27,7 +27,7 @@ use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
-/// Most buffer events kept per host; beyond that, the oldest are dropped.
+/// Maximum number of buffer events kept per host; beyond that, the oldest are dropped.
 const BUFFER_EVENTS_MAX: usize = 200;
 /// Message if a key needs a process and the selected one is gone.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";

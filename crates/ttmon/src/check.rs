@@ -12,7 +12,7 @@ use crate::invocation::{CheckRequest, OutputFormat};
 use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
 
-/// Most findings that the line names. Further findings are only counted.
+/// Maximum number of findings that the line names. Further findings are only counted.
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure is "unknown".

@@ -29,7 +29,7 @@ use crate::show::VERSION;
 
 /// Longest wait for Python.
 const CHILD_TIME: Duration = Duration::from_secs(3);
-/// Most bytes that are read from the output of a child.
+/// Maximum number of bytes that are read from the output of a child.
 const CHILD_BYTES_MAX: u64 = 1 << 20;
 /// Reads only package metadata, and imports no package.
 const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platform.python_version()); print(m.version('ttnn'))";

@@ -14,7 +14,7 @@ use ttmon_model::limits::DOCUMENT_PROCESSES_MAX;
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 
-/// Most buffers that are compared: as many as the largest file has.
+/// Maximum number of buffers that are compared: as many as the largest file has.
 const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
 /// The earlier listing.

@@ -18,9 +18,9 @@ use crate::show::VERSION;
 
 /// Longest wait for the answer of one host of `--connect`.
 const HOST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Most bytes of a secret for a store.
+/// Maximum number of bytes of a secret for a store.
 const SECRET_BYTES_MAX: usize = 4096;
-/// Most workloads and most alerts in the table. JSON output has all of them.
+/// Maximum number of workloads and of alerts in the table. JSON output has all of them.
 const LINES_MAX: usize = 20;
 
 /// Lists hosts, or only the hosts with idle chips.

@@ -24,11 +24,11 @@ use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
 
-/// Most processes that are requested one by one.
+/// Maximum number of processes that are requested one by one.
 const PROCESSES_MAX: usize = 64;
-/// Most refusals that are read from a report.
+/// Maximum number of refusals that are read from a report.
 const REFUSALS_MAX: usize = 65_536;
-/// Most lines that are listed below a refusal.
+/// Maximum number of lines that are listed below a refusal.
 const LINES: usize = 8;
 
 /// Prints the refusals of a process, of a report, or of all live processes.

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Fields whose changes are marked.
 const WORDS: [&str; 2] = ["state", "health"];
-/// Most points of a chart. More points than columns of a screen would not be visible.
+/// Maximum number of points of a chart. More points than columns of a screen would not be visible.
 const POINTS_MAX: usize = 600;
 
 pub(crate) fn run(input: &Path, output: &Path) -> Result<(), Failure> {

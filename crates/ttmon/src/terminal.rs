@@ -8,7 +8,7 @@ use crate::invocation::When;
 /// Width of output that is not a terminal, and of a text in an issue.
 const COLUMNS_DEFAULT: usize = 80;
 const ROWS_DEFAULT: usize = 24;
-/// Most columns. This is wider than any screen, and limits the padding of lines.
+/// Maximum number of columns. This is wider than any screen, and limits the padding of lines.
 const COLUMNS_MAX: usize = 1000;
 
 /// Properties of standard output.

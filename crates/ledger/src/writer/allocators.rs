@@ -17,7 +17,7 @@ use super::{
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;
 
-/// Words of private figures for each allocator, in `Books::figures`. The words that an event needs come first, in one cache line.
+/// Number of words for each allocator in `Books::figures`. The words that an event needs come first, in one cache line.
 pub(super) const FIGURES_EACH: usize = 32;
 /// The generation of the allocator while it is open, otherwise 0.
 const OPEN: usize = 0;
@@ -172,7 +172,8 @@ impl Books {
         }
     }
 
-    /// Returns a closed allocator with the same properties as `spec`: the same device again, with the slot's next generation.
+    /// Searches for a closed allocator with the properties of `spec`, such as that of a device that was closed and opened again. Returns
+    /// its slot with the next generation.
     fn closed_like(&self, spec: &AllocatorSpec<'_>) -> Option<AllocatorId> {
         let name = pair(spec.given_id, spec.origin);
         (0..self.allocators_used())
@@ -235,7 +236,7 @@ impl Books {
         (rows..rows + ROWS_EACH).filter(move |number| self.region.row(*number).get(row::STATE) == id.state(row::IN_USE))
     }
 
-    /// Puts a row into use at its first event, within this event.
+    /// Initializes a row. Called for the first event of the row, as a part of that event.
     #[inline]
     pub(super) fn use_row(&self, number: usize, id: AllocatorId) {
         let bit = 1 << (number % ROWS_EACH);

@@ -30,7 +30,7 @@ pub(super) const ALIVE: u64 = 1;
 /// Detector word: this process created the books, but the kernel does not wipe it. The pid is checked each time.
 pub(super) const ASK_PID: u64 = 2;
 
-/// Words of private figures of allocators and rows.
+/// Number of words for the figures of allocators and rows. They are in private memory.
 pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * FIGURES_EACH;
 
 /// The order of the fields puts those that every event needs into three cache lines.

@@ -19,7 +19,7 @@ use crate::service::{Service, now};
 /// Default time span of the history.
 const SINCE_DEFAULT: Duration = Duration::from_secs(600);
 const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
-/// Most fields and most devices of one query.
+/// Maximum number of fields and of devices of one query.
 pub(super) const FIELDS_MAX: usize = 64;
 pub(super) const DEVICES_MAX: usize = 256;
 

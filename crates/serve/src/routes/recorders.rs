@@ -30,7 +30,7 @@ use crate::service::Service;
 
 /// Interval at which a stream reads the recorders.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Most pieces of a stream that are queued.
+/// Maximum number of pieces of a stream that are queued.
 const QUEUE_MAX: usize = 4;
 
 /// Returns a stream, or one document if the client asks for JSON.

@@ -8,9 +8,9 @@ use ttmon_model::order::BufferOrder;
 use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Kind, Snapshot};
 
-/// Most buffers per frame, enough for a user to scroll through.
+/// Maximum number of buffers per frame, enough for a user to scroll through.
 const BUFFERS_MAX: usize = 1000;
-/// Most blocks of all banks together. Further tables are left out.
+/// Maximum number of blocks of all banks together. Further tables are left out.
 const BLOCKS_MAX: usize = 4000;
 const CIRCULARS_MAX: usize = 1000;
 const EVENTS_MAX: usize = 200;

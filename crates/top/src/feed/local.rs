@@ -18,7 +18,7 @@ use super::served::Served;
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::signals::start_ticks;
 
-/// Most bytes that are read of the environment of a process.
+/// Maximum number of bytes that are read of the environment of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 
 /// A machine and its selected devices.

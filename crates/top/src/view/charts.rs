@@ -18,7 +18,7 @@ use crate::theme::Role;
 const HIDDEN_COLUMNS: u16 = 16;
 /// Minimum columns and rows of a pane.
 const PANE: (u16, u16) = (38, 7);
-/// Most charts side by side in the main view, and the minimum width of each.
+/// Maximum number of charts side by side in the main view, and the minimum width of each.
 const MAIN_PANES_MAX: usize = 4;
 const MAIN_PANE_COLUMNS: u16 = 40;
 /// Minimum size of a pane with one metric of many devices.

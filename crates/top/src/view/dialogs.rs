@@ -15,7 +15,7 @@ use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
-/// Most buffers that are listed for a process, the largest ones.
+/// Maximum number of buffers that are listed for a process, the largest ones.
 const BUFFERS_MAX: usize = 1000;
 
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {

@@ -12,7 +12,7 @@ use super::{OutputFormat, address, metrics_detail};
 use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 use crate::failure::Failure;
 
-/// Most hosts of a simulated fleet. Each host takes some kilobytes.
+/// Maximum number of hosts of a simulated fleet. Each host takes some kilobytes.
 const HOSTS_MAX: u32 = 100_000;
 const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
 

@@ -38,7 +38,7 @@ const SHELL: &CStr = c"/bin/sh";
 /// Signals that a program causes itself by a fault. They are neither received as messages nor forwarded.
 const FAULTS: [Named; 5] = [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGPIPE];
 
-/// Most ancestors of a sender that are checked.
+/// Maximum number of ancestors of a sender that are checked.
 const ANCESTORS_MAX: usize = 64;
 
 /// The signals of this process, as messages.

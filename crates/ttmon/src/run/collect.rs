@@ -18,7 +18,7 @@ use ttmon_recorder::History;
 use ttmon_source::{Life, Root};
 use ttmon_wire::run::HostMemory;
 
-/// Most messages received at a time.
+/// Maximum number of messages received at a time.
 const AT_ONCE: usize = 256;
 /// With more open ledgers than this, ledgers of ended processes are read and closed while no message arrives. At `HELD_MAX` this is done
 /// at once.
@@ -26,10 +26,11 @@ const HELD: usize = 128;
 const HELD_MAX: usize = 4096;
 /// Reserve for open files that are not ledgers: those of ttmon, and those that it inherited.
 const OTHER_FILES: u64 = 64;
-/// Most processes in the report; further ones are only counted.
+/// Maximum number of processes in the report; further ones are only counted.
 const PROCESSES_MAX: usize = 16_384;
 
-/// Most buffers listed per process that were never freed; the rest is counted. After `PROCESSES_IN_FULL` processes the limit is lower.
+/// Maximum number of buffers listed per process that were never freed; the rest is counted. After `PROCESSES_IN_FULL` processes the limit
+/// is lower.
 const LEFT_MAX: usize = 1000;
 const LEFT_MAX_OF_MANY: usize = 16;
 const PROCESSES_IN_FULL: usize = 64;
@@ -79,7 +80,7 @@ pub(crate) struct Collected {
     pub(crate) trace: Option<io::Result<Trace>>,
 }
 
-/// Most ledgers whose events are read while their programs run. For the others, only the last events are read at the end.
+/// Maximum number of ledgers whose events are read while their programs run. For the others, only the last events are read at the end.
 const FOLLOWED: usize = 16;
 /// Interval between two reads of events. `FOLLOW_BUSY` applies if a read returned at least `BUSY_EVENTS`.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);

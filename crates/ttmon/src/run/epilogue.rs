@@ -17,9 +17,9 @@ use super::source::SourceTexts;
 
 mod usage;
 
-/// Most lines of the summary, about one screen.
+/// Maximum number of lines of the summary, about one screen.
 const LINES_MAX: usize = 24;
-/// Most groups that are listed for a peak. The rest is "other".
+/// Maximum number of groups that are listed for a peak. The rest is "other".
 const GROUPS: usize = 3;
 const REFUSALS: usize = 3;
 const LEFTOVERS: usize = 3;

@@ -77,7 +77,7 @@ pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> 
 
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
-/// Most segments that are read. Programs have about a dozen.
+/// Maximum number of segments that are read. Programs have about a dozen.
 const SEGMENTS_MAX: u16 = 256;
 const INTERPRETER: u32 = 3;
 const INTERPRETER_BYTES_MAX: u64 = 4096;

@@ -12,7 +12,7 @@ use ttmon_print::text::{Cut, cut};
 
 /// Largest file that is read.
 const BYTES_MAX: usize = 1 << 20;
-/// Most files of which the text is stored.
+/// Maximum number of files of which the text is stored.
 const FILES_MAX: usize = 64;
 /// Longest text in a report.
 const COLUMNS_MAX: usize = 200;

@@ -34,7 +34,7 @@ const SIGNATURE: u32 = 0x534D_435F;
 const SAMPLES: u64 = 1000;
 /// Number of checks with several cards beside other scenarios, because four emulated cards are slow. The first checks are run.
 const OF_SEVERAL: usize = 2;
-/// Most attempts for a value that is written while the chip is read.
+/// Maximum number of attempts for a value that is written while the chip is read.
 const TRIES: usize = 4;
 
 /// The chip that is read, and the state of a program on it.

@@ -9,9 +9,9 @@ use ttmon_print::size;
 
 use super::{Writer, clock, cut, duration};
 
-/// Most phases that are listed. `--report` has all.
+/// Maximum number of phases that are listed. `--report` has all.
 const PHASES: usize = 8;
-/// Most columns for the name of a phase.
+/// Maximum number of columns for the name of a phase.
 const NAME_COLUMNS: usize = 24;
 
 /// Minimum growth that is printed. Smaller changes may be due to the interpreter itself.
