@@ -220,11 +220,12 @@ fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     // Both chips of a p300 are on PCIe and share a serial. The second chip of an n300 is reached through its first.
     let first_of = |device: &Device| match device.location {
         Location::Remote => device.via.ok(),
-        Location::Local if device.chip.is_ok_and(|chip| chip.letter() == "R") => {
+        Location::Local => {
+            // If the position of a chip is not known, the first id is the first chip.
+            let is_second = |other: &Device| device.chip.map_or(other.id < device.id, |chip| chip.letter() == "R");
             let is_partner = |other: &&Device| other.serial.is_ok() && other.serial == device.serial && other.id != device.id;
-            devices.iter().find(is_partner).map(|other| other.id)
+            devices.iter().find(is_partner).filter(|other| is_second(other)).map(|other| other.id)
         }
-        Location::Local => None,
     };
     let firsts: Vec<&Device> = devices.iter().filter(|device| first_of(device).is_none()).collect();
     let mut tiles: Vec<Tile> = (0..).zip(&firsts).map(|(column, device)| Tile { device: device.id, row: 0, column, tray: None }).collect();
@@ -243,7 +244,12 @@ fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
     let columns = tiles.iter().map(|tile| tile.column + 1).max().unwrap_or(1);
     let frames = (0..columns).map(|column| Frame { name: format!("{name} {column}"), columns: column..column + 1 }).collect();
     let title = if firsts.len() == 4 && name == "n300" { "t3k (4 x n300)".to_owned() } else { format!("{} x {name}", firsts.len()) };
-    Some(Mesh { origin: format!("{title}, {rows}x{columns}, R below its L"), rows, columns, tiles, frames, links })
+    let order = match rows {
+        1 => "",
+        _ if name == "n300" => ", R below its L",
+        _ => ", second chip below the first",
+    };
+    Some(Mesh { origin: format!("{title}, {rows}x{columns}{order}"), rows, columns, tiles, frames, links })
 }
 
 /// Places boards in the order of their ids, as square as possible, ignoring links.

@@ -88,7 +88,11 @@ fn message(event: &Event) -> String {
     let alert = &event.alert;
     match (event.change, alert.resolved) {
         (Change::Resolved, Some(end)) => format!("device {} {} resolved after {}", alert.device, alert.rule.name, age(alert.since, end)),
-        _ => format!("device {} {}: {}", alert.device, alert.rule.name, alert.summary),
+        _ => {
+            // The name of the rule already says it.
+            let summary = alert.summary.strip_prefix("cannot be read: ").unwrap_or(&alert.summary);
+            format!("device {} {}: {summary}", alert.device, alert.rule.name)
+        }
     }
 }
 

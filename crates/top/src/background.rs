@@ -20,7 +20,7 @@ const ANSWER_CHARS_MAX: usize = 32;
 
 /// The result of handling a key.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum KeyOutcome {
     /// Keys that the user pressed, in order.
     Keys(Vec<KeyEvent>),
     /// Perhaps the start of an answer. The next key decides.
@@ -37,14 +37,14 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn hear(&mut self, key: KeyEvent) -> Heard {
+    pub(crate) fn take_key(&mut self, key: KeyEvent) -> KeyOutcome {
         let KeyCode::Char(character) = key.code else { return self.release(key) };
         let has = |modifier| key.modifiers.contains(modifier);
         // The string terminator is ESC \ or BEL.
         let is_end = (has(KeyModifiers::ALT) && character == '\\') || (has(KeyModifiers::CONTROL) && character == 'g');
         if is_end && self.text.starts_with(START) {
             self.held.clear();
-            return Heard::Answer(background(&mem::take(&mut self.text)[START.len()..]));
+            return KeyOutcome::Answer(background(&mem::take(&mut self.text)[START.len()..]));
         }
         let is_start = has(KeyModifiers::ALT) && character == ']';
         let is_next = match self.text.len() {
@@ -61,14 +61,14 @@ impl Answers {
         }
         self.text.push(character);
         self.held.push(key);
-        if before.is_empty() { Heard::Nothing } else { Heard::Keys(before) }
+        if before.is_empty() { KeyOutcome::Nothing } else { KeyOutcome::Keys(before) }
     }
 
-    fn release(&mut self, key: KeyEvent) -> Heard {
+    fn release(&mut self, key: KeyEvent) -> KeyOutcome {
         self.text.clear();
         let mut keys = mem::take(&mut self.held);
         keys.push(key);
-        Heard::Keys(keys)
+        KeyOutcome::Keys(keys)
     }
 }
 
@@ -112,10 +112,10 @@ mod tests {
     fn heard(text: &str) -> (String, Option<Option<Background>>) {
         let (mut answers, mut left, mut answer) = (Answers::default(), String::new(), None);
         for key in keys(text) {
-            match answers.hear(key) {
-                Heard::Keys(keys) => left.extend(keys.iter().filter_map(|key| key.code.as_char())),
-                Heard::Nothing => {}
-                Heard::Answer(background) => answer = Some(background),
+            match answers.take_key(key) {
+                KeyOutcome::Keys(keys) => left.extend(keys.iter().filter_map(|key| key.code.as_char())),
+                KeyOutcome::Nothing => {}
+                KeyOutcome::Answer(background) => answer = Some(background),
             }
         }
         (left, answer)

@@ -17,7 +17,7 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
 use crate::alerts::Alerts;
-use crate::background::{ANSWER_TIME_MAX, Answers, Heard};
+use crate::background::{ANSWER_TIME_MAX, Answers, KeyOutcome};
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
@@ -160,15 +160,15 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
         let mut answers = Answers::default();
         loop {
             let event = match read() {
-                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match answers.hear(key) {
-                    Heard::Keys(keys) => {
+                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match answers.take_key(key) {
+                    KeyOutcome::Keys(keys) => {
                         if keys.into_iter().any(|key| events.send(Event::Key(key)).is_err()) {
                             return;
                         }
                         continue;
                     }
-                    Heard::Answer(Some(background)) => Event::Background(background),
-                    Heard::Answer(None) | Heard::Nothing => continue,
+                    KeyOutcome::Answer(Some(background)) => Event::Background(background),
+                    KeyOutcome::Answer(None) | KeyOutcome::Nothing => continue,
                 },
                 Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
                 Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),

@@ -160,23 +160,35 @@ impl Theme {
     }
 
     /// Returns the background for a share of a limit, dark to bright, or no background if there are too few colours.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, clamped")]
     pub(crate) fn heat(self, share: f64) -> Style {
-        let scale = &self.palette().heat;
-        let place = match share {
-            _ if share >= LOAD_STEPS[2] => 7,
-            _ if share >= LOAD_STEPS[1] => 6,
-            _ => ((share.max(0.0) / LOAD_STEPS[1] * 6.0) as usize).min(5),
-        };
+        let background = self.palette().heat[heat_step(share)];
         match self.colors {
             Colors::None => Style::new(),
             Colors::Sixteen => self.load(share),
-            Colors::Palette | Colors::True => Style::new().bg(self.rgb(scale[place])).fg(self.rgb(palette::letters_on(scale[place]))),
+            Colors::Palette | Colors::True => Style::new().bg(self.rgb(background)).fg(self.rgb(palette::letters_on(background))),
+        }
+    }
+
+    /// Returns the style of a sparkline on the background for a share of a limit: fainter than text.
+    pub(crate) fn heat_spark(self, share: f64) -> Style {
+        match self.colors {
+            Colors::None | Colors::Sixteen => self.heat(share).add_modifier(Modifier::DIM),
+            Colors::Palette | Colors::True => self.heat(share).fg(self.rgb(palette::spark_on(self.palette().heat[heat_step(share)]))),
         }
     }
 
     pub(crate) fn glyphs(self) -> &'static Glyphs {
         if self.ascii { &ASCII } else { &UNICODE }
+    }
+}
+
+/// Returns the index of the background for a share of a limit.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, clamped")]
+fn heat_step(share: f64) -> usize {
+    match share {
+        _ if share >= LOAD_STEPS[2] => 7,
+        _ if share >= LOAD_STEPS[1] => 6,
+        _ => ((share.max(0.0) / LOAD_STEPS[1] * 6.0) as usize).min(5),
     }
 }
 

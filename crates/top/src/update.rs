@@ -78,7 +78,7 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             state.size = (width, height);
             Vec::new()
         }
-        Event::News(host, news) => hear(state, host, news),
+        Event::News(host, news) => take_news(state, host, news),
         Event::Silence(host, silence) => {
             state.hosts[host].silent_for = silence;
             Vec::new()
@@ -101,7 +101,7 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
     }
 }
 
-fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
+fn take_news(state: &mut State, index: usize, news: News) -> Vec<Effect> {
     let host = &mut state.hosts[index];
     match news {
         News::Snapshot(snapshot) => {

@@ -62,7 +62,7 @@ impl Local {
             };
             let news = match served.snapshot(interval, &self.proc, &tell) {
                 Some(snapshot) => self.served(snapshot, wants_buffers, &mut note_events),
-                None => served.explain(self.look(&mut previous, &mut note_events)),
+                None => served.explain(self.take_sample(&mut previous, &mut note_events)),
             };
             // A service has its own interval, so it may return the same sample again.
             let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
@@ -121,7 +121,7 @@ impl Local {
         chosen(&self.selection, snapshot).map_or_else(News::Lost, |snapshot| News::Snapshot(Box::new(snapshot)))
     }
 
-    fn look(&mut self, previous: &mut Option<Sample>, note_events: NoteEvents<'_>) -> News {
+    fn take_sample(&mut self, previous: &mut Option<Sample>, note_events: NoteEvents<'_>) -> News {
         match self.machine.sample() {
             Ok(sample) => {
                 let snapshot = Snapshot::derive(&sample, previous.as_ref());

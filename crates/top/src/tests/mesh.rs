@@ -45,6 +45,21 @@ fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
     assert_eq!(galaxy.kind(&Link { ends: (DeviceId(0), DeviceId(31)), count: None }), LinkKind::Cable);
 }
 
+/// Both chips of a p300 are on PCIe. The driver does not publish which one is the first.
+#[test]
+fn chips_with_one_serial_are_one_board() {
+    let mut snapshot = machine::galaxy();
+    snapshot.devices.truncate(4);
+    for (index, device) in snapshot.devices.iter_mut().enumerate() {
+        device.board = Ok("p300c".into());
+        device.serial = Ok(format!("0100046{}", index / 2));
+    }
+    let mesh = of(&snapshot, None);
+    assert_eq!((mesh.rows, mesh.columns, mesh.frames.len()), (2, 2, 2));
+    assert_eq!(mesh.origin, "2 x p300c, 2x2, second chip below the first");
+    assert_eq!(mesh.tile(DeviceId(3)).map(|tile| (tile.row, tile.column)), Some((1, 1)));
+}
+
 /// Four boards of two chips in a ring, as UMD describes a T3000. Chips are at their coordinates, with links between neighbours and across.
 #[test]
 fn a_descriptor_wins() {

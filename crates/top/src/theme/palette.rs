@@ -195,6 +195,31 @@ pub(crate) fn letters_on((red, green, blue): Rgb) -> Rgb {
     if light > 128_000 { (0, 0, 0) } else { (255, 255, 255) }
 }
 
+/// Returns the colour of a sparkline on a background of `heat`: the faintest tone of the same hue with a contrast of 3:1.
+pub(crate) fn spark_on(background: Rgb) -> Rgb {
+    let letters = letters_on(background);
+    let most = background.0.max(background.1).max(background.2).max(1);
+    let brightest = |part: u8| u8::try_from(u32::from(part) * 255 / u32::from(most)).unwrap_or(u8::MAX);
+    let hue = (brightest(background.0), brightest(background.1), brightest(background.2));
+    let target = if letters == (0, 0, 0) { letters } else { between(hue, letters, 0.5) };
+    let mut tones = (0..=20).map(|step| between(background, target, f64::from(step) / 20.0));
+    tones.find(|tone| contrast(*tone, background) >= 3.0).unwrap_or(letters)
+}
+
+/// Computes the contrast as in WCAG 2.
+fn contrast(one: Rgb, other: Rgb) -> f64 {
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+fn luminance((red, green, blue): Rgb) -> f64 {
+    let linear = |value: u8| {
+        let value = f64::from(value) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+}
+
 /// Returns a colour between two colours.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
@@ -208,20 +233,6 @@ mod tests {
 
     const DARKS: [Rgb; 4] = [(0, 0, 0), (0x14, 0x17, 0x1c), (0x1e, 0x1e, 0x1e), (0x28, 0x2c, 0x34)];
     const LIGHTS: [Rgb; 3] = [(255, 255, 255), (0xfa, 0xfa, 0xfa), (0xfd, 0xf6, 0xe3)];
-
-    fn luminance((red, green, blue): Rgb) -> f64 {
-        let linear = |value: u8| {
-            let value = f64::from(value) / 255.0;
-            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
-    }
-
-    /// Computes the contrast as in WCAG 2.
-    fn contrast(one: Rgb, other: Rgb) -> f64 {
-        let (one, other) = (luminance(one), luminance(other));
-        (one.max(other) + 0.05) / (one.min(other) + 0.05)
-    }
 
     #[test]
     fn contrast_is_as_wcag_defines_it() {
@@ -261,6 +272,8 @@ mod tests {
             for rgb in palette.heat {
                 let is = contrast(rgb, letters_on(rgb));
                 assert!(is >= 4.5, "{name}: letters on {rgb:02x?} have {is:.2}");
+                let is = contrast(rgb, spark_on(rgb));
+                assert!((3.0..4.5).contains(&is), "{name}: a sparkline on {rgb:02x?} has {is:.2}");
             }
         }
     }

@@ -111,7 +111,7 @@ impl Chart<'_> {
         }
         let mut at = from;
         for (index, line) in self.lines.iter().enumerate() {
-            let text = format!("{}{}", canvas.glyphs().horizontal, line.name);
+            let text = format!("{}{}", canvas.glyphs().part, line.name);
             if at + width(&text) > area.width {
                 return area.width;
             }
@@ -354,7 +354,7 @@ impl Axis {
         if highest <= 0.0 {
             return Self { low: 0.0, high: 1.0, ticks: vec![0.0] };
         }
-        let step = round_step((highest - lowest) / steps as f64, is_binary);
+        let step = round_step((highest - lowest) / steps as f64, highest, is_binary);
         let low = (lowest / step + 1e-9).floor() * step;
         let count = ((highest - low) / step - 1e-9).ceil().max(1.0);
         let ticks = (0..=steps + 2).map(|tick| tick as f64).take_while(|tick| *tick <= count).map(|tick| low + tick * step);
@@ -371,10 +371,13 @@ impl Axis {
     }
 }
 
-/// The smallest round number that is not smaller: 1, 2 or 5 times a power of ten, or a power of two for bytes.
-fn round_step(least: f64, is_binary: bool) -> f64 {
+/// The smallest round number that is not smaller: 1, 2 or 5 times a power of ten, or a power of two for bytes. Labels of bytes have one
+/// decimal, so that steps below half of the unit of `highest` are tenths of it.
+fn round_step(least: f64, highest: f64, is_binary: bool) -> f64 {
     if is_binary {
-        return 2f64.powf(least.log2().ceil());
+        let (step, unit) = (2f64.powf(least.log2().ceil()), 1024f64.powf(highest.log(1024.0).floor().max(0.0)));
+        let tenths = || round_step((least / unit).max(0.1), 0.0, false) * unit;
+        return if step >= unit / 2.0 || unit <= 1.0 { step } else { tenths() };
     }
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * power)
@@ -397,6 +400,9 @@ mod tests {
         assert_eq!(ticks(0.0, 1000.0, 2, false), [0.0, 500.0, 1000.0]);
         assert_eq!(ticks(0.0, 12.0 * 1024.0, 3, true), [0.0, 4096.0, 8192.0, 12288.0]);
         assert_eq!(ticks(0.0, 0.0, 3, false), [0.0]);
+        let kilobytes = |ticks: Vec<f64>| ticks.iter().map(|tick| format!("{:.2}", tick / 1024.0)).collect::<Vec<_>>();
+        assert_eq!(kilobytes(ticks(2.25 * 1024.0, 2.55 * 1024.0, 3, true)), ["2.20", "2.30", "2.40", "2.50", "2.60"]);
+        assert_eq!(kilobytes(ticks(2.41 * 1024.0, 2.42 * 1024.0, 3, true)), ["2.40", "2.50"]);
         assert_eq!(ticks(51.0, 58.0, 4, false), [50.0, 52.0, 54.0, 56.0, 58.0]);
     }
 

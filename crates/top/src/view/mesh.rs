@@ -192,7 +192,8 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
             let columns = inside.width.min(SPARK_COLUMNS_MAX);
             let limit = metric.limit(device).unwrap_or(0.0);
             let values = last_minute(state.here(), device, state.settings.metric, columns);
-            canvas.put(inside, 0, row, &spark(&values, (0.0, limit), canvas.glyphs().spark), heat);
+            let style = share.map_or(heat, |share| canvas.theme.heat_spark(share));
+            canvas.put(inside, 0, row, &spark(&values, (0.0, limit), canvas.glyphs().spark), style);
         }
         Ok(_) => {}
         Err(reason) => {

@@ -54,7 +54,7 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
 fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
     let entries = || snapshot.buffers.iter().map(|buffer| &buffer.entry);
     if entries().next().is_none() {
-        return ("process", of_processes(snapshot, rows));
+        return of_processes(snapshot, rows);
     }
     let (word, by) = match () {
         () if entries().any(|entry| entry.stack.is_some()) => ("line", GroupBy::Line),
@@ -74,20 +74,30 @@ pub(super) fn key_text(key: &GroupKey) -> String {
     }
 }
 
-/// Returns each kind of memory of each process, summed over its devices.
-fn of_processes(snapshot: &Snapshot, rows: usize) -> Vec<Group> {
-    let mut list = Vec::new();
+/// Returns each kind of memory of each process, summed over its devices. If rows are left, lists each device separately.
+fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
+    let (mut totals, mut parts) = (Vec::new(), Vec::new());
     for process in &snapshot.processes {
+        let name = format!("{} {}", process.key.pid, process.title().unwrap_or_else(|_| "?".to_owned()));
         for kind in [Kind::Dram, Kind::Trace, Kind::L1, Kind::L1Small, Kind::Cb] {
+            let group = |bytes, name| Group { bytes, count: kind.name().to_owned(), name };
             if let Ok(bytes @ 1..) = process.total(kind) {
-                let name = process.title().unwrap_or_else(|_| "?".to_owned());
-                list.push(Group { bytes, count: kind.name().to_owned(), name: format!("{} {name}", process.key.pid) });
+                totals.push(group(bytes, name.clone()));
+            }
+            for used in &process.devices {
+                if let Ok(bytes @ 1..) = used.kinds[kind].used {
+                    // The end stays visible if the text is cut.
+                    parts.push(group(bytes, format!("{name} on device {}", used.device)));
+                }
             }
         }
     }
+    let has_all = snapshot.processes.iter().all(|process| process.unmapped.is_empty());
+    let is_split = has_all && totals.len() < rows && parts.len() > totals.len();
+    let (by, mut list) = if is_split { ("process and device", parts) } else { ("process", totals) };
     list.sort_by_key(|group| Reverse(group.bytes));
     list.truncate(rows);
-    list
+    (by, list)
 }
 
 /// Draws alerts, starts and ends of processes, resets and refusals, newest first.

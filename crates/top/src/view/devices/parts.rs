@@ -122,6 +122,7 @@ impl Shared {
             Part::Link => "PCIE".to_owned(),
             Part::DramBar => "DRAM".to_owned(),
             Part::Dram if self.dram.is_some() => of(self.dram.map(size)),
+            Part::Dram if field.width >= 11 => "USED/TOTAL".to_owned(),
             Part::Dram => "DRAM".to_owned(),
             Part::L1Share => "L1".to_owned(),
             Part::L1 => of(self.l1.map(size)),
