@@ -79,30 +79,27 @@ pub(crate) struct Main {
 /// Divides the main view.
 pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     if state.has_groups() {
-        return groups(body, state.lines().len());
+        return groups(body, state.lines().len(), state.process_count());
     }
     let (devices, processes) = state.shown().map_or((0, 0), |snapshot| (snapshot.devices.len(), snapshot.processes.len()));
     main(body, devices, processes)
 }
 
-/// The layout of several machines: one line per machine and device, as far as processes leave room.
-fn groups(body: Rect, lines: usize) -> Main {
+/// The layout of several machines: one line per machine and device, as far as processes leave room. The remaining rows go to charts of
+/// the selected machine, with a heading, and to events.
+fn groups(body: Rect, lines: usize, processes: usize) -> Main {
     let wanted = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(1);
     let rows = wanted.min(body.height.saturating_sub(8)).max(body.height.min(4) / 2 + 1);
     let devices = Rect { height: rows, ..body };
-    let processes = Rect { y: body.y + rows, height: body.height - rows, ..body };
-    Main {
-        form: Form::Groups,
-        devices,
-        has_sums: false,
-        matter: None,
-        kinds: None,
-        charts: None,
-        processes,
-        groups: None,
-        events: None,
-        side: None,
-    }
+    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).max(PROCESS_ROWS_MIN);
+    let spare = (body.height - rows).saturating_sub(needed);
+    let panel = if spare > CHART_ROWS_MIN + PANEL_ROWS.0 { (spare / 3).clamp(PANEL_ROWS.0, PANEL_ROWS.1) } else { 0 };
+    let chart = if spare > CHART_ROWS_MIN { spare - panel } else { 0 };
+    let part = |y: u16, height: u16| (height > 0).then_some(Rect { y, height, ..body });
+    let charts = part(devices.bottom(), chart);
+    let processes = Rect { y: devices.bottom() + chart, height: body.height - rows - chart - panel, ..body };
+    let events = part(processes.bottom(), panel);
+    Main { form: Form::Groups, devices, has_sums: false, matter: None, kinds: None, charts, processes, groups: None, events, side: None }
 }
 
 /// Index of the first visible line in the device list of several machines.
@@ -429,25 +426,26 @@ mod tests {
             for height in 10..80 {
                 let body = frame((width, height)).unwrap().body;
                 for (devices, processes) in [0, 1, 2, 4, 8, 9, 16, 32, 64, 256].into_iter().flat_map(|count| [(count, 0), (count, 50)]) {
-                    let main = main(body, devices, processes);
-                    let parts: Vec<Rect> = [
-                        Some(main.devices),
-                        main.matter,
-                        main.kinds,
-                        main.charts,
-                        Some(main.processes),
-                        main.groups,
-                        main.events,
-                        main.side,
-                    ]
-                    .into_iter()
-                    .flatten()
-                    .collect();
-                    for (index, part) in parts.iter().enumerate() {
-                        assert!(is_inside(body, *part), "{width}x{height} {devices}: {part:?}");
-                        assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
+                    for main in [main(body, devices, processes), groups(body, devices + 1, processes)] {
+                        let parts: Vec<Rect> = [
+                            Some(main.devices),
+                            main.matter,
+                            main.kinds,
+                            main.charts,
+                            Some(main.processes),
+                            main.groups,
+                            main.events,
+                            main.side,
+                        ]
+                        .into_iter()
+                        .flatten()
+                        .collect();
+                        for (index, part) in parts.iter().enumerate() {
+                            assert!(is_inside(body, *part), "{width}x{height} {devices}: {part:?}");
+                            assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
+                        }
+                        assert!(main.processes.height >= PROCESS_ROWS_SMALL, "{width}x{height} {devices}: {:?}", main.processes);
                     }
-                    assert!(main.processes.height >= PROCESS_ROWS_SMALL, "{width}x{height} {devices}: {:?}", main.processes);
                 }
             }
         }

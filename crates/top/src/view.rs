@@ -206,7 +206,11 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     let layout = layout::main_of(state, body);
     processes::draw(state, canvas, layout.processes);
     if layout.form == layout::Form::Groups {
-        return groups::draw(state, canvas, &layout);
+        groups::draw(state, canvas, &layout);
+        if let Some(area) = layout.events {
+            panels::events(state, canvas, area);
+        }
+        return;
     }
     let Some(snapshot) = state.shown() else { return };
     devices::draw(state, snapshot, canvas, &layout);

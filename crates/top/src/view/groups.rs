@@ -36,6 +36,15 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     }
     let hidden = super::more(canvas, first, lines.len().saturating_sub(first + rows));
     super::at_the_end(canvas, area, &hidden);
+    if let Some(area) = layout.charts {
+        let name = canvas.clean(state.here().name());
+        canvas.rule(area, 0, &name, Role::Title);
+        let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        match state.shown() {
+            Some(snapshot) => super::charts::on_main(state, snapshot, canvas, area),
+            None => _ = canvas.say(area, 1, 0, "no data so far", Role::Dim),
+        }
+    }
 }
 
 fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {

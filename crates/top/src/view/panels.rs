@@ -105,8 +105,11 @@ pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Newest events", Role::Title);
     let mut lines: Vec<(UnixTime, String, Role)> =
         state.alerts().into_iter().map(|(host, alert)| (alert.time, alert_text(state, host, alert), alert_role(alert))).collect();
-    let shown = state.shown().map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
-    for mark in state.here().marks.iter().rev() {
+    // Clocks of several machines differ.
+    let is_one_clock = !state.has_groups() || state.is_frozen();
+    let shown = state.shown().filter(|_| is_one_clock).map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
+    // Marks do not name their machine.
+    for mark in state.here().marks.iter().rev().filter(|_| !state.has_groups()) {
         let role = match mark.kind {
             MarkKind::Started | MarkKind::Ended => Role::Plain,
             MarkKind::Reset => Role::Warning,
