@@ -197,11 +197,13 @@ pub(crate) fn letters_on((red, green, blue): Rgb) -> Rgb {
 
 /// Returns the colour of a sparkline on a background of `heat`: the faintest tone of the same hue with a contrast of 3:1.
 pub(crate) fn spark_on(background: Rgb) -> Rgb {
+    let (red, green, blue) = background;
     let letters = letters_on(background);
-    let most = background.0.max(background.1).max(background.2).max(1);
-    let brightest = |part: u8| u8::try_from(u32::from(part) * 255 / u32::from(most)).unwrap_or(u8::MAX);
-    let hue = (brightest(background.0), brightest(background.1), brightest(background.2));
-    let target = if letters == (0, 0, 0) { letters } else { between(hue, letters, 0.5) };
+    let most = red.max(green).max(blue);
+    // Light backgrounds are pale: without their grey part, the hue remains.
+    let (least, share) = if letters == (0, 0, 0) { (red.min(green).min(blue), 0.75) } else { (0, 0.5) };
+    let pure = |part: u8| between((0, 0, 0), (255, 0, 0), f64::from(part - least) / f64::from((most - least).max(1))).0;
+    let target = between((pure(red), pure(green), pure(blue)), letters, share);
     let mut tones = (0..=20).map(|step| between(background, target, f64::from(step) / 20.0));
     tones.find(|tone| contrast(*tone, background) >= 3.0).unwrap_or(letters)
 }

@@ -111,7 +111,9 @@ impl Chart<'_> {
         }
         let mut at = from;
         for (index, line) in self.lines.iter().enumerate() {
-            let text = format!("{}{}", canvas.glyphs().part, line.name);
+            // Without colours, the numbers on the lines are the legend.
+            let sample = if canvas.theme.colors == Colors::None { "" } else { canvas.glyphs().part };
+            let text = format!("{sample}{}", line.name);
             if at + width(&text) > area.width {
                 return area.width;
             }

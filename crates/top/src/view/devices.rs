@@ -28,6 +28,8 @@ const REASON_COLUMNS_MIN: u16 = 24;
 const SPARK_SECONDS: u64 = 60;
 /// Narrower cells show a percentage.
 const CELL_WIDE_MIN: u16 = 13;
+/// Columns of the text in a cell of the grid.
+const CELL_TEXT_MAX: u16 = 20;
 /// Devices whose load is in the same of these steps are listed in the order of their ids.
 const LOAD_STEPS: f64 = 20.0;
 /// Number of devices that are listed below the grid.
@@ -264,9 +266,11 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         (Ok(value), _) => canvas.clean(&in_unit_of_limit(metric, value, metric.limit(device).ok())),
         (Err(_), _) => "--".to_owned(),
     };
-    let columns = width(&text).min(cell.width.saturating_sub(5));
+    // Without colours, a value at the far end of a wide cell would seem to belong to the next cell.
+    let end = cell.width.min(CELL_TEXT_MAX);
+    let columns = width(&text).min(end.saturating_sub(5));
     let is_gone = matches!(device.state, DeviceState::Starting | DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable);
-    let room = cell.width.saturating_sub(if is_gone { 4 } else { 6 + columns });
+    let room = if is_gone { cell.width.saturating_sub(4) } else { end.saturating_sub(6 + columns) };
     if severity > Severity::Unknown || is_gone {
         let [warning, critical] = canvas.glyphs().signs;
         let sign = if severity == Severity::Critical { critical } else { warning };
@@ -278,7 +282,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     } else if let Some(text) = temperature_text(device, canvas.glyphs().degree).ok().filter(|text| width(text) <= room) {
         canvas.put(cell, 4, 0, &text, heat);
     }
-    canvas.field(cell, Field::right(cell.width.saturating_sub(columns + 1), columns), 0, &text, heat);
+    canvas.field(cell, Field::right(end.saturating_sub(columns + 1), columns), 0, &text, heat);
     if is_chosen && state.focus == Focus::Devices {
         canvas.buffer.set_style(cell, canvas.theme.style(Role::Selected));
     }
