@@ -473,6 +473,11 @@ impl Process {
         self.devices.iter().find(|use_of| use_of.device == id)
     }
 
+    /// Returns the bytes on each chip that has a row.
+    pub fn parts(&self, kind: Kind) -> impl Iterator<Item = (DeviceId, u64)> {
+        self.devices.iter().filter_map(move |use_of| Some((use_of.device, use_of.kinds[kind].used.ok()?)))
+    }
+
     /// Returns the sum over all chips, including those without a row.
     pub fn total(&self, kind: Kind) -> Reading<u64> {
         let mapped = self.devices.iter().map(|use_of| use_of.kinds[kind].used);

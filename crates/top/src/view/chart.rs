@@ -374,7 +374,7 @@ impl Axis {
 }
 
 /// The smallest round number that is not smaller: 1, 2 or 5 times a power of ten, or a power of two for bytes. Labels of bytes have one
-/// decimal, so that steps below half of the unit of `highest` are tenths of it.
+/// decimal, so that steps below half of the unit of `highest` are tenths of that unit.
 fn round_step(least: f64, highest: f64, is_binary: bool) -> f64 {
     if is_binary {
         let (step, unit) = (2f64.powf(least.log2().ceil()), 1024f64.powf(highest.log(1024.0).floor().max(0.0)));

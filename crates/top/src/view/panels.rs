@@ -84,16 +84,14 @@ fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) 
             if let Ok(bytes @ 1..) = process.total(kind) {
                 totals.push(group(bytes, name.clone()));
             }
-            for used in &process.devices {
-                if let Ok(bytes @ 1..) = used.kinds[kind].used {
-                    // The end stays visible if the text is cut.
-                    parts.push(group(bytes, format!("{name} on device {}", used.device)));
-                }
-            }
+            // The end stays visible if the text is cut.
+            let on = |(device, bytes)| group(bytes, format!("{name} on device {device}"));
+            parts.extend(process.parts(kind).filter(|(_, bytes)| *bytes > 0).map(on));
         }
     }
-    let has_all = snapshot.processes.iter().all(|process| process.unmapped.is_empty());
-    let is_split = has_all && totals.len() < rows && parts.len() > totals.len();
+    // Memory on chips without a row is only in the totals.
+    let sum = |list: &[Group]| list.iter().fold(0, |sum: u64, group| sum.saturating_add(group.bytes));
+    let is_split = totals.len() < rows && parts.len() > totals.len() && sum(&parts) == sum(&totals);
     let (by, mut list) = if is_split { ("process and device", parts) } else { ("process", totals) };
     list.sort_by_key(|group| Reverse(group.bytes));
     list.truncate(rows);
