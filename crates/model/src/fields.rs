@@ -463,7 +463,9 @@ mod tests {
         assert_eq!(device.aiclk_mhz.map(|clock| clock.0), Ok(812));
         assert_eq!(device.memory.dram.used, Ok(1_000_000_000));
         assert_eq!(device.temperature.map(|value| value.0), Ok(54.5));
-        assert_eq!((device.power.err(), device.memory.l1.used), (Some(Missing::NoSource), Err(Missing::NoSource)));
+        assert_eq!(device.memory.l1.used, Err(Missing::NoSource));
+        // An absent device has the reasons of a remote chip. They do not change with time, so they stay.
+        assert_eq!(device.power.err(), Some(Missing::RemoteChip));
     }
 
     #[test]
