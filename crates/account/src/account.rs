@@ -55,6 +55,8 @@ pub struct Account {
     pub places: Vec<Vec<Vec<ChipPlace>>>,
     /// Number of ledgers that could not be read.
     pub unread: u64,
+    /// Whether a process of another user sent a ledger.
+    pub has_foreign_ledgers: bool,
     /// The memory of each chip.
     pub chips: BTreeMap<ChipPlace, OnChip>,
     names: Names,
@@ -182,7 +184,7 @@ impl Account {
             raise_to_leftovers(&mut chips, digest, places);
         }
         let names = Names::of(&digests);
-        Self { command, end, span, digests, places, unread: 0, chips, names, untracked: None }
+        Self { command, end, span, digests, places, unread: 0, has_foreign_ledgers: false, chips, names, untracked: None }
     }
 
     /// Returns the name of a chip: `device 0`, `simulated chip 0`, or the id that the program uses.

@@ -48,10 +48,10 @@ pub fn queues(arch: Arch, worker_cores: u16, queues: &[(Tile, Counters)]) -> Vec
     }
     put(50, &worker_cores.to_le_bytes());
     let words = block.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
-    let mut planted =
+    let mut written =
         vec![(layout.arc, layout.metal_block, vec![BLOCK, BLOCK_BYTES_WITH_CORES]), (layout.arc, layout.base + u64::from(BLOCK), words)];
-    planted.extend(queues.iter().map(|(core, counters)| (*core, u64::from(COUNTERS), counter_words(counters))));
-    planted
+    written.extend(queues.iter().map(|(core, counters)| (*core, u64::from(COUNTERS), counter_words(counters))));
+    written
 }
 
 fn counter_words(counters: &Counters) -> Vec<u32> {
@@ -87,7 +87,7 @@ mod tests {
     use ttmon_model::deep::{SubDevice, TAGS, tag};
 
     #[test]
-    fn what_is_planted_is_read() {
+    fn written_contents_are_read() {
         for (arch, core) in [(Arch::Wormhole, Tile { x: 19, y: 27 }), (Arch::Blackhole, Tile { x: 16, y: 11 })] {
             let part = |number: u32| SubDevice { workers: number, completed: number + 1, launched: u64::from(number) << 33, runtime: 5 };
             let counters = Counters {

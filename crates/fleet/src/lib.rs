@@ -1,7 +1,7 @@
 //! Many hosts, from a store with Prometheus's HTTP API.
 //!
 //! ```text
-//!  TEMPLATES ─► PromQL ─► Store ─► Vector ─► Overview, Found ─► JSON, tables
+//!  TEMPLATES ─► PromQL ─► Store ─► Vector ─► Overview, MatchingHost ─► JSON, tables
 //!      └──────► recording rules, dashboards    hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
 //! ```
 //!

@@ -22,5 +22,9 @@ pub const HOSTS_SHOWN: usize = 1_000;
 pub(crate) const ROWS_MAX: usize = 1_000;
 /// Maximum number of bytes of the labels of all hosts in a list, because one line may give long labels to many hosts.
 pub(crate) const TARGET_LABEL_BYTES_MAX: usize = 64 << 20;
+/// Memory that a label takes besides its text, approximately.
+pub(crate) const LABEL_OVERHEAD: usize = 64;
+/// Longest name of a host: the limit of DNS.
+pub(crate) const NAME_BYTES_MAX: usize = 253;
 /// Maximum number of hosts in a list.
 pub(crate) const TARGETS_MAX: usize = 100_000;

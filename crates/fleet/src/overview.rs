@@ -1,6 +1,7 @@
 //! An overview of all hosts: one row each, worst first, with totals by rack and partition, workloads and alerts.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
 use ttmon_model::Snapshot;
@@ -105,7 +106,8 @@ fn page_url(labels: &Labels) -> Option<String> {
     let instance = label(labels, "instance");
     let name = instance.rsplit_once(':').map_or(instance.as_str(), |(name, _)| name);
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-    let is_reached = label(labels, "reach") == "network" || name == "localhost" || name.starts_with("127.");
+    let is_reached =
+        label(labels, "reach") == "network" || name == "localhost" || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
     let scheme = label(labels, "scheme");
     let port: u16 = label(labels, "port").parse().ok()?;
     (is_name && is_reached && matches!(scheme.as_str(), "http" | "https")).then(|| format!("{scheme}://{name}:{port}/"))
@@ -180,6 +182,20 @@ impl Overview {
         self.store.has_rules = has_rules;
         let mut hosts: BTreeMap<String, HostRow> = BTreeMap::new();
         let mut workloads: BTreeMap<Labels, BTreeMap<&'static str, f64>> = BTreeMap::new();
+        let filled = self.fill_rows(has_rules, &mut hosts, &mut workloads, ask);
+        // After a failure, the rows of the earlier answers remain.
+        self.hosts = hosts.into_iter().map(|(host, row)| HostRow { host, ..row }).collect();
+        self.workloads = workloads.into_iter().collect();
+        filled
+    }
+
+    fn fill_rows<E>(
+        &mut self,
+        has_rules: bool,
+        hosts: &mut BTreeMap<String, HostRow>,
+        workloads: &mut BTreeMap<Labels, BTreeMap<&'static str, f64>>,
+        ask: &mut impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>,
+    ) -> Result<(), E> {
         let is_asked = |template: &&Template| !matches!(template.subject, Subject::Rack | Subject::Chip);
         let templates = TEMPLATES.iter().filter(is_asked).map(Question::Template);
         let questions: Vec<Question> = templates.chain([Question::Age, Question::Page, Question::Missing, Question::Alerts]).collect();
@@ -187,17 +203,15 @@ impl Overview {
             let queries: Vec<&'static str> = some.iter().map(|question| question.query(has_rules)).collect();
             for (question, answer) in some.iter().zip(ask(&queries)?) {
                 match question {
-                    Question::Template(template) if template.subject == Subject::Host => add_hosts(&mut hosts, template.key, answer),
-                    Question::Template(template) => add_workloads(&mut workloads, template.key, answer),
-                    Question::Age => each_host(&mut hosts, &answer, |row, _, age| row.age = Some(age)),
-                    Question::Page => each_host(&mut hosts, &answer, |row, labels, _| row.url = page_url(labels)),
+                    Question::Template(template) if template.subject == Subject::Host => add_hosts(hosts, template.key, answer),
+                    Question::Template(template) => add_workloads(workloads, template.key, answer),
+                    Question::Age => each_host(hosts, &answer, |row, _, age| row.age = Some(age)),
+                    Question::Page => each_host(hosts, &answer, |row, labels, _| row.url = page_url(labels)),
                     Question::Missing => self.missing = answer.0.iter().map(|(labels, _)| label(labels, "instance")).collect(),
                     Question::Alerts => self.alerts = answer.0.into_iter().map(|(labels, _)| labels).collect(),
                 }
             }
         }
-        self.hosts = hosts.into_iter().map(|(host, row)| HostRow { host, ..row }).collect();
-        self.workloads = workloads.into_iter().collect();
         Ok(())
     }
 
@@ -307,6 +321,15 @@ mod tests {
             query if query == probe() => Vector(vec![series(&[], 2.0)]),
             _ => Vector::default(),
         }
+    }
+
+    #[test]
+    fn hosts_remain_if_a_later_query_fails() {
+        let overview = Overview::ask("http://store", |queries| {
+            let is_late = queries.contains(&ALERTS);
+            if is_late { Err("late") } else { Ok(queries.iter().map(|query| answer(query)).collect()) }
+        });
+        assert_eq!((overview.hosts.len(), overview.workloads.len(), overview.store.error.as_deref()), (2, 1, Some("late")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::limits::{LABEL_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
+use crate::limits::{LABEL_BYTES_MAX, LABEL_OVERHEAD, NAME_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
 
 /// One target: its address and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         let labels = words
             .map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE"))))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
-        let line_bytes: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let line_bytes: usize = labels.iter().map(|(name, value)| name.len() + value.len() + LABEL_OVERHEAD).sum();
         for name in expanded(name).ok_or_else(|| wrong(format!("{name:?} is no host, and no list such as tt[01-16]")))? {
             targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
             label_bytes += line_bytes;
@@ -133,7 +133,7 @@ fn label(word: &str) -> Option<(String, String)> {
 }
 
 fn is_host(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
 /// Returns the address of `host`, `host:1234` or `[::1]:1234`.
@@ -159,7 +159,7 @@ fn expanded(name: &str) -> Option<Vec<String>> {
     let (first, last) = range.split_once('-')?;
     let (low, high) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
     let is_sound =
-        low <= high && usize::try_from(high - low).is_ok_and(|count| count < TARGETS_MAX) && is_host(&format!("{before}0{after}"));
+        low <= high && usize::try_from(high - low).is_ok_and(|count| count < TARGETS_MAX) && is_host(&format!("{before}{first}{after}"));
     let width = first.len();
     is_sound.then(|| (low..=high).map(|number| format!("{before}{number:0width$}{after}{ending}")).collect())
 }
@@ -187,7 +187,13 @@ mod tests {
         for text in ["a b", "a 1x=y", "a\"b", "tt[1-", "tt[3-1]", "tt[a-b]", "tt[0-4000000000]", "a:port", "[::1", "a/b", "a =x"] {
             assert!(matches!(hosts(&format!("ok\n{text}"), 1), Err(SdError::Line(2, _))), "{text}");
         }
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for text in [long.clone(), format!("{long}[0-99999]"), format!("t[{}1-2]", "0".repeat(70_000))] {
+            assert!(matches!(hosts(&text, 1), Err(SdError::Line(1, _))), "{} bytes", text.len());
+        }
         assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(SdError::TooMany));
+        let short: String = (0..300).map(|number| format!(" l{number}=")).collect();
+        assert_eq!(hosts(&format!("t[1-99999]{short}"), 1), Err(SdError::TooMany), "30 million labels");
         let labels: String = (0..100).map(|number| format!(" l{number}={}", "x".repeat(1000))).collect();
         assert_eq!(hosts(&format!("t[1-1000]{labels}"), 1), Err(SdError::TooMany), "a line of 100 KB stands for 100 MB");
     }

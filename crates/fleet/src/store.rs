@@ -55,7 +55,9 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trouble(Trouble::Refused) => f.write_str("refuses the token or password (--store-token-file, --store-password-file)"),
+            Self::Trouble(Trouble::Refused) => {
+                f.write_str("wants a token or password that it knows (--store-token-file, --store-password-file)")
+            }
             Self::Trouble(trouble) => trouble.fmt(f),
             Self::Answer(error) => error.fmt(f),
         }
@@ -167,7 +169,7 @@ mod tests {
                 let _ = write!(peer, "HTTP/1.0 {status}\r\n\r\n");
             });
             let error = store.query("up").expect_err("refused").to_string();
-            assert_eq!(error, "refuses the token or password (--store-token-file, --store-password-file)", "{status}");
+            assert_eq!(error, "wants a token or password that it knows (--store-token-file, --store-password-file)", "{status}");
             serving.join().expect("the store");
         }
     }

@@ -45,7 +45,7 @@ impl Object {
 
     fn search(which: Which) -> Option<Self> {
         let mut search = Search { which, found: None };
-        // SAFETY: the loader calls `look` with the pointer to `search`, which outlives the call.
+        // SAFETY: the loader calls `visit_object` with the pointer to `search`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut search).cast()) };
         search.found
     }

@@ -219,7 +219,7 @@ impl Server {
                 Err(error) => return Err(error.into()),
             }
             if events.iter().any(|event| event.data.u64() == ENDS) {
-                self.hear_of_ends();
+                self.take_ends();
             }
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
@@ -255,7 +255,7 @@ impl Server {
     }
 
     /// Handles the processes that have ended.
-    fn hear_of_ends(&mut self) {
+    fn take_ends(&mut self) {
         for event in at_once(&self.ends, EVENTS_MAX) {
             let token = event.data.u64();
             match token & KIND {

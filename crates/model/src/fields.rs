@@ -411,6 +411,10 @@ impl Device {
             // A whole number may have been averaged.
             field.set(self, Ok(if field.unit.is_whole() { Value::Integer(number as u64) } else { Value::Float(number) }));
         }
+        // The chip was read then, even if it is not read now.
+        if self.utilization.is_ok() {
+            self.deep_age_s = Err(Missing::NoSource);
+        }
     }
 }
 

@@ -30,8 +30,8 @@ pub struct Phase {
     pub smallest_largest_free: [Option<u64>; 2],
     /// Highest resident bytes of the process at the start or end of an iteration, or 0 if unknown.
     pub host_rss_peak: u64,
-    /// Resident bytes at the end minus those at the start, summed over all iterations.
-    pub host_rss_change: i64,
+    /// Resident bytes at the end minus those at the start, summed over the iterations in which both are known.
+    pub host_rss_change: Option<i64>,
     /// Duration of all iterations together.
     pub duration_ns: u64,
     /// Growth per iteration, or `None` if it ran only a few times.

@@ -70,7 +70,7 @@ impl Phases {
         report.host_rss_peak = report.host_rss_peak.max(host_rss);
         // 0 means unknown.
         if open.host_rss > 0 && host_rss > 0 {
-            report.host_rss_change = report.host_rss_change.saturating_add(difference(open.host_rss, host_rss));
+            report.host_rss_change = Some(report.host_rss_change.unwrap_or(0).saturating_add(difference(open.host_rss, host_rss)));
         }
         if report.count == 1 {
             report.first_peak = open.peak;

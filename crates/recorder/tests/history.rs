@@ -123,7 +123,7 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     assert_eq!(names, [("load", 1), ("step", 10)]);
     let [load, step] = [&phases[0], &phases[1]];
     assert_eq!((load.peak[0], load.change[0], load.growth.as_ref()), (1200, 1200, None));
-    assert_eq!((load.host_rss_peak, load.host_rss_change, step.host_rss_change), (9 << 20, 4 << 20, 10 << 20));
+    assert_eq!((load.host_rss_peak, load.host_rss_change, step.host_rss_change), (9 << 20, Some(4 << 20), Some(10 << 20)));
     assert_eq!((step.first_peak[0], step.peak[0], step.change[0], step.allocations), (12 * 310, 12 * 400, 12 * 100, 20));
     let growth = step.growth.as_ref().expect("a trend");
     assert_eq!(growth.bytes, [120, 0]);

@@ -13,13 +13,13 @@ const USERS: [(u32, &str); 3] = [(2001, "ana"), (2002, "ben"), (2003, "eve")];
 
 impl Machine {
     /// Returns pids for the planned processes. They belong to no real process.
-    pub fn paper_pids(&self) -> Vec<Option<u32>> {
+    pub fn static_pids(&self) -> Vec<Option<u32>> {
         (FIRST_PID..).take(self.process_count()).map(Some).collect()
     }
 
     /// Writes the planned processes as files below `proc`. Every other process belongs to a pod, the others to Slurm jobs. `host` makes
     /// their names unique in a fleet.
-    pub fn write_paper_processes(&self, dir: &Path, host: u64) -> io::Result<()> {
+    pub fn write_static_processes(&self, dir: &Path, host: u64) -> io::Result<()> {
         let users: String = USERS.iter().map(|(uid, name)| format!("{name}:x:{uid}:{uid}::/:/bin/sh\n")).collect();
         fs::create_dir_all(dir.join("etc"))?;
         fs::write(dir.join("etc/passwd"), users)?;

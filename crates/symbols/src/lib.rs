@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian, SectionId};
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 use ttmon_model::stack::{NativeFrame, SourceLine};
 
 /// Maximum debug information of one file that is read into memory. For a larger file only the symbols are used.
@@ -59,6 +59,9 @@ pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
 
 type Lines = Vec<Arc<SourceLine>>;
 
+/// Maximum number of symbols that are tried for an address without a line.
+const NESTED_MAX: usize = 64;
+
 fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Lines>> {
     let cache = ReadCache::new(open(path)?);
     let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
@@ -69,15 +72,19 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
     let context = debug_information(&elf);
     // Sorted once, because a ledger may have as many addresses as the file has symbols.
     let symbols = LazyCell::new(|| {
-        let sized = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| symbol.size() > 0);
+        let sized = elf.symbols().chain(elf.dynamic_symbols());
+        let sized = sized.filter(|symbol| symbol.size() > 0 && symbol.kind() == SymbolKind::Text);
         let mut symbols: Vec<_> = sized.map(|symbol| (symbol.address(), symbol)).collect();
-        symbols.sort_by_key(|(start, _)| *start);
+        symbols.sort_unstable_by_key(|(start, _)| *start);
         symbols
     });
     // The frame with the name of its function, if the file has no line for it.
     let named = |frame: &SourceLine, address: u64| {
-        let (start, symbol) = symbols.get(symbols.partition_point(|(start, _)| *start <= address).checked_sub(1)?)?;
-        let function = demangle::name(symbol.name().ok().filter(|_| address - start < symbol.size())?).into();
+        let before = &symbols[..symbols.partition_point(|(start, _)| *start <= address)];
+        // Symbols may be nested, so a few before the nearest one are tried too.
+        let mut nearest = before.iter().rev().take(NESTED_MAX);
+        let (_, symbol) = nearest.find(|(start, symbol)| address - start < symbol.size())?;
+        let function = demangle::name(symbol.name().ok()?).into();
         Some(Arc::new(SourceLine { file: frame.file.clone(), line: 0, function }))
     };
     let lines = addresses.iter().map(|(frame, address)| {

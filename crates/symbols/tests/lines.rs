@@ -76,6 +76,23 @@ fn a_program_without_debug_information_has_names() {
 }
 
 #[test]
+fn an_address_behind_a_nested_symbol_belongs_to_the_outer_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("nested");
+    // `inner` is a symbol of 2 bytes inside of the function.
+    let assembly = folder.path().join("inner.s");
+    let text = ".text\n.globl outer\n.type outer,@function\nouter: nop\n.type inner,@function\ninner: nop\nnop\n.size inner,2\nnop\nret\n.size outer,.-outer\n";
+    fs::write(&assembly, text).expect("written");
+    let Some((_, build_id)) = build(&program, &[assembly.to_str().expect("text")]) else { return };
+    let bytes = fs::read(&program).expect("there");
+    let elf = object::read::elf::ElfFile64::<object::Endianness>::parse(&*bytes).expect("a program");
+    let outer = elf.symbols().find(|symbol| symbol.name() == Ok("outer")).expect("outer").address();
+    let outer = u32::try_from(outer).expect("a small program");
+    let names = [0, 1, 2, 3, 4].map(|more| resolved(&program, outer + more, &build_id)[0].2.clone());
+    assert_eq!(names, ["outer", "inner", "inner", "outer", "outer"]);
+}
+
+#[test]
 fn a_file_that_is_not_the_program_resolves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("other");

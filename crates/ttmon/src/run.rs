@@ -89,12 +89,12 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     collector.make_room();
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now());
-    let Collected { digests, unread, trace } = collector.finish();
+    let Collected { digests, unread, has_foreign, trace } = collector.finish();
     // The command has ended. Writing the results may block on a pipe or a slow disk, so signals may end ttmon again.
     signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(context) };
     let mut account = Account::new(words, end, span, digests, machine.as_ref());
-    (account.unread, account.untracked) = (unread, linkage.reason());
+    (account.unread, account.has_foreign_ledgers, account.untracked) = (unread, has_foreign, linkage.reason());
     report_run(context, request, &account, Written { output, trace })
 }
 
@@ -257,7 +257,7 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
 /// Writes the report, or, if that is not possible any more, writes it to a temporary file. Returns whether it was written.
 fn write_report(output: &Output, account: &Account) -> bool {
     let mut document = account.report(VERSION, signal_name).json();
-    SourceTexts::new(account.span.0).add_to(&mut document);
+    SourceTexts::of(account).add_to(&mut document);
     let text = format!("{}\n", ttmon_wire::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));

@@ -36,7 +36,7 @@ pub(crate) fn phase_json(pid: u32, phase: &Phase) -> Value {
         "allocations": phase.allocations,
         "smallest_largest_free": by_kind(phase.smallest_largest_free),
         "host_rss_peak": Some(phase.host_rss_peak).filter(|bytes| *bytes > 0),
-        "host_rss_change": (phase.host_rss_peak > 0).then_some(phase.host_rss_change),
+        "host_rss_change": phase.host_rss_change,
         "duration_s": phase.duration_ns as f64 / 1e9,
         "growth_per_iteration": phase.growth.as_ref().map(growth_json),
     })

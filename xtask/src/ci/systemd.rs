@@ -148,6 +148,9 @@ fn allowed_calls(unit: &str) -> Result<BTreeSet<String>, String> {
     Ok(allowed)
 }
 
+/// Names of the reading processes and of the scanning thread.
+const RESTRICTED: [&str; 2] = ["ttmon-reader", "scan"];
+
 /// Returns the reading processes of a service and its scanning thread, and whether each has its own filter and only capabilities for
 /// reading.
 fn restricted(service: u32) -> Option<Vec<(String, bool)>> {
@@ -156,12 +159,14 @@ fn restricted(service: u32) -> Option<Vec<(String, bool)>> {
     let children = fs::read_to_string(format!("/proc/{service}/task/{service}/children")).ok()?;
     let children = children.split_whitespace().map(|pid| format!("/proc/{pid}/status"));
     let threads = fs::read_dir(format!("/proc/{service}/task")).ok()?.flatten().map(|entry| format!("{}/status", entry.path().display()));
+    let filters = |text: &str| -> Option<u32> { text.lines().find_map(|line| line.strip_prefix("Seccomp_filters:\t"))?.parse().ok() };
+    let own = filters(&fs::read_to_string(format!("/proc/{service}/status")).ok()?)?;
     let mut found = Vec::new();
     for text in children.chain(threads).filter_map(|path| fs::read_to_string(path).ok()) {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"));
         let name = value("Name")?;
-        if ["ttmon-reader", "scan"].contains(&name) {
-            let has_filters = value("Seccomp_filters") == Some("2");
+        if RESTRICTED.contains(&name) {
+            let has_filters = filters(&text) == Some(own + 1);
             let capabilities = u64::from_str_radix(value("CapEff")?, 16).ok()?;
             found.push((name.to_owned(), has_filters && capabilities & !KEPT == 0));
         }
@@ -218,7 +223,8 @@ fn under_the_filter(gate: &Gate) -> Result<(), String> {
         answer.body.contains("\"status\":\"tracked\"")
     };
     until("sampling under its SystemCallFilter", tracked)?;
-    let is_restricted = || restricted(service.0.id()).is_some_and(|all| !all.is_empty() && all.iter().all(|(_, is_so)| *is_so));
+    let has_all = |all: &[(String, bool)]| RESTRICTED.iter().all(|name| all.iter().any(|(found, _)| found == name));
+    let is_restricted = || restricted(service.0.id()).is_some_and(|all| has_all(&all) && all.iter().all(|(_, is_so)| *is_so));
     until("a service whose readers restrict themselves under its SystemCallFilter", is_restricted)
         .map_err(|error| format!("{error}: {:?}", restricted(service.0.id())))?;
     for path in PATHS {

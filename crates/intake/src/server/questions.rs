@@ -21,7 +21,7 @@ impl Server {
         if !connection.is_asking {
             self.move_to(number, connection, true);
         }
-        self.hear_of_ends();
+        self.take_ends();
         let age = self.sampled_at.map(|at| at.elapsed());
         if age.is_none_or(|age| age >= SAMPLE_AGE_RENEWED) {
             self.refresh_sample();

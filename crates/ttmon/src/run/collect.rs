@@ -56,6 +56,8 @@ pub(crate) struct Collector {
     seen: HashSet<(u64, u64)>,
     /// Number of ledgers that could not be read, or that exceeded the limit.
     unread: u64,
+    /// Whether a process of another user sent a ledger.
+    has_foreign: bool,
     held_max: usize,
     tracer: Option<Tracer>,
 }
@@ -76,6 +78,8 @@ pub(crate) struct Collected {
     pub(crate) digests: Vec<Digest>,
     /// How many ledgers could not be read.
     pub(crate) unread: u64,
+    /// Whether a process of another user sent a ledger.
+    pub(crate) has_foreign: bool,
     /// The events of the ledgers, or why they could not be recorded; `None` if no snapshot was requested.
     pub(crate) trace: Option<io::Result<Trace>>,
 }
@@ -134,6 +138,7 @@ impl Collector {
             digests: Vec::new(),
             seen: HashSet::new(),
             unread: 0,
+            has_foreign: false,
             held_max: HELD,
             tracer: None,
         })
@@ -213,6 +218,7 @@ impl Collector {
             self.unread += 1;
             return;
         }
+        self.has_foreign |= ledger.uid != rustix::process::geteuid().as_raw();
         let pid = ledger.sender.map(|sender| sender.pid);
         let feed = self.tracer.as_mut().map(|tracer| tracer.begin(&ledger.region, pid));
         self.held.push(CollectedLedger { region: ledger.region, pid, feed, history: History::default(), host: None });
@@ -246,7 +252,7 @@ impl Collector {
             self.read(held, is_running);
         }
         let unread = self.unread + self.receiver.refused();
-        Collected { digests: self.digests, unread, trace: self.tracer.map(Tracer::into_trace) }
+        Collected { digests: self.digests, unread, has_foreign: self.has_foreign, trace: self.tracer.map(Tracer::into_trace) }
     }
 }
 

@@ -37,7 +37,7 @@ const PROGRAM: &str = "ttmon: ";
 
 /// Returns the lines. On a terminal, no line is wider than `columns`.
 pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) -> Vec<String> {
-    let writer = Writer { account, style, texts: SourceTexts::new(account.span.0) };
+    let writer = Writer { account, style, texts: SourceTexts::of(account) };
     let mut lines = vec![writer.head(columns)];
     if !account.is_empty() {
         lines.extend(writer.chips());

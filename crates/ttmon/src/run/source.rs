@@ -2,16 +2,17 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::Value;
+use ttmon_account::Account;
 use ttmon_model::stack::SourceLine;
 use ttmon_print::text::{Cut, cut};
 
 /// Largest file that is read.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of files of which the text is stored.
 const FILES_MAX: usize = 64;
 /// Longest text in a report.
@@ -22,13 +23,19 @@ const COLUMNS_MAX: usize = 200;
 pub(crate) struct SourceTexts {
     /// When the command started, in nanoseconds since 1970. The lines of a file that changed later may differ.
     begun: u64,
-    /// The lines of each file.
-    files: RefCell<HashMap<String, Option<Vec<String>>>>,
+    /// The text of each file.
+    files: RefCell<HashMap<String, Option<String>>>,
 }
 
 impl SourceTexts {
-    pub(crate) fn new(begun: u64) -> Self {
+    fn new(begun: u64) -> Self {
         Self { begun, files: RefCell::default() }
+    }
+
+    /// Returns the texts for an account. There are none if another user wrote a ledger, because that user could name files that only this
+    /// user may read.
+    pub(crate) fn of(account: &Account) -> Self {
+        Self::new(if account.has_foreign_ledgers { 0 } else { account.span.0 })
     }
 
     /// Returns the trimmed text of a line, or `None` if it cannot be read, is empty or may have changed.
@@ -37,22 +44,25 @@ impl SourceTexts {
     }
 
     fn text(&self, file: &str, line: u64) -> Option<String> {
+        let number = usize::try_from(line).ok()?.checked_sub(1)?;
         let mut files = self.files.borrow_mut();
         if files.len() >= FILES_MAX && !files.contains_key(file) {
             return None;
         }
-        let lines = files.entry(file.to_owned()).or_insert_with(|| self.read(Path::new(file)));
-        let number = usize::try_from(line).ok()?.checked_sub(1)?;
-        lines.as_ref()?.get(number).filter(|line| !line.is_empty()).cloned()
+        let text = files.entry(file.to_owned()).or_insert_with(|| self.read(Path::new(file)));
+        text.as_ref()?.lines().nth(number).map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned)
     }
 
-    fn read(&self, path: &Path) -> Option<Vec<String>> {
-        let file = fs::metadata(path).ok()?;
+    fn read(&self, path: &Path) -> Option<String> {
+        let file = ttmon_files::open(path).ok()?;
+        let metadata = file.metadata().ok()?;
         // A moved file keeps its modification time (mtime), but not its status change time (ctime).
-        let changed = (file.mtime(), file.mtime_nsec()).max((file.ctime(), file.ctime_nsec()));
+        let changed = (metadata.mtime(), metadata.mtime_nsec()).max((metadata.ctime(), metadata.ctime_nsec()));
         let nanoseconds = i128::from(changed.0) * 1_000_000_000 + i128::from(changed.1);
-        let text = (nanoseconds <= i128::from(self.begun)).then(|| ttmon_files::read_text(path, BYTES_MAX).ok())??;
-        Some(text.lines().map(|line| line.trim().to_owned()).collect())
+        let is_small = metadata.is_file() && metadata.len() <= BYTES_MAX;
+        let mut text = String::new();
+        (nanoseconds <= i128::from(self.begun) && is_small).then(|| file.take(BYTES_MAX).read_to_string(&mut text).ok())??;
+        Some(text)
     }
 
     /// Adds `text` to every source line of a report, if its text is known.
@@ -76,6 +86,7 @@ impl SourceTexts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::UNIX_EPOCH;
 
     use serde_json::json;
@@ -97,6 +108,19 @@ mod tests {
         fs::File::open(&file).expect("open").set_modified(UNIX_EPOCH).expect("set");
         assert_eq!(SourceTexts::new(1).line(&at(1)), None, "an old file that was moved here after the start");
         assert_eq!(texts.line(&SourceLine { file: "<string>".into(), ..at(1) }), None);
+    }
+
+    #[test]
+    fn a_ledger_of_another_user_gets_no_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("secret.py");
+        fs::write(&file, "password = 1\n").expect("written");
+        let at = SourceLine { file: file.to_str().expect("UTF-8").into(), line: 1, function: "f".into() };
+        let end = ttmon_account::CommandEnd::Exit(0);
+        let mut account = Account::new(Vec::new(), end, (u64::MAX, u64::MAX), Vec::new(), None);
+        assert_eq!(SourceTexts::of(&account).line(&at).as_deref(), Some("password = 1"));
+        account.has_foreign_ledgers = true;
+        assert_eq!(SourceTexts::of(&account).line(&at), None);
     }
 
     #[test]

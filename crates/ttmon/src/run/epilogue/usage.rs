@@ -74,8 +74,8 @@ impl Writer<'_> {
             };
             parts.push(format!("{} peak {}{first}{change}", kind.name().to_uppercase(), size(phase.peak[at])));
         }
-        if phase.host_rss_change >= HOST_CHANGE_MIN {
-            parts.push(format!("host memory {}", signed(phase.host_rss_change)));
+        if let Some(change) = phase.host_rss_change.filter(|change| *change >= HOST_CHANGE_MIN) {
+            parts.push(format!("host memory {}", signed(change)));
         }
         let mut lines = vec![parts.join("   ")];
         let growth = phase.growth.iter().filter(|growth| growth.bytes.iter().any(|bytes| *bytes > 0));
