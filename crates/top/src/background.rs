@@ -109,7 +109,7 @@ mod tests {
     }
 
     /// Returns the keys that are not part of an answer, and the last answer.
-    fn heard(text: &str) -> (String, Option<Option<Background>>) {
+    fn received(text: &str) -> (String, Option<Option<Background>>) {
         let (mut answers, mut left, mut answer) = (Answers::default(), String::new(), None);
         for key in keys(text) {
             match answers.take_key(key) {
@@ -124,19 +124,19 @@ mod tests {
     #[test]
     fn an_answer_is_not_a_key() {
         let light = Some(Some(Background::Light));
-        assert_eq!(heard("\x1b]11;rgb:ffff/ffff/dddd\x1b\\"), (String::new(), light));
-        assert_eq!(heard("2\x1b]11;rgba:ff/ff/ff/ff\x07]q"), ("2]q".to_owned(), light));
-        assert_eq!(heard("\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"), (String::new(), Some(Some(Background::Dark))));
-        assert_eq!(heard("\x1b]11;unknown\x1b\\q"), ("q".to_owned(), Some(None)), "an answer without a colour");
+        assert_eq!(received("\x1b]11;rgb:ffff/ffff/dddd\x1b\\"), (String::new(), light));
+        assert_eq!(received("2\x1b]11;rgba:ff/ff/ff/ff\x07]q"), ("2]q".to_owned(), light));
+        assert_eq!(received("\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"), (String::new(), Some(Some(Background::Dark))));
+        assert_eq!(received("\x1b]11;unknown\x1b\\q"), ("q".to_owned(), Some(None)), "an answer without a colour");
     }
 
     #[test]
     fn keys_are_not_an_answer() {
-        assert_eq!(heard("\x1b]q"), ("]q".to_owned(), None));
-        assert_eq!(heard("]11;q"), ("]11;q".to_owned(), None));
-        assert_eq!(heard("\x1b]1\x1b]11;rgb:0/0/0\x07"), ("]1".to_owned(), Some(Some(Background::Dark))));
+        assert_eq!(received("\x1b]q"), ("]q".to_owned(), None));
+        assert_eq!(received("]11;q"), ("]11;q".to_owned(), None));
+        assert_eq!(received("\x1b]1\x1b]11;rgb:0/0/0\x07"), ("]1".to_owned(), Some(Some(Background::Dark))));
         let long = format!("\x1b]11;{}", "a".repeat(ANSWER_CHARS_MAX));
-        assert_eq!(heard(&long).0.len(), long.len() - 1, "nothing is held forever");
+        assert_eq!(received(&long).0.len(), long.len() - 1, "nothing is held forever");
     }
 
     #[test]
