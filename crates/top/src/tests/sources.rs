@@ -143,6 +143,23 @@ fn what_is_old_is_dim() {
     assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 LOST"));
 }
 
+/// With several machines, charts of a missing machine have no colour either. Without a chart, a text says so.
+#[test]
+fn charts_of_a_missing_machine_are_dim() {
+    let mut state = several((120, 40));
+    (state.theme.colors, state.at) = (Colors::True, 1);
+    let below = |state: &State| {
+        let buffer = drawn(state);
+        let head = text(&buffer).lines().position(|line| line.starts_with("─ tt-b ")).unwrap();
+        let row = u16::try_from(head).unwrap() + 1;
+        let is_colored = (0..120).any(|column| buffer[(column, row)].symbol() != " " && buffer[(column, row)].fg != Color::Reset);
+        (is_colored, text(&buffer).lines().nth(head + 1).unwrap().to_owned())
+    };
+    assert!(below(&state).1.contains("DRAM used") && !below(&state).0, "{:?}", below(&state));
+    state.hosts[1].history = crate::history::History::default();
+    assert_eq!(below(&state).1, " no data so far");
+}
+
 /// The reason why a machine is missing is readable to its end on the smallest screen: in the list, in its own views, and in the list of
 /// alerts.
 #[test]

@@ -128,8 +128,9 @@ fn inner(place: Rect) -> Rect {
     Rect { x: place.x + 1, width: place.width.saturating_sub(2), ..place }
 }
 
-/// Draws charts below the device rows: the selected metric and the next metrics with values, as many as fit side by side.
-pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+/// Draws charts below the device rows: the selected metric and the next metrics with values, as many as fit side by side. Returns whether
+/// there is a chart.
+pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) -> bool {
     let chosen = state.settings.metric;
     let is_known = |metric: &usize| snapshot.devices.iter().any(|device| has_values(state, device, *metric));
     let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
@@ -143,6 +144,7 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
         };
         chart.draw(canvas, inner(place));
     }
+    !shown.is_empty()
 }
 
 fn has_values(state: &State, device: &Device, metric: usize) -> bool {

@@ -40,9 +40,11 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
         let name = canvas.clean(state.here().name());
         canvas.rule(area, 0, &name, Role::Title);
         let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
-        match state.shown() {
-            Some(snapshot) => super::charts::on_main(state, snapshot, canvas, area),
-            None => _ = canvas.say(area, 1, 0, "no data so far", Role::Dim),
+        if !state.shown().is_some_and(|snapshot| super::charts::on_main(state, snapshot, canvas, area)) {
+            canvas.say(area, 1, 0, "no data so far", Role::Dim);
+        }
+        if state.here().is_stale() {
+            canvas.fade(area);
         }
     }
 }
