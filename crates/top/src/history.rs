@@ -26,6 +26,9 @@ const SECOND: u64 = 1_000_000_000;
 /// Kinds of memory with a history of fragmentation. Their columns follow those of the metrics.
 pub(crate) const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
 
+/// Two samples are not joined if they are further apart than this many times the neighbouring distances: samples are missing there.
+const JOINED_MAX: u64 = 3;
+
 /// A gap in a column.
 pub(crate) const GAP: f32 = f32::NAN;
 
@@ -191,20 +194,27 @@ impl History {
     }
 
     /// Returns the means of a number of time spans up to a time. The last span may be incomplete. Spans begin at round times, so that they
-    /// do not move with each sample.
+    /// do not move with each sample. A span between two joined samples has the value of the first one.
     pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
         let span = seconds * SECOND;
         let newest = self.time(back).map_or(0, |time| time.0 / span);
         let mut sums = vec![(0.0, 0.0); count];
         let Some(column) = self.column(device, metric) else { return vec![None; count] };
-        for (time, value) in self.times.iter().zip(column).rev().skip(back) {
-            let Some(age) = newest.checked_sub(time.0 / span).and_then(|age| usize::try_from(age).ok()).filter(|age| *age < count) else {
-                break;
-            };
+        // The spans from this age on have only older samples.
+        let mut empty_from = 0;
+        for (index, (time, value)) in self.times.iter().zip(column).enumerate().rev().skip(back) {
+            let age = newest.checked_sub(time.0 / span).and_then(|age| usize::try_from(age).ok()).unwrap_or(usize::MAX);
             if !value.is_nan() {
-                let sum: &mut (f32, f32) = &mut sums[count - 1 - age];
-                *sum = (sum.0 + value, sum.1 + 1.0);
+                let first = if is_joined(&self.times, index, 0) { empty_from.min(age) } else { age };
+                for age in first..age.saturating_add(1).min(count) {
+                    let sum: &mut (f32, f32) = &mut sums[count - 1 - age];
+                    *sum = (sum.0 + value, sum.1 + 1.0);
+                }
             }
+            if age >= count {
+                break;
+            }
+            empty_from = age + 1;
         }
         sums.into_iter().map(|(sum, number)| (number > 0.0).then(|| sum / number)).collect()
     }
@@ -242,6 +252,16 @@ impl History {
     pub(crate) fn is_whole(&self, back: usize) -> bool {
         back < self.snapshots.len()
     }
+}
+
+/// Whether a sample and the next one are joined: their distance is similar to the distances before and after. `refresh` is the expected
+/// distance after the newest sample, in nanoseconds.
+pub(crate) fn is_joined(times: &VecDeque<UnixTime>, before: usize, refresh: u64) -> bool {
+    let distance = |first: usize| Some(times.get(first + 1)?.0 - times.get(first)?.0);
+    let Some(between) = distance(before) else { return false };
+    let beside = [before.checked_sub(1).and_then(distance), distance(before + 1).or(Some(refresh))];
+    let usual = beside.into_iter().flatten().max().unwrap_or(refresh).max(SECOND / 20);
+    between <= usual * JOINED_MAX
 }
 
 /// The highest fragmentation of the open allocators on a device.
@@ -455,5 +475,19 @@ mod tests {
         assert!(!column[0].is_nan() && column[1].is_nan(), "{column:?}");
         let means = history.means(DeviceId(1), dram, 3, 1, 0);
         assert!(means[0].is_none() && means[1].is_some() && means[2].is_none(), "{means:?}");
+    }
+
+    /// Samples further apart than a span leave no hole. A pause does.
+    #[test]
+    fn only_a_pause_is_a_hole_in_the_means() {
+        let spans = |seconds: &[u64]| {
+            let mut history = History::default();
+            seconds.iter().for_each(|second| history.push(&at(*second), None));
+            let means = history.means(DeviceId(0), 0, 10, 2, 0);
+            means.iter().map(|mean| if mean.is_some() { '#' } else { ' ' }).collect::<String>()
+        };
+        assert_eq!(spans(&[75, 80, 85, 90, 95, 100]), "##########");
+        assert_eq!(spans(&[85, 90, 95, 100]), " #########");
+        assert_eq!(spans(&[80, 81, 82, 83, 84, 94, 95, 96, 97, 98, 99]), "###    ###");
     }
 }

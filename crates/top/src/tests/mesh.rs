@@ -1,8 +1,8 @@
 //! Positions of chips on the test machines.
 
-use ttmon_model::DeviceId;
 use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
 use ttmon_model::mesh::{Link, LinkKind, Tile, of};
+use ttmon_model::{DeviceId, Missing};
 
 use super::{drawn, machine, text, watched};
 use crate::state::View;
@@ -20,6 +20,17 @@ fn no_value_of_a_tile_is_cut() {
             assert!(screen.lines().skip(2).all(is_whole), "{width} {part}: {screen}");
         }
     }
+}
+
+/// Without a limit, the sparkline of a tile reaches its full height at its highest value.
+#[test]
+fn a_tile_without_a_limit_has_a_sparkline() {
+    let mut snapshot = machine::n300();
+    snapshot.devices[0].temperature_limit = Err(Missing::NoSource);
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 70);
+    (state.view, state.settings.metric) = (View::Mesh, crate::metric::by_name("temperature").unwrap());
+    let screen = text(&drawn(&state));
+    assert!(screen.contains("no limit to measure against") && screen.contains(state.theme.glyphs().spark[7]), "{screen}");
 }
 
 #[test]

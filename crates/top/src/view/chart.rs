@@ -14,12 +14,11 @@ use ttmon_print::text::Cut;
 use self::dots::Dots;
 use crate::canvas::{Canvas, Field, width};
 use crate::clock::Clock;
+use crate::history::is_joined;
 use crate::marks::{Mark, MarkKind};
 use crate::theme::{Colors, Role};
 
 const SECOND: u64 = 1_000_000_000;
-/// Two points are not joined if they are further apart than this many times the neighbouring distances: samples are missing there.
-const JOINED_MAX: u64 = 3;
 /// The axis includes the limit if the highest value reaches this share of the limit.
 const LIMIT_SHARE_MIN: f64 = 0.8;
 /// The axis begins at 0 if the lowest value is below this share of the highest.
@@ -79,19 +78,20 @@ impl Chart<'_> {
         let labels: Vec<String> = axis.ticks.iter().map(|tick| canvas.clean(&quantity::short(*tick, self.unit))).collect();
         let gutter = labels.iter().map(|label| width(label)).max().unwrap_or(0).min(area.width / 3);
         let plot = Rect { x: area.x + gutter + 1, y: area.y + 1, width: area.width - gutter - 2, height: plot_rows };
+        let mut dots = Dots::new(plot, canvas.theme.ascii);
         for (tick, label) in axis.ticks.iter().zip(&labels) {
-            let row = row_of(axis.share(*tick), plot.height);
+            let row = dots.row(axis.share(*tick));
             canvas.field(Rect { y: plot.y, height: plot.height, ..area }, Field::right(0, gutter), row, label, canvas.style(Role::Dim));
         }
         if let Some(limit) = self.limit.filter(|limit| *limit <= axis.high) {
             let line = canvas.glyphs().dashed.repeat(usize::from(plot.width));
-            canvas.put(plot, 0, row_of(axis.share(limit), plot.height), &line, canvas.theme.load(1.0));
+            canvas.put(plot, 0, dots.row(axis.share(limit)), &line, canvas.theme.load(1.0));
         }
         let window = self.window(plot.width);
         match self.lines.as_slice() {
-            [line] => self.area(canvas, plot, &axis, window, line),
-            lines if lines.len() > LINES_MAX => self.band(canvas, plot, &axis, window),
-            _ => self.several(canvas, plot, &axis, window),
+            [line] => self.area(canvas, plot, &mut dots, &axis, window, line),
+            lines if lines.len() > LINES_MAX => self.band(canvas, plot, &mut dots, &axis, window),
+            _ => self.several(canvas, plot, &mut dots, &axis, window),
         }
         self.marks(canvas, plot, window);
         if let Some(column) = self.cursor.and_then(|cursor| window.column(cursor, plot.width)) {
@@ -159,15 +159,6 @@ impl Chart<'_> {
         Axis::nice(low.max(0.0), high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
     }
 
-    /// Whether a sample and the next one are joined: their distance is similar to the distances before and after.
-    fn is_joined(&self, before: usize) -> bool {
-        let distance = |first: usize| Some(self.times.get(first + 1)?.0 - self.times.get(first)?.0);
-        let Some(between) = distance(before) else { return false };
-        let beside = [before.checked_sub(1).and_then(distance), distance(before + 1).or(Some(self.refresh))];
-        let usual = beside.into_iter().flatten().max().unwrap_or(self.refresh).max(SECOND / 20);
-        between <= usual * JOINED_MAX
-    }
-
     /// The value at each column of dots, or NaN if there is none.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a screen, clamped")]
     fn sampled(&self, values: &VecDeque<f32>, window: Window, columns: usize) -> Vec<f32> {
@@ -180,7 +171,7 @@ impl Chart<'_> {
                 continue;
             }
             let place = window.share(*time) * columns as f64;
-            if let Some((from, start)) = previous.filter(|_| index > 0 && self.is_joined(index - 1)) {
+            if let Some((from, start)) = previous.filter(|_| index > 0 && is_joined(self.times, index - 1, self.refresh)) {
                 let (first, last) = (from.ceil().max(0.0) as usize, place.floor().min(columns as f64 - 1.0));
                 for (column, sample) in sampled.iter_mut().enumerate().skip(first).take_while(|(column, _)| *column as f64 <= last) {
                     let share = ((column as f64 - from) / (place - from).max(1e-9)).clamp(0.0, 1.0) as f32;
@@ -198,8 +189,7 @@ impl Chart<'_> {
     }
 
     /// Draws one device as a filled area. Each row has the colour of its load.
-    fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window, line: &Line<'_>) {
-        let mut dots = Dots::new(plot, canvas.theme.ascii);
+    fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window, line: &Line<'_>) {
         for (column, value) in self.sampled(line.values, window, dots.columns()).into_iter().enumerate() {
             if !value.is_nan() {
                 dots.fill(column, 0, dots.level(axis.share(f64::from(value))), 0);
@@ -219,20 +209,19 @@ impl Chart<'_> {
     }
 
     /// Draws several devices, each as a line in its own colour.
-    fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
-        let mut dots = Dots::new(plot, canvas.theme.ascii);
+    fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window) {
         let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
         for (hue, values) in (0..).zip(&all) {
-            trace(&mut dots, axis, values, hue);
+            trace(dots, axis, values, hue);
         }
         let theme = canvas.theme;
         dots.draw(canvas, plot, |_, hue| theme.hue(usize::from(hue)));
-        self.names(canvas, plot, axis, &all);
+        self.names(canvas, plot, dots, axis, &all);
     }
 
     /// Writes the name of each line on the line, because colours alone may not distinguish them. Each name has its own columns, so
     /// that the names of overlapping lines are side by side.
-    fn names(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, all: &[Vec<f32>]) {
+    fn names(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &Dots, axis: &Axis, all: &[Vec<f32>]) {
         let columns = self.lines.iter().map(|line| width(&line.name)).max().unwrap_or(0) + 1;
         let count = u16::try_from(self.lines.len()).unwrap_or(u16::MAX).max(1);
         let step = columns.max(NAME_DISTANCE / count);
@@ -243,15 +232,14 @@ impl Chart<'_> {
             for column in places.map(|back| plot.width - back) {
                 let value = values.get(usize::from(column) * across).copied().unwrap_or(f32::NAN);
                 if !value.is_nan() {
-                    canvas.put(plot, column, row_of(axis.share(f64::from(value)), plot.height), &line.name, style);
+                    canvas.put(plot, column, dots.row(axis.share(f64::from(value))), &line.name, style);
                 }
             }
         }
     }
 
     /// Draws many devices as a band between the lowest and the highest value, with the median as a line.
-    fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
-        let mut dots = Dots::new(plot, canvas.theme.ascii);
+    fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window) {
         let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
         let mut medians = vec![f32::NAN; dots.columns()];
         for (column, median) in medians.iter_mut().enumerate() {
@@ -263,7 +251,7 @@ impl Chart<'_> {
             let (from, to) = (level(lowest), level(highest));
             dots.fill(column, from.saturating_sub(1), to, 1);
         }
-        trace(&mut dots, axis, &medians, 0);
+        trace(dots, axis, &medians, 0);
         let (styles, middle) = (self.row_styles(canvas, plot, axis), canvas.style(Role::Strong));
         // Without colours, the band is faint so that the median stands out.
         let faint = (canvas.theme.colors == Colors::None).then(|| canvas.style(Role::Frame));
@@ -385,12 +373,6 @@ fn round_step(least: f64, highest: f64, is_binary: bool) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * power)
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's height")]
-fn row_of(share: f64, rows: u16) -> u16 {
-    let last = rows.saturating_sub(1);
-    last - ((share * f64::from(rows)).floor() as u16).min(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,11 +437,5 @@ mod tests {
         assert_eq!(columns(&[0, 1, 2, 3, 9, 15, 21], 6), "#".repeat(22));
         assert_eq!(columns(&[0, 6, 12, 13, 14, 15], 1), "#".repeat(16));
         assert_eq!(columns(&[0, 1, 2, 12], 10), "#".repeat(13), "the newest is not late at the pace that is asked for now");
-    }
-
-    #[test]
-    fn rows_of_shares() {
-        assert_eq!([0.0, 0.49, 0.5, 1.0].map(|share| row_of(share, 4)), [3, 2, 1, 0]);
-        assert_eq!(row_of(0.5, 0), 0);
     }
 }

@@ -25,7 +25,7 @@ const GATEWAY_MIN: u16 = 14;
 /// Minimum width to show a reason.
 const REASON_COLUMNS_MIN: u16 = 24;
 /// Seconds of a sparkline.
-const SPARK_SECONDS: u64 = 60;
+const SPARK_SECONDS: u16 = 60;
 /// Narrower cells show a percentage.
 const CELL_WIDE_MIN: u16 = 13;
 /// Columns of the text in a cell of the grid.
@@ -43,8 +43,10 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
     let shared = Shared::of(snapshot, &devices, state.is_deep());
     let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
+    let mut is_board_named = false;
     if list.is_grid {
-        grid_head(state, &shared, &devices, canvas, Rect { height: 1, width: area.width.saturating_sub(width(&hidden) + 2), ..area });
+        let place = Rect { height: 1, width: area.width.saturating_sub(width(&hidden) + 2), ..area };
+        is_board_named = grid_head(state, &shared, &devices, canvas, place);
     } else {
         for column in 0..list.columns {
             head(&shared, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
@@ -64,7 +66,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
     }
     if let Some(area) = layout.matter {
-        matter(state, &shared.below_grid(), devices, canvas, area);
+        matter(state, &shared.below_grid(is_board_named), devices, canvas, area);
     }
 }
 
@@ -203,10 +205,10 @@ fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (Strin
     (spark(&values, (low, low + span * SPARK_HEIGHT), canvas.glyphs().spark), canvas.theme.load(newest / limit))
 }
 
-/// The means of a metric over the last minute, in a number of cells.
-pub(super) fn last_minute(host: &Host, device: &Device, metric: usize, cells: u16) -> Vec<Option<f32>> {
-    let seconds = (SPARK_SECONDS / u64::from(cells.max(1))).max(1);
-    host.history.means(device.id, metric, usize::from(cells), seconds, host.back())
+/// The means of a metric over the last minute, in at most this many cells of whole seconds.
+pub(super) fn last_minute(host: &Host, device: &Device, metric: usize, cells_max: u16) -> Vec<Option<f32>> {
+    let cells = (1..=cells_max).rev().find(|cells| SPARK_SECONDS.is_multiple_of(*cells)).unwrap_or(1);
+    host.history.means(device.id, metric, usize::from(cells), u64::from(SPARK_SECONDS / cells), host.back())
 }
 
 /// Formats `2.4/12.0GB` in the unit of the total. The total is left out if the heading has it.
@@ -299,8 +301,9 @@ pub(super) fn in_unit_of_limit(metric: &Metric, value: f64, limit: Option<f64>) 
     }
 }
 
-/// The heading of a grid: the metric of its cells, the board, and the sums of all devices as far as there is room.
-fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) {
+/// Draws the heading of a grid: the metric of its cells, the board, and the sums of all devices as far as there is room. Returns whether
+/// it names the board.
+fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) -> bool {
     let metric = METRICS[state.settings.metric].title;
     let (mut sums, unhealthy) = sums(devices, canvas);
     if let Some(board) = shared.board() {
@@ -309,14 +312,16 @@ fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut C
     let room = area.width.saturating_sub(1 + width(metric));
     let columns = |parts: &[String]| parts.iter().map(|part| width(part) + 2).sum::<u16>();
     let key = ["  m: another metric", ""].into_iter().find(|key| width(key) + columns(&sums) <= room);
-    // The title of the screen has the number of devices too.
+    // The title of the screen has the number of devices too, but not the board.
     if key.is_none() {
         sums.remove(0);
+        shared.board().into_iter().for_each(|board| sums.insert(1, canvas.clean(board)));
     }
     while columns(&sums) > room && sums.pop().is_some() {}
     let at = canvas.say(area, 1, 0, metric, Role::Title);
     let at = canvas.say(area, at, 0, key.unwrap_or(""), Role::Dim);
     canvas.say(area, at + 2, 0, &sums.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
+    shared.is_one_board() && (key.is_some() || sums.len() > 1)
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
@@ -429,6 +434,24 @@ mod tests {
             device_row(&state, state.here(), &shared, &snapshot.devices[1], canvas, area, false);
             let row = text(&buffer);
             assert!(row.matches("via").count() <= 1 && !row.contains('…') && row.contains('?'), "{width}: {row}");
+        }
+    }
+
+    /// The cells of a sparkline cover exactly a minute.
+    #[test]
+    fn a_sparkline_is_a_minute() {
+        let snapshot = machine::n300();
+        let state = watched(&snapshot, (80, 24), Theme::default(), 70);
+        let cells = |most| last_minute(state.here(), &snapshot.devices[0], 0, most).len();
+        assert_eq!([5, 21, 29, 30].map(cells), [5, 20, 20, 30]);
+    }
+
+    /// The board of a grid is named in its heading or above the rows below it.
+    #[test]
+    fn the_board_of_a_grid_is_named() {
+        for width in 40..200 {
+            let screen = text(&drawn(&watched(&machine::galaxy(), (width, 24), Theme::default(), 1)));
+            assert!(screen.contains("galax"), "{width}: {screen}");
         }
     }
 

@@ -190,10 +190,11 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     match value {
         Ok(_) if row < inside.height && area.width >= BAR_MIN => {
             let columns = inside.width.min(SPARK_COLUMNS_MAX);
-            let limit = metric.limit(device).unwrap_or(0.0);
             let values = last_minute(state.here(), device, state.settings.metric, columns);
+            let highest = values.iter().flatten().copied().fold(0.0, f32::max);
+            let most = metric.limit(device).unwrap_or(f64::from(highest));
             let style = share.map_or(heat, |share| canvas.theme.heat_spark(share));
-            canvas.put(inside, 0, row, &spark(&values, (0.0, limit), canvas.glyphs().spark), style);
+            canvas.put(inside, 0, row, &spark(&values, (0.0, most), canvas.glyphs().spark), style);
         }
         Ok(_) => {}
         Err(reason) => {

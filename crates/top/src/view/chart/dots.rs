@@ -36,6 +36,13 @@ impl Dots {
         1 + (share.clamp(0.0, 1.0) * f64::from(most.saturating_sub(1))).round() as u32
     }
 
+    /// Returns the row of cells with the highest dot of a share of the axis.
+    #[allow(clippy::cast_possible_truncation, reason = "a row of the plot")]
+    pub(super) fn row(&self, share: f64) -> u16 {
+        let most = u32::from(self.height) * u32::from(self.down);
+        (most.saturating_sub(self.level(share)) / u32::from(self.down)) as u16
+    }
+
     /// Sets the dots of a column above the level `from`, up to the level `to`.
     pub(super) fn fill(&mut self, column: usize, from: u32, to: u32, hue: u8) {
         // The braille block numbers its dots down the left column, down the right one, and then the lowest two.
@@ -78,6 +85,19 @@ mod tests {
         dots.fill(8, 0, 9, 0);
         assert_eq!(dots.cells.iter().filter(|cell| cell.0 != 0).count(), 2);
         assert_eq!((dots.level(-1.0), dots.level(0.0), dots.level(1.0), dots.level(9.0)), (1, 1, 8, 8));
+    }
+
+    /// The name of a line is in the row of its dots.
+    #[test]
+    fn a_row_has_the_highest_dot() {
+        for (height, is_ascii) in [(1, false), (8, false), (9, false), (9, true)] {
+            for share in (0..=100).map(|percent| f64::from(percent) / 100.0) {
+                let mut dots = Dots::new(Rect { x: 0, y: 0, width: 1, height }, is_ascii);
+                let level = dots.level(share);
+                dots.fill(0, level - 1, level, 0);
+                assert_eq!(dots.cells.iter().position(|cell| cell.0 != 0), Some(dots.row(share).into()), "{height} {share}");
+            }
+        }
     }
 
     /// A very large screen has more cells than a 16-bit number can count.

@@ -90,9 +90,9 @@ impl Shared {
         Self { is_deep, ..Self::default() }
     }
 
-    /// Creates the shared values for rows below a grid. The heading of the grid has the board.
-    pub(super) fn below_grid(&self) -> Self {
-        Self { is_board_named: self.board.is_some(), ..self.clone() }
+    /// Creates the shared values for rows below a grid, whose heading may name the board.
+    pub(super) fn below_grid(&self, is_board_named: bool) -> Self {
+        Self { is_board_named, ..self.clone() }
     }
 
     pub(super) fn board(&self) -> Option<&str> {
