@@ -54,7 +54,7 @@ pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64
 
 /// Measures the sampling threads and their reading processes by the scheduler's accounting.
 fn sampler(program: &Path) -> Result<(), String> {
-    println!("32 devices, 200 processes, 100,000 buffers, one look a second:");
+    println!("32 devices, 200 processes, 100,000 buffers, one sample per second:");
     let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=170"])?;
     // The first samples find all processes and cost more than later ones.
     thread::sleep(Duration::from_secs(4));
@@ -198,10 +198,10 @@ fn crowd(program: &Path) -> Result<(), String> {
     }
     let took = started.elapsed().as_secs_f64();
     let samples = metric(&service, "ttmon_samples_total")? - before.0;
-    print_figure("looks left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
-    print_figure("looks fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
-    print_figure("the slowest look", slowest, "ms", None);
-    print_figure("the oldest newest sample (one look a second)", oldest, "s", Some(1.5));
+    print_figure("samples left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
+    print_figure("samples fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
+    print_figure("the slowest sample", slowest, "ms", None);
+    print_figure("the oldest newest sample (one sample per second)", oldest, "s", Some(1.5));
     for (name, part) in [("p50", 50), ("p99", 99)] {
         print_figure(&format!("a question on the allocation socket before, {name}"), percentile(&socket_alone, part), "ms", None);
         print_figure(&format!("a question on the allocation socket among them, {name}"), percentile(&socket_among, part), "ms", None);
@@ -256,14 +256,14 @@ fn percentile(values: &[f64], part: usize) -> f64 {
 
 /// Samples at the smallest interval for a while, to find memory that grows with every sample.
 fn memory(program: &Path) -> Result<(), String> {
-    println!("\nMemory, ten looks a second:");
+    println!("\nMemory, ten samples per second:");
     let service = Service::start(program, &["--sim", "galaxy", "--interval", "0.1"])?;
     thread::sleep(Duration::from_secs(5));
     let (first, looks) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
     thread::sleep(Duration::from_secs(30));
     let (last, later) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
     print_figure("resident at first", first, "MB", None);
-    print_figure(&format!("after {:.0} looks more", later - looks), last, "MB", Some(first * 1.05 + 1.0));
+    print_figure(&format!("after {:.0} more samples", later - looks), last, "MB", Some(first * 1.05 + 1.0));
     Ok(())
 }
 
