@@ -228,6 +228,6 @@ export async function runAll() {
 export const intercept = (context, pattern, answer) =>
   context.route(pattern, (route) =>
     Promise.resolve(answer(route)).catch((error) => {
-      if (!/disposed|closed|ECONN/.test(String(error))) throw error;
+      if (!/disposed|closed|ECONN/.test(`${error} ${error.cause}`)) throw error;
     }),
   );
