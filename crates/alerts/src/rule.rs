@@ -9,33 +9,16 @@ use ttmon_model::units::{Unit, size};
 use crate::condition::Condition;
 use crate::limits::{NAME_BYTES_MAX, SUMMARY_BYTES_MAX};
 
-/// Severity of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// For information.
-    Info,
-    /// Deserves attention.
-    Warning,
-    /// Requires action.
-    Critical,
-}
-
-impl Severity {
-    /// All severities.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
-
-    /// Returns the severity with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|severity| severity.name() == name)
-    }
-
-    /// Returns the name in files, messages and labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
+ttmon_model::named! {
+    /// Severity of an alert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Severity {
+        /// For information.
+        Info = "info",
+        /// Deserves attention.
+        Warning = "warning",
+        /// Requires action.
+        Critical = "critical",
     }
 }
 

@@ -21,30 +21,22 @@ pub struct Request {
     pub has_no_stale: bool,
 }
 
-/// Result of a check, from the least to the most severe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// The condition is met.
-    Ok,
-    /// The condition cannot be evaluated.
-    Unknown,
-    /// The condition is met in part.
-    Warning,
-    /// The condition is not met.
-    Critical,
+crate::named! {
+    /// Result of a check, from the least to the most severe, with the name that monitoring plugins print.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Verdict {
+        /// The condition is met.
+        Ok = "OK",
+        /// The condition cannot be evaluated.
+        Unknown = "UNKNOWN",
+        /// The condition is met in part.
+        Warning = "WARNING",
+        /// The condition is not met.
+        Critical = "CRITICAL",
+    }
 }
 
 impl Verdict {
-    /// Returns the name that monitoring plugins print.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "OK",
-            Self::Warning => "WARNING",
-            Self::Critical => "CRITICAL",
-            Self::Unknown => "UNKNOWN",
-        }
-    }
-
     /// Returns the exit code of a monitoring plugin.
     pub fn exit_code(self) -> u8 {
         match self {

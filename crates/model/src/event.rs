@@ -45,71 +45,36 @@ pub struct BufferEvent {
     pub line: Option<Arc<SourceLine>>,
 }
 
-/// Type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// A buffer was allocated, or a program got circular buffers.
-    Alloc,
-    /// A buffer was freed, or a program released its circular buffers.
-    Free,
-    /// A reference was added.
-    Ref,
-    /// A reference was removed.
-    Unref,
-    /// All buffers of a kind were freed.
-    FreeAll,
-    /// An allocation failed: out of memory.
-    OutOfMemory,
-    /// Circular buffers would have overlapped L1 buffers.
-    Clash,
-    /// An allocator was opened.
-    Open,
-    /// An allocator was closed.
-    Close,
-    /// The program set a mark.
-    Mark,
-    /// The process ended.
-    Exit,
-    /// The process executed another program.
-    Exec,
-    /// Earlier events were lost.
-    Overrun,
-}
-
-impl Op {
-    /// All types.
-    pub const ALL: [Self; 13] = [
-        Self::Alloc,
-        Self::Free,
-        Self::Ref,
-        Self::Unref,
-        Self::FreeAll,
-        Self::OutOfMemory,
-        Self::Clash,
-        Self::Open,
-        Self::Close,
-        Self::Mark,
-        Self::Exit,
-        Self::Exec,
-        Self::Overrun,
-    ];
-
-    /// Returns the name in JSON. Added and removed references have the same name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::Free => "free",
-            Self::Ref | Self::Unref => "ref",
-            Self::FreeAll => "free_all",
-            Self::OutOfMemory => "oom",
-            Self::Clash => "clash",
-            Self::Open => "open",
-            Self::Close => "close",
-            Self::Mark => "mark",
-            Self::Exit => "exit",
-            Self::Exec => "exec",
-            Self::Overrun => "overrun",
-        }
+crate::named! {
+    /// Type of an event. Added and removed references have the same name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Op {
+        /// A buffer was allocated, or a program got circular buffers.
+        Alloc = "alloc",
+        /// A buffer was freed, or a program released its circular buffers.
+        Free = "free",
+        /// A reference was added.
+        Ref = "ref",
+        /// A reference was removed.
+        Unref = "ref",
+        /// All buffers of a kind were freed.
+        FreeAll = "free_all",
+        /// An allocation failed: out of memory.
+        OutOfMemory = "oom",
+        /// Circular buffers would have overlapped L1 buffers.
+        Clash = "clash",
+        /// An allocator was opened.
+        Open = "open",
+        /// An allocator was closed.
+        Close = "close",
+        /// The program set a mark.
+        Mark = "mark",
+        /// The process ended.
+        Exit = "exit",
+        /// The process executed another program.
+        Exec = "exec",
+        /// Earlier events were lost.
+        Overrun = "overrun",
     }
 }
 

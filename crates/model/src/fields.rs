@@ -21,60 +21,30 @@ use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
 use crate::units::Unit;
 
-/// The sections of nvidia-smi, as accepted by `-q -d`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
-    /// Identity.
-    Identity,
-    /// State and health.
-    Performance,
-    /// Temperatures and fan.
-    Temperature,
-    /// Power, voltage, current.
-    Power,
-    /// Clocks.
-    Clock,
-    /// Link and traffic.
-    Pcie,
-    /// Versions.
-    Firmware,
-    /// Memory.
-    Memory,
-    /// Processes.
-    Pids,
-    /// Computed values.
-    Utilization,
-}
-
-impl Section {
-    /// Every section, in the order of `-q`.
-    pub const ALL: [Self; 10] = [
-        Self::Identity,
-        Self::Performance,
-        Self::Temperature,
-        Self::Power,
-        Self::Clock,
-        Self::Utilization,
-        Self::Pcie,
-        Self::Firmware,
-        Self::Memory,
-        Self::Pids,
-    ];
-
-    /// Returns the name for `-q -d`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Identity => "IDENTITY",
-            Self::Performance => "PERFORMANCE",
-            Self::Temperature => "TEMPERATURE",
-            Self::Power => "POWER",
-            Self::Clock => "CLOCK",
-            Self::Pcie => "PCIE",
-            Self::Firmware => "FIRMWARE",
-            Self::Memory => "MEMORY",
-            Self::Pids => "PIDS",
-            Self::Utilization => "UTILIZATION",
-        }
+crate::named! {
+    /// The sections of nvidia-smi, as accepted by `-q -d`, in the order of `-q`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Section {
+        /// Identity.
+        Identity = "IDENTITY",
+        /// State and health.
+        Performance = "PERFORMANCE",
+        /// Temperatures and fan.
+        Temperature = "TEMPERATURE",
+        /// Power, voltage, current.
+        Power = "POWER",
+        /// Clocks.
+        Clock = "CLOCK",
+        /// Computed values.
+        Utilization = "UTILIZATION",
+        /// Link and traffic.
+        Pcie = "PCIE",
+        /// Versions.
+        Firmware = "FIRMWARE",
+        /// Memory.
+        Memory = "MEMORY",
+        /// Processes.
+        Pids = "PIDS",
     }
 }
 

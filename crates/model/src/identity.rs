@@ -70,27 +70,14 @@ pub struct ProcessKey {
     pub start_ticks: u64,
 }
 
-/// Position of a chip on its board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChipPosition {
-    /// The n300's chip on PCIe.
-    Left,
-    /// The n300's chip behind it.
-    Right,
-}
-
-impl ChipPosition {
-    /// Returns the position for a letter.
-    pub fn from_letter(letter: &str) -> Option<Self> {
-        [Self::Left, Self::Right].into_iter().find(|position| position.letter() == letter)
-    }
-
-    /// Returns the vendor's letter.
-    pub fn letter(self) -> &'static str {
-        match self {
-            Self::Left => "L",
-            Self::Right => "R",
-        }
+crate::named! {
+    /// Position of a chip on its board, named by the vendor's letter.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ChipPosition {
+        /// The n300's chip on PCIe.
+        Left = "L",
+        /// The n300's chip behind it.
+        Right = "R",
     }
 }
 

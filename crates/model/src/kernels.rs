@@ -2,41 +2,25 @@
 
 use crate::memory::Figure;
 
-/// Type of a loaded kernel. Fabric and dispatch kernels stay loaded while a device is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KernelType {
-    /// Kernel of a program.
-    Application,
-    /// Kernel of the links between chips.
-    Fabric,
-    /// Kernel of the command queues.
-    Dispatch,
-    /// An unnamed type.
-    Other,
+crate::named! {
+    /// Type of a loaded kernel, in the order of their numbers. Fabric and dispatch kernels stay loaded while a device is open.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum KernelType {
+        /// Kernel of a program.
+        Application = "application",
+        /// Kernel of the links between chips.
+        Fabric = "fabric",
+        /// Kernel of the command queues.
+        Dispatch = "dispatch",
+        /// An unnamed type.
+        Other = "other",
+    }
 }
 
 impl KernelType {
-    /// Every type, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Application, Self::Fabric, Self::Dispatch, Self::Other];
-
     /// Returns the type for a number in the client API and on the allocation socket.
     pub fn from_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
-    }
-
-    /// Returns the type for a name in JSON.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kernel_type| kernel_type.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Application => "application",
-            Self::Fabric => "fabric",
-            Self::Dispatch => "dispatch",
-            Self::Other => "other",
-        }
     }
 
     /// Returns the name in lines of the allocation server.

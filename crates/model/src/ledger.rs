@@ -234,38 +234,21 @@ impl LedgerFeature {
     }
 }
 
-/// Whether a feature of the hook works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeatureState {
-    /// The symbol was found.
-    Found,
-    /// The symbol exists but is not used.
-    SteppedAside,
-    /// The symbol is missing.
-    Missing,
-}
-
-impl FeatureState {
-    /// All states.
-    pub const ALL: [Self; 3] = [Self::Found, Self::SteppedAside, Self::Missing];
-
-    /// Returns the state for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::SteppedAside => "stepped_aside",
-            Self::Missing => "missing",
-        }
+crate::named! {
+    /// Whether a feature of the hook works.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FeatureState {
+        /// The symbol was found.
+        Found = "found",
+        /// The symbol exists but is not used.
+        SteppedAside = "stepped_aside",
+        /// The symbol is missing.
+        Missing = "missing",
     }
 }
 
 /// One kind of memory of one allocator. Sizes are per chip.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LedgerRow {
     /// The kind of memory.
     pub kind: BufferKind,
@@ -300,33 +283,19 @@ pub struct LedgerRow {
 impl LedgerRow {
     /// Returns a row without buffers and banks.
     pub fn empty(kind: BufferKind) -> Self {
-        Self {
-            kind,
-            used: 0,
-            allocated: None,
-            count: 0,
-            refused: 0,
-            peak: 0,
-            peak_time: UnixTime(0),
-            unlisted_count: 0,
-            unlisted_bytes: 0,
-            capacity: None,
-            kernel_types: None,
-            has_per_core: false,
-            has_unknown_blocks: false,
-            largest_free_per_bank: None,
-        }
+        Self { kind, ..Self::default() }
     }
 }
 
 /// Kind of memory of a buffer. The last two are part of no bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
     /// Device memory.
     Of(Kind),
     /// Host memory (SYSTEM_MEMORY).
     Host,
     /// An unknown type.
+    #[default]
     Other,
 }
 
@@ -383,43 +352,26 @@ impl LedgerBuffer {
     }
 }
 
-/// Layout of a buffer over the banks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BufferLayout {
-    /// Pages in turn over all banks.
-    Interleaved,
-    /// Rows of shards.
-    HeightSharded,
-    /// Columns of shards.
-    WidthSharded,
-    /// A grid of shards.
-    BlockSharded,
-    /// Shards of any dimensions.
-    NdSharded,
+crate::named! {
+    /// Layout of a buffer over the banks, in the order of their numbers in a ledger, which begin at 1.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BufferLayout {
+        /// Pages in turn over all banks.
+        Interleaved = "interleaved",
+        /// Rows of shards.
+        HeightSharded = "height_sharded",
+        /// Columns of shards.
+        WidthSharded = "width_sharded",
+        /// A grid of shards.
+        BlockSharded = "block_sharded",
+        /// Shards of any dimensions.
+        NdSharded = "nd_sharded",
+    }
 }
 
 impl BufferLayout {
-    /// All layouts, in the order of their numbers in a ledger, which begin at 1.
-    pub const ALL: [Self; 5] = [Self::Interleaved, Self::HeightSharded, Self::WidthSharded, Self::BlockSharded, Self::NdSharded];
-
     /// Returns the layout for a number in a ledger.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
-    }
-
-    /// Returns the layout for a name in JSON.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|layout| layout.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Interleaved => "interleaved",
-            Self::HeightSharded => "height_sharded",
-            Self::WidthSharded => "width_sharded",
-            Self::BlockSharded => "block_sharded",
-            Self::NdSharded => "nd_sharded",
-        }
     }
 }

@@ -22,6 +22,7 @@ pub mod limits;
 pub mod memory;
 pub mod mesh;
 pub mod missing;
+mod named;
 pub mod order;
 pub mod phase;
 pub mod problems;

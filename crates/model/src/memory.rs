@@ -6,49 +6,32 @@ use crate::kernels::KernelTypes;
 use crate::missing::{Missing, Reading};
 use crate::units::UnixTime;
 
-/// A kind of device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Buffers in DRAM.
-    Dram,
-    /// Buffers in L1.
-    L1,
-    /// Buffers in the small L1 area.
-    L1Small,
-    /// Captured traces, in DRAM.
-    Trace,
-    /// Circular and dataflow buffers, in L1.
-    Cb,
-    /// Bytes of loaded programs. They are not part of a bar, because they do not occupy L1.
-    Kernel,
+crate::named! {
+    /// A kind of device memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Kind {
+        /// Buffers in DRAM.
+        Dram = "dram",
+        /// Buffers in L1.
+        L1 = "l1",
+        /// Buffers in the small L1 area.
+        L1Small = "l1_small",
+        /// Captured traces, in DRAM.
+        Trace = "trace",
+        /// Circular and dataflow buffers, in L1.
+        Cb = "cb",
+        /// Bytes of loaded programs. They are not part of a bar, because they do not occupy L1.
+        Kernel = "kernel",
+    }
 }
 
 impl Kind {
-    /// Every kind, in the order of JSON.
-    pub const ALL: [Self; 6] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Cb, Self::Kernel];
     /// The kinds that consist of buffers, with blocks that an allocator manages.
     pub const BANKED: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
     /// The parts of the DRAM bar.
     pub const DRAM_BAR: [Self; 2] = [Self::Dram, Self::Trace];
     /// The parts of the L1 bar.
     pub const L1_BAR: [Self; 3] = [Self::L1, Self::L1Small, Self::Cb];
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dram => "dram",
-            Self::L1 => "l1",
-            Self::L1Small => "l1_small",
-            Self::Trace => "trace",
-            Self::Cb => "cb",
-            Self::Kernel => "kernel",
-        }
-    }
-
-    /// Returns the kind for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
 }
 
 /// One value for each kind.
@@ -80,36 +63,18 @@ impl<T> IndexMut<Kind> for PerKind<T> {
     }
 }
 
-/// Source of a figure. The best available source is used. Sources are never added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// The ledger that the client library or the hook writes inside the process.
-    Ledger,
-    /// The ledger that the service writes from the process's messages on the allocation socket.
-    Server,
-    /// TT-Metal's own statistics in shared memory.
-    Shm,
-    /// Keys that the kernel driver may print per open file in the future.
-    Fdinfo,
-}
-
-impl Source {
-    /// Every source.
-    pub const ALL: [Self; 4] = [Self::Ledger, Self::Server, Self::Shm, Self::Fdinfo];
-
-    /// Returns the source for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ledger => "ledger",
-            Self::Server => "server",
-            Self::Shm => "shm",
-            Self::Fdinfo => "fdinfo",
-        }
+crate::named! {
+    /// Source of a figure. The best available source is used. Sources are never added.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Source {
+        /// The ledger that the client library or the hook writes inside the process.
+        Ledger = "ledger",
+        /// The ledger that the service writes from the process's messages on the allocation socket.
+        Server = "server",
+        /// TT-Metal's own statistics in shared memory.
+        Shm = "shm",
+        /// Keys that the kernel driver may print per open file in the future.
+        Fdinfo = "fdinfo",
     }
 }
 

@@ -6,6 +6,7 @@ mod wires;
 use std::ops::Range;
 
 use crate::cluster::{Cluster, ClusterPlace};
+use crate::identity::ChipPosition;
 use crate::snapshot::Location;
 use crate::{Device, DeviceId, Snapshot};
 
@@ -222,7 +223,7 @@ fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
         Location::Remote => device.via.ok(),
         Location::Local => {
             // If the position of a chip is not known, the first id is the first chip.
-            let is_second = |other: &Device| device.chip.map_or(other.id < device.id, |chip| chip.letter() == "R");
+            let is_second = |other: &Device| device.chip.map_or(other.id < device.id, |chip| chip == ChipPosition::Right);
             let is_partner = |other: &&Device| other.serial.is_ok() && other.serial == device.serial && other.id != device.id;
             devices.iter().find(is_partner).filter(|other| is_second(other)).map(|other| other.id)
         }

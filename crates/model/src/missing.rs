@@ -5,103 +5,52 @@ use std::fmt;
 /// A measured value, or the reason why it is missing.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Why a value is missing. The names are part of the JSON format ([`Missing::name`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Missing {
-    /// Chips of this architecture never publish the value.
-    NotOnThisArch,
-    /// This driver or firmware does not publish the value.
-    NotExposed,
-    /// The chip is reached only over Ethernet, and reading it would require opening a device.
-    RemoteChip,
-    /// The value exists, but this user may not read it.
-    NoPermission,
-    /// The chip is being reset.
-    Resetting,
-    /// The device left the bus after it was listed.
-    Gone,
-    /// The value is impossible.
-    OutOfRange,
-    /// The value is not in the documented format of the driver.
-    Unparsable,
-    /// The read did not finish in time.
-    Timeout,
-    /// The kernel returned an error.
-    IoError,
-    /// A rate needs two samples, and this is the first.
-    FirstSample,
-    /// A process may use memory that is not tracked.
-    NotTracked,
-    /// The value is read only with `--deep`, which was not given.
-    NeedsDeep,
-    /// The program runs its kernels without the dispatch firmware that has the counters.
-    SlowDispatch,
-    /// The program's counters do not advance. The program was killed, or its chip is stuck.
-    Stale,
-    /// No process holds the chip.
-    NotHeld,
-    /// Another program has exclusive use of the device, or has taken all resources that a reader needs.
-    Busy,
-    /// The chip will be read after its pending power-down.
-    IdleWait,
-    /// The value is not measured.
-    NoSource,
+crate::named! {
+    /// Why a value is missing. The names are part of the JSON format ([`Missing::name`]).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Missing {
+        /// Chips of this architecture never publish the value.
+        NotOnThisArch = "not_on_this_arch",
+        /// This driver or firmware does not publish the value.
+        NotExposed = "not_exposed",
+        /// The chip is reached only over Ethernet, and reading it would require opening a device.
+        RemoteChip = "remote_chip",
+        /// The value exists, but this user may not read it.
+        NoPermission = "no_permission",
+        /// The chip is being reset.
+        Resetting = "resetting",
+        /// The device left the bus after it was listed.
+        Gone = "gone",
+        /// The value is impossible.
+        OutOfRange = "out_of_range",
+        /// The value is not in the documented format of the driver.
+        Unparsable = "unparsable",
+        /// The read did not finish in time.
+        Timeout = "timeout",
+        /// The kernel returned an error.
+        IoError = "io_error",
+        /// A rate needs two samples, and this is the first.
+        FirstSample = "first_sample",
+        /// A process may use memory that is not tracked.
+        NotTracked = "not_tracked",
+        /// The value is read only with `--deep`, which was not given.
+        NeedsDeep = "needs_deep",
+        /// The program runs its kernels without the dispatch firmware that has the counters.
+        SlowDispatch = "slow_dispatch",
+        /// The program's counters do not advance. The program was killed, or its chip is stuck.
+        Stale = "stale",
+        /// No process holds the chip.
+        NotHeld = "not_held",
+        /// Another program has exclusive use of the device, or has taken all resources that a reader needs.
+        Busy = "busy",
+        /// The chip will be read after its pending power-down.
+        IdleWait = "idle_wait",
+        /// The value is not measured.
+        NoSource = "no_source",
+    }
 }
 
 impl Missing {
-    /// Every reason, in the order of JSON.
-    pub const ALL: [Self; 19] = [
-        Self::NotOnThisArch,
-        Self::NotExposed,
-        Self::RemoteChip,
-        Self::NoPermission,
-        Self::Resetting,
-        Self::Gone,
-        Self::OutOfRange,
-        Self::Unparsable,
-        Self::Timeout,
-        Self::IoError,
-        Self::FirstSample,
-        Self::NotTracked,
-        Self::NeedsDeep,
-        Self::SlowDispatch,
-        Self::Stale,
-        Self::NotHeld,
-        Self::Busy,
-        Self::IdleWait,
-        Self::NoSource,
-    ];
-
-    /// Returns the name in JSON, in the documentation of CSV and in lists of problems.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NotOnThisArch => "not_on_this_arch",
-            Self::NotExposed => "not_exposed",
-            Self::RemoteChip => "remote_chip",
-            Self::NoPermission => "no_permission",
-            Self::Resetting => "resetting",
-            Self::Gone => "gone",
-            Self::OutOfRange => "out_of_range",
-            Self::Unparsable => "unparsable",
-            Self::Timeout => "timeout",
-            Self::IoError => "io_error",
-            Self::FirstSample => "first_sample",
-            Self::NotTracked => "not_tracked",
-            Self::NeedsDeep => "needs_deep",
-            Self::SlowDispatch => "slow_dispatch",
-            Self::Stale => "stale",
-            Self::NotHeld => "not_held",
-            Self::Busy => "busy",
-            Self::IdleWait => "idle_wait",
-            Self::NoSource => "no_source",
-        }
-    }
-
-    /// Returns the reason for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
-    }
-
     /// Returns the reason as a sentence.
     pub fn explanation(self) -> &'static str {
         match self {

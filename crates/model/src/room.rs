@@ -4,28 +4,16 @@ use std::sync::Arc;
 
 use crate::stack::SourceLine;
 
-/// Why there was no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Too few bytes were free.
-    Full,
-    /// Enough bytes were free, but not in one block.
-    Fragmented,
-    /// A bank is smaller than the request.
-    NeverFits,
-}
-
-impl Verdict {
-    /// All reasons.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Fragmented, Self::NeverFits];
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Fragmented => "fragmented",
-            Self::NeverFits => "never_fits",
-        }
+crate::named! {
+    /// Why there was no room.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Verdict {
+        /// Too few bytes were free.
+        Full = "full",
+        /// Enough bytes were free, but not in one block.
+        Fragmented = "fragmented",
+        /// A bank is smaller than the request.
+        NeverFits = "never_fits",
     }
 }
 

@@ -13,25 +13,16 @@ use crate::missing::{Missing, Reading};
 use crate::region::Region;
 use crate::units::UnixTime;
 
-/// Origin of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This machine.
-    Local,
-    /// A simulated machine.
-    Sim,
-    /// A service that samples the machine.
-    Server,
-}
-
-impl Origin {
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Sim => "sim",
-            Self::Server => "server",
-        }
+crate::named! {
+    /// Origin of a sample.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Origin {
+        /// This machine.
+        Local = "local",
+        /// A simulated machine.
+        Sim = "sim",
+        /// A service that samples the machine.
+        Server = "server",
     }
 }
 

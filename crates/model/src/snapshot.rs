@@ -246,99 +246,48 @@ impl Snapshot {
     }
 }
 
-/// How a chip is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// On PCIe.
-    Local,
-    /// Over Ethernet, through another chip.
-    Remote,
-}
-
-impl Location {
-    /// Returns the location for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Local, Self::Remote].into_iter().find(|location| location.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Remote => "remote",
-        }
+crate::named! {
+    /// How a chip is reached.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Location {
+        /// On PCIe.
+        Local = "local",
+        /// Over Ethernet, through another chip.
+        Remote = "remote",
     }
 }
 
-/// Whether a device can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The device answers.
-    Ok,
-    /// The device is being reset.
-    Resetting,
-    /// The device left the bus.
-    Gone,
-    /// The device is present, but no valid value could be read.
-    Unreadable,
-    /// The device publishes no telemetry.
-    Unknown,
-    /// The driver has listed the device, but its firmware does not answer yet.
-    Starting,
-}
-
-impl State {
-    /// Every state.
-    pub const ALL: [Self; 6] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown, Self::Starting];
-
-    /// Returns the state for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Resetting => "resetting",
-            Self::Gone => "gone",
-            Self::Unreadable => "unreadable",
-            Self::Unknown => "unknown",
-            Self::Starting => "starting",
-        }
+crate::named! {
+    /// Whether a device can be read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum State {
+        /// The device answers.
+        Ok = "ok",
+        /// The device is being reset.
+        Resetting = "resetting",
+        /// The device left the bus.
+        Gone = "gone",
+        /// The device is present, but no valid value could be read.
+        Unreadable = "unreadable",
+        /// The device publishes no telemetry.
+        Unknown = "unknown",
+        /// The driver has listed the device, but its firmware does not answer yet.
+        Starting = "starting",
     }
 }
 
-/// Health of a device, compared with the limits that the device publishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Health {
-    /// Unknown, because there are no limits to compare with.
-    Unknown,
-    /// Within the limits.
-    Ok,
-    /// Close to a limit, or unusual.
-    Warning,
-    /// At a limit.
-    Critical,
-}
-
-impl Health {
-    /// Every health.
-    pub const ALL: [Self; 4] = [Self::Unknown, Self::Ok, Self::Warning, Self::Critical];
-
-    /// Returns the health for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|health| health.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
+crate::named! {
+    /// Health of a device, compared with the limits that the device publishes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Health {
+        /// Unknown, because there are no limits to compare with.
+        Unknown = "unknown",
+        /// Within the limits.
+        Ok = "ok",
+        /// Close to a limit, or unusual.
+        Warning = "warning",
+        /// At a limit.
+        Critical = "critical",
     }
 }
 
@@ -353,7 +302,7 @@ impl Device {
     pub fn label(&self) -> String {
         let board = self.board.as_deref().unwrap_or("unknown");
         match self.chip {
-            Ok(position) => format!("{board} {}", position.letter()),
+            Ok(position) => format!("{board} {}", position.name()),
             Err(_) => board.to_owned(),
         }
     }
@@ -369,44 +318,26 @@ impl Device {
     }
 }
 
-/// How a process's memory is tracked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The ledger of the process has every buffer.
-    Tracked,
-    /// The process reports to the service, on the allocation socket.
-    Connected,
-    /// TT-Metal's own statistics have the process.
-    Reported,
-    /// The process has a device open and does not report its memory.
-    Open,
-    /// The memory is recorded in a place that this user may not read.
-    NoPermission,
-    /// The process has exited, but another process still has its device file open.
-    Dead,
+crate::named! {
+    /// How a process's memory is tracked.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Status {
+        /// The ledger of the process has every buffer.
+        Tracked = "tracked",
+        /// The process reports to the service, on the allocation socket.
+        Connected = "connected",
+        /// TT-Metal's own statistics have the process.
+        Reported = "reported",
+        /// The process has a device open and does not report its memory.
+        Open = "open",
+        /// The memory is recorded in a place that this user may not read.
+        NoPermission = "no_permission",
+        /// The process has exited, but another process still has its device file open.
+        Dead = "dead",
+    }
 }
 
 impl Status {
-    /// Every status.
-    pub const ALL: [Self; 6] = [Self::Tracked, Self::Connected, Self::Reported, Self::Open, Self::NoPermission, Self::Dead];
-
-    /// Returns the status for a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tracked => "tracked",
-            Self::Connected => "connected",
-            Self::Reported => "reported",
-            Self::Open => "open",
-            Self::NoPermission => "no_permission",
-            Self::Dead => "dead",
-        }
-    }
-
     /// Returns the text for tables that the status alone implies.
     fn title(self) -> &'static str {
         match self {

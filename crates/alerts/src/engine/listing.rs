@@ -8,25 +8,16 @@ use ttmon_model::{Device, DeviceId};
 
 use crate::rule::Rule;
 
-/// The phase of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// The alert has fired and not ended.
-    Firing,
-    /// The condition is true, but not yet long enough.
-    Pending,
-    /// The alert ended recently.
-    Resolved,
-}
-
-impl Phase {
-    /// Returns the name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Firing => "firing",
-            Self::Pending => "pending",
-            Self::Resolved => "resolved",
-        }
+ttmon_model::named! {
+    /// The phase of an alert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Phase {
+        /// The alert has fired and not ended.
+        Firing = "firing",
+        /// The condition is true, but not yet long enough.
+        Pending = "pending",
+        /// The alert ended recently.
+        Resolved = "resolved",
     }
 }
 

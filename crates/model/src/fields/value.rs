@@ -146,7 +146,7 @@ quantities! { Celsius Watts Volts Amperes Megahertz Rpm BytesPerSecond WordsPerS
 plain! {
     Arch: |arch| Value::Text(arch.name().to_owned()), Value::Text(text) => Arch::from_name(&text);
     Bdf: |bdf| Value::Text(bdf.to_string()), Value::Text(text) => text.parse().ok();
-    ChipPosition: |chip| Value::Text(chip.letter().to_owned()), Value::Text(text) => ChipPosition::from_letter(&text);
+    ChipPosition: |chip| Value::Text(chip.name().to_owned()), Value::Text(text) => ChipPosition::from_name(&text);
     Health: |health| Value::Text(health.name().to_owned()), Value::Text(text) => Health::from_name(&text);
     Location: |location| Value::Text(location.name().to_owned()), Value::Text(text) => Location::from_name(&text);
     Source: |source| Value::Text(source.name().to_owned()), Value::Text(text) => Source::from_name(&text);

@@ -216,7 +216,7 @@ fn common(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
 
 /// Formats the position of a device on its board, and the chip through which it is reached if there is room.
 pub(super) fn chip(device: &Device, has_room: bool) -> String {
-    let letter = device.chip.map_or_else(|_| String::new(), |chip| chip.letter().to_string());
+    let letter = device.chip.map_or_else(|_| String::new(), |chip| chip.name().to_string());
     match device.via {
         Ok(via) if has_room => format!("{letter} via {via}"),
         _ => letter,
