@@ -217,14 +217,13 @@ fn memory(
         let figure = Figure {
             used: add(|figure| figure.used),
             allocated: add(|figure| figure.allocated),
-            peak: Err(Missing::NoSource),
-            peak_time: Err(Missing::NoSource),
             count: add(|figure| figure.count),
             source: match uses {
                 [] => Err(otherwise.err().unwrap_or(Missing::NoSource)),
                 [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
             },
             kernel_types: KernelTypes::sum(uses.iter().map(|use_of| &use_of.kinds[kind])),
+            ..Figure::missing(Missing::NoSource)
         };
         let capacity = capacity(&here, kind);
         let of_capacity = capacity.and_then(|capacity| figure.allocated.map(|allocated| capacity.saturating_sub(allocated)));

@@ -74,9 +74,7 @@ impl Device {
             () => None,
         }
     }
-}
 
-impl Device {
     /// Returns whether the chip is throttling, or the reason why that is unknown.
     pub fn throttling(&self) -> Reading<bool> {
         self.aiclk_mhz?;

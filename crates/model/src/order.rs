@@ -1,7 +1,6 @@
 //! Orders of buffers.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
 
 use crate::ledger::LedgerBuffer;
 use crate::snapshot::Buffer;
@@ -49,78 +48,64 @@ impl BufferOrder {
 
     /// Sorts the buffers and keeps the first `most`. Returns the number of dropped buffers.
     pub fn keep_first(self, buffers: &mut Vec<Buffer>, most: usize) -> usize {
-        let left_out = buffers.len().saturating_sub(most);
-        if left_out > 0 && most > 0 {
-            buffers.select_nth_unstable_by(most - 1, |a, b| self.compare(a, b));
-        }
-        buffers.truncate(most);
+        let left_out = drop_last(buffers, most, |a, b| self.compare(a, b));
         buffers.sort_unstable_by(|a, b| self.compare(a, b));
         left_out
     }
 }
+
+/// Keeps the first `most` items of an order, unsorted. Returns the number of dropped items.
+fn drop_last<T>(items: &mut Vec<T>, most: usize, compare: impl Fn(&T, &T) -> Ordering) -> usize {
+    let left_out = items.len().saturating_sub(most);
+    if left_out > 0 && most > 0 {
+        items.select_nth_unstable_by(most - 1, compare);
+    }
+    items.truncate(most);
+    left_out
+}
+
+/// Minimum number of additional buffers that are collected before the last ones are dropped.
+const SPARE: usize = 64;
 
 /// Collects the first buffers of one process in an order.
 #[derive(Debug)]
 pub struct FirstBuffers {
     order: BufferOrder,
     most: usize,
-    /// A heap with the last buffer in the order on top.
-    kept: BinaryHeap<Ranked>,
-    left_out: u64,
+    kept: Vec<LedgerBuffer>,
+    left_out: usize,
 }
 
 impl FirstBuffers {
     /// Creates a collection of at most `most` buffers.
     pub fn new(order: BufferOrder, most: usize) -> Self {
-        Self { order, most, kept: BinaryHeap::new(), left_out: 0 }
+        Self { order, most, kept: Vec::new(), left_out: 0 }
     }
 
     /// Adds a buffer.
     pub fn add(&mut self, buffer: LedgerBuffer) {
-        let order = self.order;
-        if self.kept.len() < self.most {
-            self.kept.push(Ranked { order, buffer });
+        // The last of the first `most` buffers is at this place once some were dropped. A later buffer in the order is dropped at once.
+        let last = self.most.checked_sub(1).and_then(|last| self.kept.get(last)).filter(|_| self.left_out > 0);
+        if last.is_some_and(|last| self.order.compare_in_process(&buffer, last).is_ge()) {
+            self.left_out += 1;
             return;
         }
-        self.left_out += 1;
-        if let Some(mut last) = self.kept.peek_mut()
-            && order.compare_in_process(&buffer, &last.buffer).is_lt()
-        {
-            last.buffer = buffer;
+        self.kept.push(buffer);
+        if self.kept.len() > self.most.saturating_add(self.most / 4 + SPARE) {
+            self.drop_last();
         }
+    }
+
+    fn drop_last(&mut self) {
+        self.left_out += drop_last(&mut self.kept, self.most, |a, b| self.order.compare_in_process(a, b));
     }
 
     /// Returns the kept buffers in no particular order, and the number of dropped buffers.
-    pub fn finish(self) -> (impl Iterator<Item = LedgerBuffer>, u64) {
-        (self.kept.into_iter().map(|ranked| ranked.buffer), self.left_out)
+    pub fn finish(mut self) -> (Vec<LedgerBuffer>, u64) {
+        self.drop_last();
+        (self.kept, self.left_out as u64)
     }
 }
-
-#[derive(Debug)]
-struct Ranked {
-    order: BufferOrder,
-    buffer: LedgerBuffer,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order.compare_in_process(&self.buffer, &other.buffer)
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +164,7 @@ mod tests {
                 let mut first = FirstBuffers::new(order, most);
                 buffers.iter().cloned().for_each(|buffer| first.add(buffer));
                 let (some, not_kept) = first.finish();
-                let mut some: Vec<Buffer> = some.map(of).collect();
+                let mut some: Vec<Buffer> = some.into_iter().map(of).collect();
                 order.keep_first(&mut some, most);
                 prop_assert_eq!((&some, not_kept), (&all, left_out as u64));
             }
@@ -192,7 +177,7 @@ mod tests {
         let first = |order: BufferOrder| {
             let mut first = FirstBuffers::new(order, 1);
             (0..).zip(buffers).for_each(|(number, facts)| first.add(buffer(number, facts)));
-            first.finish().0.map(|buffer| buffer.size).next()
+            first.finish().0.iter().map(|buffer| buffer.size).next()
         };
         assert_eq!(ORDERS.map(first), [Some(30), Some(20), Some(10), Some(20)]);
     }

@@ -20,40 +20,9 @@ enum Selector {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Vec<Selector>);
 
-/// Why a list of devices cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SelectionError {
-    /// A range whose end is before its start.
-    Backwards(String),
-    /// An item that is not a device.
-    NotADevice(String),
-    /// Devices that do not exist.
-    Unknown {
-        /// The names that the user gave.
-        words: Vec<String>,
-        /// The ids of the existing devices.
-        available: String,
-    },
-}
-
-impl fmt::Display for SelectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Backwards(word) => write!(f, "the range {word} runs backwards"),
-            Self::NotADevice(word) => write!(
-                f,
-                "{word:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME"
-            ),
-            Self::Unknown { words, available } => write!(f, "no device {} (available: {available})", words.join(", ")),
-        }
-    }
-}
-
-impl std::error::Error for SelectionError {}
-
 impl Selection {
     /// Parses a comma-separated list.
-    pub fn parse(text: &str) -> Result<Self, SelectionError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(|word| parse_word(word.trim())).collect::<Result<_, _>>().map(Self)
     }
 
@@ -73,7 +42,7 @@ impl Selection {
     }
 
     /// Returns an error for named devices that do not exist.
-    pub fn check(&self, snapshot: &Snapshot) -> Result<(), SelectionError> {
+    pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
         let devices = &snapshot.devices;
         let mut unknown: Vec<String> = Vec::new();
         for selector in self.0.iter().flat_map(|selector| selector.unknown(devices)) {
@@ -86,7 +55,7 @@ impl Selection {
             return Ok(());
         }
         let available = if devices.is_empty() { "none".to_owned() } else { ranges(devices.iter().map(|device| device.id)) };
-        Err(SelectionError::Unknown { words: unknown, available })
+        Err(format!("no device {} (available: {available})", unknown.join(", ")))
     }
 
     /// Keeps only the selected devices and the processes on them.
@@ -117,9 +86,7 @@ impl Selector {
             Self::Board(prefix) => device.board.as_ref().is_ok_and(|board| board.starts_with(prefix.as_str())),
         }
     }
-}
 
-impl Selector {
     /// Returns the parts of this selector that match no device: the whole selector, or parts of a range.
     fn unknown(&self, devices: &[Device]) -> Vec<Self> {
         let Self::Ids(first, last) = self else {
@@ -144,7 +111,7 @@ impl fmt::Display for Selector {
     }
 }
 
-fn parse_word(word: &str) -> Result<Selector, SelectionError> {
+fn parse_word(word: &str) -> Result<Selector, String> {
     if let Some(board) = word.strip_prefix("board:").filter(|board| !board.is_empty()) {
         return Ok(Selector::Board(board.to_owned()));
     }
@@ -153,7 +120,7 @@ fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     }
     let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     if let Some((first, last)) = word.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
-        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(SelectionError::Backwards(word.to_owned())) };
+        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(format!("the range {word} runs backwards")) };
     }
     // Sixteen digits are a serial number, even if they could be parsed as an id.
     if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -161,7 +128,9 @@ fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     }
     match word.strip_prefix("/dev/tenstorrent/").or(Some(word)).and_then(number) {
         Some(id) => Ok(Selector::Ids(id, id)),
-        None => Err(SelectionError::NotADevice(word.to_owned())),
+        None => Err(format!(
+            "{word:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME"
+        )),
     }
 }
 

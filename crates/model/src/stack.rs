@@ -20,6 +20,18 @@ impl SourceLine {
         is_of_library(&self.file)
     }
 
+    /// Returns the line that represents an address of machine code: file `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
+    pub fn of_native(object: &str, address: u32, build_id: &str) -> Self {
+        Self { file: format!("{object}+{address:#x}").into(), line: 0, function: format!("[{build_id}]").into() }
+    }
+
+    /// Returns the address that the line represents, if it is an unresolved address.
+    pub fn native(&self) -> Option<NativeFrame<'_>> {
+        let build_id = self.function.strip_prefix('[')?.strip_suffix(']')?;
+        let (object, address) = self.file.rsplit_once("+0x").filter(|_| self.line == 0)?;
+        Some(NativeFrame { object, address: u64::from_str_radix(address, 16).ok()?, build_id })
+    }
+
     /// Returns the file name with its folder: `models/decoder.py`.
     pub fn short_file(&self) -> &str {
         let mut slashes = self.file.rmatch_indices('/').map(|(at, _)| at + 1);
@@ -49,20 +61,6 @@ pub struct NativeFrame<'a> {
     pub address: u64,
     /// The build id in hexadecimal. Empty if the file has none.
     pub build_id: &'a str,
-}
-
-impl SourceLine {
-    /// Returns the line that represents an address of machine code: file `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
-    pub fn of_native(object: &str, address: u32, build_id: &str) -> Self {
-        Self { file: format!("{object}+{address:#x}").into(), line: 0, function: format!("[{build_id}]").into() }
-    }
-
-    /// Returns the address that the line represents, if it is an unresolved address.
-    pub fn native(&self) -> Option<NativeFrame<'_>> {
-        let build_id = self.function.strip_prefix('[')?.strip_suffix(']')?;
-        let (object, address) = self.file.rsplit_once("+0x").filter(|_| self.line == 0)?;
-        Some(NativeFrame { object, address: u64::from_str_radix(address, 16).ok()?, build_id })
-    }
 }
 
 /// The lines that were active when a program requested memory.
@@ -130,11 +128,7 @@ fn is_of_library(file: &str) -> bool {
     }
     // A checkout of TT-Metal has its package in ttnn/ttnn. The standard library is in lib/python3.N.
     let mut pairs = parts.windows(2).map(|pair| (pair[0], pair[1]));
-    pairs.any(|(folder, inner)| (folder, inner) == ("ttnn", "ttnn") || is_lib(folder) && inner.starts_with("python3."))
-}
-
-fn is_lib(folder: &str) -> bool {
-    matches!(folder, "lib" | "lib64")
+    pairs.any(|(folder, inner)| (folder, inner) == ("ttnn", "ttnn") || ["lib", "lib64"].contains(&folder) && inner.starts_with("python3."))
 }
 
 /// Returns the line of a stack that is shown to users: the innermost frame outside libraries. If there is none, the outermost frame

@@ -2,46 +2,32 @@
 
 use std::fmt;
 
-macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+macro_rules! quantities {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
         pub struct $name(pub $inner);
-    };
+    )*};
 }
 
-quantity!(
+quantities! {
     /// Degrees Celsius.
-    Celsius(f64)
-);
-quantity!(
+    Celsius(f64);
     /// Watts.
-    Watts(f64)
-);
-quantity!(
+    Watts(f64);
     /// Volts.
-    Volts(f64)
-);
-quantity!(
+    Volts(f64);
     /// Amperes.
-    Amperes(f64)
-);
-quantity!(
+    Amperes(f64);
     /// Megahertz, the driver's unit for clocks.
-    Megahertz(u64)
-);
-quantity!(
+    Megahertz(u64);
     /// Revolutions per minute.
-    Rpm(u64)
-);
-quantity!(
+    Rpm(u64);
     /// Bytes per second.
-    BytesPerSecond(f64)
-);
-quantity!(
+    BytesPerSecond(f64);
     /// Words of a chip's network per second. The size of a word is not known on every architecture.
-    WordsPerSecond(f64)
-);
+    WordsPerSecond(f64);
+}
 
 /// The unit of a field. The symbol of a unit is part of CSV headings and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,23 +60,42 @@ pub enum Unit {
     Time,
 }
 
+/// The base unit of metrics, and the conversion to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// The suffix of a metric's name. Empty if there is none.
+    pub name: &'static str,
+    /// The factor of the conversion.
+    pub factor: f64,
+}
+
 impl Unit {
+    /// Returns the symbol, and the name of the base unit.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::None | Self::Time => ("", ""),
+            Self::Celsius => ("C", "celsius"),
+            Self::Watts => ("W", "watts"),
+            Self::Volts => ("V", "volts"),
+            Self::Amperes => ("A", "amperes"),
+            Self::Megahertz => ("MHz", "hertz"),
+            Self::Rpm => ("rpm", "rpm"),
+            Self::Count => ("count", ""),
+            Self::Bytes => ("B", "bytes"),
+            Self::BytesPerSecond => ("B/s", "bytes_per_second"),
+            Self::WordsPerSecond => ("words/s", "words_per_second"),
+            Self::Ratio => ("ratio", "ratio"),
+        }
+    }
+
     /// Returns the text in brackets after a CSV heading, or an empty string if there is none.
     pub fn symbol(self) -> &'static str {
-        match self {
-            Self::None | Self::Time => "",
-            Self::Celsius => "C",
-            Self::Watts => "W",
-            Self::Volts => "V",
-            Self::Amperes => "A",
-            Self::Megahertz => "MHz",
-            Self::Rpm => "rpm",
-            Self::Count => "count",
-            Self::Bytes => "B",
-            Self::BytesPerSecond => "B/s",
-            Self::WordsPerSecond => "words/s",
-            Self::Ratio => "ratio",
-        }
+        self.names().0
+    }
+
+    /// Returns the base unit of metrics: hertz for a field in megahertz.
+    pub fn base(self) -> Base {
+        Base { name: self.names().1, factor: if self == Self::Megahertz { 1e6 } else { 1.0 } }
     }
 
     /// Returns whether the numbers are whole.
@@ -104,37 +109,8 @@ impl Unit {
     }
 }
 
-/// The base unit of metrics, and the conversion to it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Base {
-    /// The suffix of a metric's name. Empty if there is none.
-    pub name: &'static str,
-    /// The factor of the conversion.
-    pub factor: f64,
-}
-
-impl Unit {
-    /// Returns the base unit of metrics: hertz for a field in megahertz.
-    pub fn base(self) -> Base {
-        let (name, factor) = match self {
-            Self::None | Self::Count | Self::Time => ("", 1.0),
-            Self::Celsius => ("celsius", 1.0),
-            Self::Watts => ("watts", 1.0),
-            Self::Volts => ("volts", 1.0),
-            Self::Amperes => ("amperes", 1.0),
-            Self::Megahertz => ("hertz", 1e6),
-            Self::Rpm => ("rpm", 1.0),
-            Self::Bytes => ("bytes", 1.0),
-            Self::BytesPerSecond => ("bytes_per_second", 1.0),
-            Self::WordsPerSecond => ("words_per_second", 1.0),
-            Self::Ratio => ("ratio", 1.0),
-        };
-        Base { name, factor }
-    }
-}
-
 /// A time in nanoseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime(pub u64);
 
 impl UnixTime {
@@ -146,9 +122,7 @@ impl UnixTime {
         let (hour, rest) = (in_day / 3_600_000, in_day % 3_600_000);
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{:02}:{:02}.{:03}Z", rest / 60_000, rest % 60_000 / 1000, rest % 1000)
     }
-}
 
-impl UnixTime {
     /// Parses RFC 3339 text, `2026-11-15T08:12:45.120Z` or with an offset. Times before 1970 are rejected.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::blocks::Table;
+use super::blocks::{largest_free, table};
 use super::circulars::{Occupancy, Work, by_allocator};
 use crate::ledger::{BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerCircular, LedgerRow, LedgerWriter};
 use crate::memory::{Figure, Kind, PerKind, Source};
@@ -12,15 +12,9 @@ use crate::snapshot::{AllocatorKind, Banks, NoBlocks, Programs};
 /// Live blocks of a ledger, by allocator and kind.
 #[derive(Debug, Default)]
 pub(super) struct Lists<'a> {
-    live: BTreeMap<(usize, Kind), Live>,
+    /// Addresses and numbers of bytes in each bank.
+    live: BTreeMap<(usize, Kind), Vec<(u64, u64)>>,
     circulars: BTreeMap<usize, Vec<&'a LedgerCircular>>,
-}
-
-/// Live blocks of one kind of one allocator.
-#[derive(Debug, Default)]
-pub(super) struct Live {
-    /// Address and number of bytes in each bank.
-    pub(super) blocks: Vec<(u64, u64)>,
 }
 
 impl<'a> Lists<'a> {
@@ -29,7 +23,7 @@ impl<'a> Lists<'a> {
         for buffer in &ledger.buffers {
             if let (BufferKind::Of(kind), Some(per_bank), false) = (buffer.kind, buffer.per_bank, buffer.is_per_core) {
                 let live = lists.live.entry((usize::from(buffer.allocator), kind)).or_default();
-                live.blocks.push((buffer.address, per_bank.get().into()));
+                live.push((buffer.address, per_bank.get().into()));
             }
         }
         lists
@@ -40,8 +34,9 @@ impl<'a> Lists<'a> {
         self.circulars.get(&allocator).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn get(&self, allocator: usize, kind: Kind) -> Option<&Live> {
-        self.live.get(&(allocator, kind))
+    /// Returns the address and the bytes per bank of each live block.
+    pub(super) fn live(&self, allocator: usize, kind: Kind) -> &[(u64, u64)] {
+        self.live.get(&(allocator, kind)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -120,16 +115,15 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
     let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
     let end = geometry.base.saturating_add(geometry.bank_bytes);
     let start = geometry.base.max(lower_end).min(end);
-    let live = lists.get(index, kind);
     let no_blocks = no_blocks(allocator, ledger, kind, row);
     let bank_bytes = end - start;
     let is_taken_known = !matches!(no_blocks, Some(NoBlocks::Restored | NoBlocks::PerCore | NoBlocks::SizeUnknown));
     let allocated = row.allocated.filter(|allocated| is_taken_known && allocated % geometry.banks == 0).map(|bytes| bytes / geometry.banks);
     let free = allocated.map(|allocated| bank_bytes.saturating_sub(allocated));
     let has_table = no_blocks.is_none() && (ledger.has_blocks || row.count == 0);
-    let table = has_table.then(|| Table::new(start, end, live.map_or_else(Vec::new, |live| live.blocks.clone())));
+    let table = has_table.then(|| table(start, end, lists.live(index, kind).to_vec()));
     let unlisted = row.largest_free_per_bank.filter(|_| no_blocks.is_none());
-    let largest = table.as_ref().map(Table::largest_free).or(unlisted).zip(free).map(|(largest, free)| largest.min(free));
+    let largest = table.as_deref().map(largest_free).or(unlisted).zip(free).map(|(largest, free)| largest.min(free));
     let fragmentation = largest.zip(free).filter(|(_, free)| *free > 0).map(|(largest, free)| 1.0 - largest as f64 / free as f64);
     let known = |value: Option<u64>| value.ok_or(Missing::NotTracked);
     Some(Banks {
@@ -140,8 +134,8 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
         largest_free_per_bank: known(largest),
         // Without free bytes there is no fragmentation.
         fragmentation: fragmentation.ok_or(if largest.is_some() { Missing::NoSource } else { Missing::NotTracked }),
-        blocks: known(table.as_ref().map(|table| table.blocks.len() as u64)),
-        table: table.map_or_else(Vec::new, |table| table.blocks),
+        blocks: known(table.as_ref().map(|blocks| blocks.len() as u64)),
+        table: table.unwrap_or_default(),
         no_blocks,
     })
 }
@@ -184,11 +178,9 @@ pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
     Figure {
         used: Ok(occupancy.bytes),
         allocated: Ok(occupancy.bytes),
-        peak: Err(Missing::NoSource),
-        peak_time: Err(Missing::NoSource),
         count: Ok(occupancy.count),
         source: Ok(Source::Ledger),
-        kernel_types: None,
+        ..Figure::missing(Missing::NoSource)
     }
 }
 

@@ -3,41 +3,33 @@
 
 use crate::snapshot::Block;
 
-/// All blocks of one kind of memory in one bank.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Table {
-    pub(super) blocks: Vec<Block>,
+/// Builds the table of the bytes from `start` to `end`. `live` has addresses and sizes. Overlapping parts are cut off, so the blocks
+/// always cover the range exactly. Without a live buffer there is one free block, even if the range is empty.
+pub(super) fn table(start: u64, end: u64, mut live: Vec<(u64, u64)>) -> Vec<Block> {
+    live.retain(|(_, size)| *size > 0);
+    live.sort_unstable();
+    let end = end.max(start);
+    let mut blocks = Vec::with_capacity(live.len() * 2 + 1);
+    let mut next = start;
+    for (address, size) in live {
+        let behind = address.saturating_add(size);
+        let (first, last) = (address.clamp(next, end), behind.clamp(next, end));
+        if first > next {
+            blocks.push(Block { address: next, size: first - next, is_free: true });
+        }
+        if last > first {
+            blocks.push(Block { address: first, size: last - first, is_free: false });
+        }
+        next = last;
+    }
+    if next < end || blocks.is_empty() {
+        blocks.push(Block { address: next, size: end - next, is_free: true });
+    }
+    blocks
 }
 
-impl Table {
-    /// Builds the table of the bytes from `start` to `end`. `live` has addresses and sizes. Overlapping parts are cut off, so the blocks
-    /// always cover the range exactly. Without a live buffer there is one free block, even if the range is empty.
-    pub(super) fn new(start: u64, end: u64, mut live: Vec<(u64, u64)>) -> Self {
-        live.retain(|(_, size)| *size > 0);
-        live.sort_unstable();
-        let end = end.max(start);
-        let mut table = Self { blocks: Vec::with_capacity(live.len() * 2 + 1) };
-        let mut next = start;
-        for (address, size) in live {
-            let behind = address.saturating_add(size);
-            let (first, last) = (address.clamp(next, end), behind.clamp(next, end));
-            if first > next {
-                table.blocks.push(Block { address: next, size: first - next, is_free: true });
-            }
-            if last > first {
-                table.blocks.push(Block { address: first, size: last - first, is_free: false });
-            }
-            next = last;
-        }
-        if next < end || table.blocks.is_empty() {
-            table.blocks.push(Block { address: next, size: end - next, is_free: true });
-        }
-        table
-    }
-
-    pub(super) fn largest_free(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.is_free).map(|block| block.size).max().unwrap_or(0)
-    }
+pub(super) fn largest_free(blocks: &[Block]) -> u64 {
+    blocks.iter().filter(|block| block.is_free).map(|block| block.size).max().unwrap_or(0)
 }
 
 /// Counts bytes that belong to more than one buffer. Each item is (address, size) of a different buffer.
@@ -62,35 +54,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn allocated(table: &Table) -> u64 {
-        table.blocks.iter().filter(|block| !block.is_free).map(|block| block.size).sum()
+    fn allocated(blocks: &[Block]) -> u64 {
+        blocks.iter().filter(|block| !block.is_free).map(|block| block.size).sum()
     }
 
-    fn tuples(table: &Table) -> Vec<(u64, u64, bool)> {
-        table.blocks.iter().map(|block| (block.address, block.size, block.is_free)).collect()
+    fn tuples(blocks: &[Block]) -> Vec<(u64, u64, bool)> {
+        blocks.iter().map(|block| (block.address, block.size, block.is_free)).collect()
     }
 
     #[test]
     fn nothing_live_is_one_free_block() {
-        assert_eq!(tuples(&Table::new(0x100, 0x500, vec![])), [(0x100, 0x400, true)]);
-        assert_eq!(tuples(&Table::new(0x100, 0x100, vec![])), [(0x100, 0, true)], "also where there is no memory");
-        assert_eq!(tuples(&Table::new(7, 3, vec![])), [(7, 0, true)]);
+        assert_eq!(tuples(&table(0x100, 0x500, vec![])), [(0x100, 0x400, true)]);
+        assert_eq!(tuples(&table(0x100, 0x100, vec![])), [(0x100, 0, true)], "also where there is no memory");
+        assert_eq!(tuples(&table(7, 3, vec![])), [(7, 0, true)]);
     }
 
     #[test]
     fn blocks_and_what_is_between_them() {
-        let table = Table::new(100, 200, vec![(150, 10), (100, 20), (160, 40)]);
-        assert_eq!(tuples(&table), [(100, 20, false), (120, 30, true), (150, 10, false), (160, 40, false)]);
-        assert_eq!((allocated(&table), table.largest_free()), (70, 30));
-        let full = Table::new(0, 10, vec![(0, 10)]);
-        assert_eq!((tuples(&full), full.largest_free()), (vec![(0, 10, false)], 0));
+        let blocks = table(100, 200, vec![(150, 10), (100, 20), (160, 40)]);
+        assert_eq!(tuples(&blocks), [(100, 20, false), (120, 30, true), (150, 10, false), (160, 40, false)]);
+        assert_eq!((allocated(&blocks), largest_free(&blocks)), (70, 30));
+        let full = table(0, 10, vec![(0, 10)]);
+        assert_eq!((tuples(&full), largest_free(&full)), (vec![(0, 10, false)], 0));
     }
 
     #[test]
     fn what_overlaps_or_lies_outside_is_cut() {
-        let table = Table::new(100, 200, vec![(110, 20), (120, 20), (125, 5), (190, 20), (50, 60)]);
+        let blocks = table(100, 200, vec![(110, 20), (120, 20), (125, 5), (190, 20), (50, 60)]);
         let expected = [(100, 10, false), (110, 20, false), (130, 10, false), (140, 50, true), (190, 10, false)];
-        assert_eq!(tuples(&table), expected);
+        assert_eq!(tuples(&blocks), expected);
     }
 
     #[test]
@@ -110,16 +102,16 @@ mod tests {
         ) {
             let end = start + length;
             let asked = live.iter().fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
-            let table = Table::new(start, end, live);
-            prop_assert_eq!(table.blocks.iter().map(|block| block.size).sum::<u64>(), length);
-            prop_assert_eq!(table.blocks[0].address, start);
-            for pair in table.blocks.windows(2) {
+            let blocks = table(start, end, live);
+            prop_assert_eq!(blocks.iter().map(|block| block.size).sum::<u64>(), length);
+            prop_assert_eq!(blocks[0].address, start);
+            for pair in blocks.windows(2) {
                 prop_assert_eq!(pair[0].address + pair[0].size, pair[1].address, "without a gap");
                 prop_assert!(!(pair[0].is_free && pair[1].is_free), "free neighbours are joined");
             }
-            prop_assert!(table.blocks.len() == 1 || table.blocks.iter().all(|block| block.size > 0));
-            prop_assert!(table.largest_free() <= length - allocated(&table));
-            prop_assert!(allocated(&table) <= asked);
+            prop_assert!(blocks.len() == 1 || blocks.iter().all(|block| block.size > 0));
+            prop_assert!(largest_free(&blocks) <= length - allocated(&blocks));
+            prop_assert!(allocated(&blocks) <= asked);
         }
 
         #[test]

@@ -48,9 +48,7 @@ enum Unattributed {
 
 /// One process's memory by target, and its launches.
 pub(super) struct OfProcess {
-    pub(super) places: Vec<(Target, PerKind<Option<Figure>>)>,
-    /// Index of each target in `places`.
-    index: BTreeMap<Target, usize>,
+    pub(super) places: BTreeMap<Target, PerKind<Option<Figure>>>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
     /// Unique ids of chips, with the ids that replace them in targets.
@@ -135,7 +133,7 @@ impl Tracked {
 impl OfProcess {
     /// Returns the figures for a target.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
-        self.index.get(&target).and_then(|place| self.places.get(*place)).map(|(_, kinds)| kinds)
+        self.places.get(&target)
     }
 
     /// Returns the target that replaces a unique id in this ledger.
@@ -159,7 +157,7 @@ impl OfProcess {
 
     /// Returns all targets.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
-        self.places.iter().map(|(target, _)| *target)
+        self.places.keys().copied()
     }
 
     /// Returns whether the process has memory that cannot be mapped to a row with certainty.
@@ -170,12 +168,7 @@ impl OfProcess {
     }
 
     pub(super) fn entry(&mut self, target: Target) -> &mut PerKind<Option<Figure>> {
-        let places = &mut self.places;
-        let index = *self.index.entry(target).or_insert_with(|| {
-            places.push((target, PerKind::default()));
-            places.len() - 1
-        });
-        &mut self.places[index].1
+        self.places.entry(target).or_default()
     }
 }
 
@@ -281,8 +274,7 @@ fn take(
     let visible = VisibleRows::of(ledger, rows, &mut work);
     let unmapped_chips = NamedChips::of(ledger);
     let mut process = OfProcess {
-        places: Vec::new(),
-        index: BTreeMap::new(),
+        places: BTreeMap::new(),
         launches,
         overlap_bytes: Err(Missing::NotTracked),
         unique_ids: unmapped_chips.unique_ids(ledger),

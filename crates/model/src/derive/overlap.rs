@@ -67,7 +67,7 @@ const STEPS_PER_BUFFER: usize = 32;
 /// Returns the bytes of one chip that belong to two buffers, or `None` if the limit is reached.
 fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>, work: &mut Work<'_>) -> Option<u64> {
     let kinds = || SPACES.iter().flatten();
-    let count_of = |index: usize| kinds().filter_map(|kind| lists.get(index, *kind)).map(|live| live.blocks.len()).sum::<usize>();
+    let count_of = |index: usize| kinds().map(|kind| lists.live(index, *kind).len()).sum::<usize>();
     let count: usize = sharing.iter().map(|index| count_of(*index)).sum();
     if !work.take(sharing.len().saturating_add(count.saturating_mul(STEPS_PER_BUFFER))) {
         return None;
@@ -75,8 +75,9 @@ fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>, work: &mut Wor
     let of_space = |space: &[Kind; 2]| {
         let (mut intervals, mut banks) = (Vec::new(), 0);
         for (index, kind) in sharing.iter().flat_map(|index| space.iter().map(move |kind| (*index, *kind))) {
-            if let (Some(live), Some(geometry)) = (lists.get(index, kind), ledger.allocators[index].geometry[kind]) {
-                intervals.extend_from_slice(&live.blocks);
+            let live = lists.live(index, kind);
+            if let Some(geometry) = ledger.allocators[index].geometry[kind].filter(|_| !live.is_empty()) {
+                intervals.extend_from_slice(live);
                 banks = geometry.banks.max(banks);
             }
         }
