@@ -37,7 +37,7 @@ pub use memory::{GroupedMemoryJson, MemoryJson, MemoryParts};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;
 pub use read::{ReadError, read, read_within, time_of};
-use table::Reasons;
+use table::Pairs;
 use value::Escaping;
 pub use value::rounded;
 
@@ -99,9 +99,7 @@ impl SnapshotJson<'_> {
         let snapshot = self.snapshot;
         let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
         let processes: Vec<_> = snapshot.processes.iter().map(ProcessJson).collect();
-        let problems = bounded(&snapshot.problems);
-        let mut reasons = Reasons::default();
-        reasons.note("driver", snapshot.driver.as_ref().err().copied());
+        let reasons = snapshot.driver.as_ref().err().map(|reason| ("driver", reason.name()));
 
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("version", self.version)?;
@@ -112,32 +110,21 @@ impl SnapshotJson<'_> {
         map.serialize_entry("devices", &devices)?;
         map.serialize_entry("processes", &processes)?;
         map.serialize_entry("processes_age_s", &(snapshot.scan_age.as_millis() as f64 / 1e3))?;
-        map.serialize_entry("problems", &problems)?;
-        map.serialize_entry("missing", &reasons)
+        map.serialize_entry("problems", &bounded(&snapshot.problems))?;
+        map.serialize_entry("missing", &Pairs(reasons.into_iter().collect()))
     }
 }
 
 /// Returns the first problems, and the number of the others if there are more than a reader accepts.
-fn bounded(problems: &[Problem]) -> Vec<ProblemJson<'_>> {
+fn bounded(problems: &[Problem]) -> Vec<Pairs<&'static str, Cow<'_, str>>> {
     let shown = if problems.len() > DOCUMENT_TEXTS_MAX { DOCUMENT_TEXTS_MAX - 1 } else { problems.len() };
-    let mut list: Vec<_> = problems[..shown].iter().map(|problem| ProblemJson(Cow::Borrowed(problem))).collect();
+    let row = |part, reason: Missing, detail| Pairs(vec![("part", part), ("reason", reason.name().into()), ("detail", detail)]);
+    let mut list: Vec<_> = problems[..shown].iter().map(|one| row((&one.part).into(), one.reason, (&one.detail).into())).collect();
     if shown < problems.len() {
         let detail = format!("{} more are not listed", problems.len() - shown);
-        list.push(ProblemJson(Cow::Owned(Problem { part: "problems".to_owned(), reason: Missing::NotTracked, detail })));
+        list.push(row("problems".into(), Missing::NotTracked, detail.into()));
     }
     list
-}
-
-struct ProblemJson<'a>(Cow<'a, Problem>);
-
-impl Serialize for ProblemJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("part", &self.0.part)?;
-        map.serialize_entry("reason", self.0.reason.name())?;
-        map.serialize_entry("detail", &self.0.detail)?;
-        map.end()
-    }
 }
 
 #[cfg(test)]

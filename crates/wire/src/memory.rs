@@ -15,7 +15,7 @@ use ttmon_model::{DeviceId, Kind};
 
 use crate::SnapshotJson;
 use crate::line::line_json;
-use crate::table::{Reasons, kernel_types_entry};
+use crate::table::{Lazy, Object, Pairs, kernel_types_entry};
 use crate::value::ReadingJson;
 
 /// A snapshot with its allocators, serialized as a document.
@@ -81,7 +81,7 @@ impl MemoryJson<'_> {
         map.serialize_entry("allocators", &allocators.collect::<Vec<_>>())?;
         map.serialize_entry("denied_processes", &snapshot.denied_processes)?;
         if self.parts.blocks {
-            map.serialize_entry("blocks", &BlocksJson(&snapshot.allocators))?;
+            map.serialize_entry("blocks", &Lazy(|| blocks(&snapshot.allocators)))?;
         }
         if self.parts.buffers {
             if self.parts.buffers_left_out > 0 {
@@ -94,7 +94,7 @@ impl MemoryJson<'_> {
             if left_out > 0 {
                 map.serialize_entry("stacks_left_out", &left_out)?;
             }
-            map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
+            map.serialize_entry("buffers", &buffers_json(&snapshot.buffers, snapshot.time))?;
         }
         Ok(())
     }
@@ -113,33 +113,29 @@ fn fields(has_banks: bool) -> impl Iterator<Item = &'static Field<AllocatorKind>
 impl Serialize for AllocatorJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { allocator, has_banks } = *self;
-        let mut reasons = Reasons::default();
-        for (kind, item) in known(allocator) {
+        let kinds = || {
+            let others = allocator.others.iter().map(|(kind, item)| (kind.name(), KindJson { item, has_banks: false }));
+            known(allocator).map(move |(kind, item)| (kind.name(), KindJson { item, has_banks })).chain(others)
+        };
+        let mut object = Object::new(serializer)?;
+        for (kind, KindJson { item, has_banks }) in kinds() {
             for field in fields(has_banks) {
-                reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
+                object.note(format!("kinds.{kind}.{}", field.name), (field.get)(item).as_ref().err());
             }
         }
-        for (kind, item) in &allocator.others {
-            for field in fields(false) {
-                reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
-            }
-        }
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", &allocator.id)?;
-        map.serialize_entry("pid", &allocator.process.pid)?;
-        map.serialize_entry("mesh", &allocator.mesh.map(|(rows, columns)| format!("{rows}x{columns}")))?;
-        map.serialize_entry("devices", &DeviceIdsJson(&allocator.devices))?;
-        map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
-        let figures = allocator.kinds.iter().filter_map(|(_, kind)| kind.as_ref()).chain(allocator.others.iter().map(|(_, kind)| kind));
-        map.serialize_entry("source", figures.map(|kind| kind.figure.source).find_map(Result::ok).unwrap_or(Source::Ledger).name())?;
-        reasons.note("coverage", allocator.coverage.as_ref().err().copied());
-        map.serialize_entry("coverage", &allocator.coverage.as_ref().ok().map(|features| CoverageJson(features)))?;
-        map.serialize_entry("kinds", &KindsJson { allocator, has_banks })?;
+        object.entry("id", &allocator.id)?;
+        object.entry("pid", &allocator.process.pid)?;
+        object.entry("mesh", &allocator.mesh.map(|(rows, columns)| format!("{rows}x{columns}")))?;
+        object.entry("devices", &device_ids(&allocator.devices))?;
+        object.entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
+        let source = kinds().find_map(|(_, kind)| kind.item.figure.source.ok());
+        object.entry("source", source.unwrap_or(Source::Ledger).name())?;
+        object.reading("coverage", &allocator.coverage.as_ref().map(|features| coverage(features)).map_err(|reason| *reason))?;
+        object.entry("kinds", &Pairs(kinds().collect()))?;
         if allocator.coverage.is_ok() {
-            map.serialize_entry("self_check", &SelfCheckJson(&allocator.self_check))?;
+            object.entry("self_check", &self_check(&allocator.self_check))?;
         }
-        map.serialize_entry("missing", &reasons)?;
-        map.end()
+        object.end()
     }
 }
 
@@ -147,58 +143,26 @@ fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> 
     allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?)))
 }
 
-/// The state of each feature of the hook, and how often the program called it, by name.
-struct CoverageJson<'a>(&'a [LedgerFeature]);
-
-impl Serialize for CoverageJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let is_first = |(index, feature): &(usize, &LedgerFeature)| !self.0[..*index].iter().any(|other| other.name == feature.name);
-        let features = self.0.iter().enumerate().filter(is_first).map(|(_, feature)| (&feature.name, FeatureJson(feature)));
-        serializer.collect_map(features)
-    }
+/// Returns the state of each feature of the hook, and how often the program called it, by name.
+fn coverage(features: &[LedgerFeature]) -> Pairs<&str, Pairs<&'static str, Value>> {
+    let is_first = |(index, feature): &(usize, &LedgerFeature)| !features[..*index].iter().any(|other| other.name == feature.name);
+    let row = |(_, feature): (usize, &'_ LedgerFeature)| {
+        let reason = feature.reason.as_ref().map(|reason| ("reason", json!(reason)));
+        let values = [("state", json!(feature.state.name())), ("hits", json!(feature.hits))];
+        Pairs(values.into_iter().chain(reason).collect())
+    };
+    Pairs(features.iter().enumerate().filter(is_first).map(|found| (found.1.name.as_str(), row(found))).collect())
 }
 
-struct FeatureJson<'a>(&'a LedgerFeature);
-
-impl Serialize for FeatureJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("state", self.0.state.name())?;
-        map.serialize_entry("hits", &self.0.hits)?;
-        if let Some(reason) = &self.0.reason {
-            map.serialize_entry("reason", reason)?;
-        }
-        map.end()
-    }
-}
-
-struct SelfCheckJson<'a>(&'a LedgerSelfCheck);
-
-impl Serialize for SelfCheckJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("checks", &self.0.checks)?;
-        map.serialize_entry("differences", &self.0.differences)?;
-        map.serialize_entry("inexact", &self.0.is_inexact)?;
-        map.serialize_entry("restored", &self.0.is_restored)?;
-        map.serialize_entry("per_core", &self.0.is_per_core)?;
-        map.serialize_entry("shrunk", &self.0.l1_lower_end.is_some())?;
-        map.end()
-    }
-}
-
-/// The known kinds of an allocator.
-struct KindsJson<'a> {
-    allocator: &'a Allocator,
-    has_banks: bool,
-}
-
-impl Serialize for KindsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let has_banks = self.has_banks;
-        let others = self.allocator.others.iter().map(|(kind, item)| (kind.name(), KindJson { item, has_banks: false }));
-        serializer.collect_map(known(self.allocator).map(|(kind, item)| (kind.name(), KindJson { item, has_banks })).chain(others))
-    }
+fn self_check(check: &LedgerSelfCheck) -> Pairs<&'static str, Value> {
+    Pairs(vec![
+        ("checks", json!(check.checks)),
+        ("differences", json!(check.differences)),
+        ("inexact", json!(check.is_inexact)),
+        ("restored", json!(check.is_restored)),
+        ("per_core", json!(check.is_per_core)),
+        ("shrunk", json!(check.l1_lower_end.is_some())),
+    ])
 }
 
 struct KindJson<'a> {
@@ -223,7 +187,7 @@ impl Serialize for KindJson<'_> {
         kernel_types_entry(&mut map, item.figure.kernel_types.as_deref())?;
         let (count, bytes) = item.unlisted;
         if count > 0 {
-            map.serialize_entry("unlisted", &UnlistedJson { count, bytes })?;
+            map.serialize_entry("unlisted", &Pairs(vec![("count", count), ("bytes", bytes)]))?;
         }
         map.end()
     }
@@ -235,19 +199,13 @@ struct BlockJson<'a> {
     block: Block,
 }
 
-/// Blocks, serialized one after another because there may be a million.
-struct BlocksJson<'a>(&'a [Allocator]);
-
-impl Serialize for BlocksJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let open = self.0.iter().filter(|allocator| allocator.is_open);
-        let kinds = open.flat_map(|allocator| known(allocator).map(move |(kind, item)| (allocator, kind, item)));
-        let blocks = kinds.flat_map(|(allocator, kind, item)| {
-            let table = item.banks.as_ref().map_or(&[][..], |banks| banks.table.as_slice());
-            table.iter().map(move |block| BlockJson { allocator, kind, block: *block })
-        });
-        serializer.collect_seq(blocks)
-    }
+fn blocks(allocators: &[Allocator]) -> impl Iterator<Item = BlockJson<'_>> {
+    let open = allocators.iter().filter(|allocator| allocator.is_open);
+    let kinds = open.flat_map(|allocator| known(allocator).map(move |(kind, item)| (allocator, kind, item)));
+    kinds.flat_map(|(allocator, kind, item)| {
+        let table = item.banks.as_ref().map_or(&[][..], |banks| banks.table.as_slice());
+        table.iter().map(move |block| BlockJson { allocator, kind, block: *block })
+    })
 }
 
 impl Serialize for BlockJson<'_> {
@@ -255,21 +213,10 @@ impl Serialize for BlockJson<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("allocator", &self.allocator.id)?;
         map.serialize_entry("kind", self.kind.name())?;
-        map.serialize_entry("address", &format!("{:#x}", self.block.address))?;
+        map.serialize_entry("address", &format_args!("{:#x}", self.block.address))?;
         map.serialize_entry("size", &self.block.size)?;
         map.serialize_entry("free", &self.block.is_free)?;
         map.end()
-    }
-}
-
-struct UnlistedJson {
-    count: u64,
-    bytes: u64,
-}
-
-impl Serialize for UnlistedJson {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map([("count", self.count), ("bytes", self.bytes)])
     }
 }
 
@@ -294,20 +241,13 @@ fn stacks(buffers: &[Buffer]) -> (Vec<Value>, usize) {
     (stacks, left_out)
 }
 
-struct BuffersJson<'a> {
-    buffers: &'a [Buffer],
+pub(crate) fn buffers_json(buffers: &[Buffer], now: UnixTime) -> impl Serialize {
+    Lazy(move || buffers.iter().map(move |buffer| BufferJson { buffer, now }))
+}
+
+struct BufferJson<'a> {
+    buffer: &'a Buffer,
     now: UnixTime,
-}
-
-impl Serialize for BuffersJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.buffers.iter().map(|buffer| BufferJson { buffer, now: self.now }))
-    }
-}
-
-pub(crate) struct BufferJson<'a> {
-    pub(crate) buffer: &'a Buffer,
-    pub(crate) now: UnixTime,
 }
 
 impl Serialize for BufferJson<'_> {
@@ -317,13 +257,13 @@ impl Serialize for BufferJson<'_> {
         map.serialize_entry("pid", &self.buffer.process().pid)?;
         map.serialize_entry("allocator", &self.buffer.allocator.id)?;
         map.serialize_entry("kind", entry.kind.name())?;
-        map.serialize_entry("address", &AddressJson(entry.address))?;
+        map.serialize_entry("address", &format_args!("{:#x}", entry.address))?;
         map.serialize_entry("size", &entry.size)?;
         map.serialize_entry("per_bank", &entry.per_bank)?;
         map.serialize_entry("page_size", &entry.page_size)?;
         map.serialize_entry("layout", &entry.layout.map(BufferLayout::name))?;
         map.serialize_entry("cores", &entry.cores)?;
-        map.serialize_entry("devices", &DeviceIdsJson(self.buffer.devices()))?;
+        map.serialize_entry("devices", &device_ids(self.buffer.devices()))?;
         map.serialize_entry("refs", &entry.refs)?;
         map.serialize_entry("age_s", &age_seconds(entry.time, self.now))?;
         map.serialize_entry("tag", &entry.tag.as_deref())?;
@@ -353,21 +293,8 @@ fn group_json(group: &BufferGroup, now: UnixTime) -> Value {
     json!({name: key, "bytes": bytes, "count": count, "largest": largest, "oldest_age_s": oldest, "since_bytes": since, "growth_bytes": growth})
 }
 
-/// An address as a hexadecimal string.
-struct AddressJson(u64);
-
-impl Serialize for AddressJson {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
-
-struct DeviceIdsJson<'a>(&'a [DeviceId]);
-
-impl Serialize for DeviceIdsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|id| id.0))
-    }
+fn device_ids(ids: &[DeviceId]) -> impl Serialize {
+    Lazy(|| ids.iter().map(|id| id.0))
 }
 
 /// Returns the age in seconds, to the millisecond. Returns `None` if the time is unknown, and 0 if the clock was set back since.

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::snapshot::Buffer;
 
 use crate::device::DeviceJson;
-use crate::memory::BufferJson;
+use crate::memory::buffers_json;
 use crate::process::ProcessJson;
 use crate::{SCHEMA, SnapshotJson, bounded};
 
@@ -61,12 +61,10 @@ pub struct BuffersJson<'a> {
 
 impl Serialize for BuffersJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let now = self.snapshot.snapshot.time;
-        let buffers: Vec<_> = self.buffers.iter().map(|buffer| BufferJson { buffer, now }).collect();
         let mut map = serializer.serialize_map(None)?;
         self.snapshot.head(&mut map)?;
         map.serialize_entry("count", &self.count)?;
-        map.serialize_entry("buffers", &buffers)?;
+        map.serialize_entry("buffers", &buffers_json(self.buffers, self.snapshot.snapshot.time))?;
         map.serialize_entry("problems", &bounded(&self.snapshot.snapshot.problems))?;
         map.end()
     }

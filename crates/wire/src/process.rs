@@ -2,37 +2,29 @@
 
 use std::slice;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::fields::{Field, PROCESS, PROCESS_KIND, Value};
+use serde::ser::{Serialize, Serializer};
+use ttmon_model::fields::{Field, PROCESS, PROCESS_KIND};
 use ttmon_model::memory::Figure;
 use ttmon_model::snapshot::{DeviceUse, Unmapped};
 use ttmon_model::{Missing, PerKind, Process};
 
-use crate::table::{Kinds, Reasons};
-use crate::value::ReadingJson;
+use crate::table::Object;
 
 pub(crate) struct ProcessJson<'a>(pub(crate) &'a Process);
 
 impl Serialize for ProcessJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let process = self.0;
-        let totals = totals(process);
-        let kinds = Kinds { table: total_rows(), items: &totals };
         let devices: Vec<_> = process.devices.iter().map(UseJson).collect();
         let unmapped: Vec<_> = process.unmapped.iter().map(UnmappedJson).collect();
-        let mut reasons = Reasons::default();
-        reasons.note_rows(PROCESS, process);
-        reasons.note_kinds("kinds", &kinds);
-
-        let mut map = serializer.serialize_map(None)?;
+        let mut object = Object::new(serializer)?;
         for field in PROCESS {
-            map.serialize_entry(field.name, &ReadingJson::of(field, process))?;
+            object.field(field, process)?;
         }
-        map.serialize_entry("kinds", &kinds)?;
-        map.serialize_entry("devices", &devices)?;
-        map.serialize_entry("unmapped", &unmapped)?;
-        map.serialize_entry("missing", &reasons)?;
-        map.end()
+        object.kinds(total_rows(), &totals(process))?;
+        object.entry("devices", &devices)?;
+        object.entry("unmapped", &unmapped)?;
+        object.end()
     }
 }
 
@@ -49,19 +41,12 @@ struct UseJson<'a>(&'a DeviceUse);
 
 impl Serialize for UseJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let kinds = Kinds { table: PROCESS_KIND, items: &self.0.kinds };
-        let mut reasons = Reasons::default();
-        reasons.note("memory", self.0.dram().err());
-        reasons.note("metal_ids", self.0.metal_ids.as_ref().err().copied());
-        reasons.note_kinds("kinds", &kinds);
-
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", &self.0.device.0)?;
-        map.serialize_entry("memory", &ReadingJson::plain(self.0.dram().map(Value::Integer)))?;
-        map.serialize_entry("metal_ids", &self.0.metal_ids.as_ref().ok())?;
-        map.serialize_entry("kinds", &kinds)?;
-        map.serialize_entry("missing", &reasons)?;
-        map.end()
+        let mut object = Object::new(serializer)?;
+        object.entry("id", &self.0.device.0)?;
+        object.reading("memory", &self.0.dram())?;
+        object.reading("metal_ids", &self.0.metal_ids)?;
+        object.kinds(PROCESS_KIND, &self.0.kinds)?;
+        object.end()
     }
 }
 
@@ -69,16 +54,10 @@ struct UnmappedJson<'a>(&'a Unmapped);
 
 impl Serialize for UnmappedJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let kinds = Kinds { table: PROCESS_KIND, items: &self.0.kinds };
-        let mut reasons = Reasons::default();
-        reasons.note("unique_id", self.0.unique_id.err());
-        reasons.note_kinds("kinds", &kinds);
-
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", &self.0.id.to_string())?;
-        map.serialize_entry("unique_id", &self.0.unique_id.ok().map(|id| id.to_string()))?;
-        map.serialize_entry("kinds", &kinds)?;
-        map.serialize_entry("missing", &reasons)?;
-        map.end()
+        let mut object = Object::new(serializer)?;
+        object.entry("id", &self.0.id.to_string())?;
+        object.reading("unique_id", &self.0.unique_id.map(|id| id.to_string()))?;
+        object.kinds(PROCESS_KIND, &self.0.kinds)?;
+        object.end()
     }
 }

@@ -1,42 +1,64 @@
-//! Serializes a field table: values as members of an object, and the reasons of missing values.
+//! Serializes objects: values as members, and the reasons of missing values.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
 use ttmon_model::memory::{Figure, KindMemory};
-use ttmon_model::{KernelTypes, Missing, PerKind};
+use ttmon_model::{KernelType, KernelTypes, KernelUse, Missing, PerKind, Reading};
 
 use crate::value::ReadingJson;
 
-/// The reasons of the nulls in one object, by dotted path.
-#[derive(Default)]
-pub(crate) struct Reasons(Vec<(String, Missing)>);
+/// An object of the document. Its last member has the reasons of its nulls, by dotted path.
+pub(crate) struct Object<M> {
+    map: M,
+    reasons: Vec<(String, Missing)>,
+}
 
-impl Reasons {
-    /// Records the reason of a missing value. Does nothing if the value is present.
-    pub(crate) fn note(&mut self, path: impl Into<String>, reason: Option<Missing>) {
-        self.0.extend(reason.map(|reason| (path.into(), reason)));
+impl<M: SerializeMap> Object<M> {
+    pub(crate) fn new<S: Serializer<SerializeMap = M, Error = M::Error>>(serializer: S) -> Result<Self, M::Error> {
+        Ok(Self { map: serializer.serialize_map(None)?, reasons: Vec::new() })
     }
 
-    /// Records the missing values of a table.
-    pub(crate) fn note_rows<T>(&mut self, table: &[Field<T>], item: &T) {
-        for field in table {
-            self.note(field.name, (field.get)(item).err());
-        }
+    pub(crate) fn entry(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), M::Error> {
+        self.map.serialize_entry(name, value)
+    }
+
+    /// Writes a value, or null and its reason.
+    pub(crate) fn reading(&mut self, name: &str, reading: &Reading<impl Serialize>) -> Result<(), M::Error> {
+        self.note(name, reading.as_ref().err());
+        self.entry(name, &reading.as_ref().ok())
+    }
+
+    /// Writes a field of a table.
+    pub(crate) fn field<T>(&mut self, field: &Field<T>, item: &T) -> Result<(), M::Error> {
+        let value = ReadingJson::of(field, item);
+        self.note(field.name, value.reading.as_ref().err());
+        self.entry(field.name, &value)
+    }
+
+    /// Writes `kinds`, one object per kind of memory.
+    pub(crate) fn kinds<T: HasFigure>(&mut self, table: &[Field<T>], items: &PerKind<T>) -> Result<(), M::Error> {
+        self.note_kinds("kinds", table, items);
+        self.entry("kinds", &Kinds { table, items })
+    }
+
+    /// Records the reason of a missing value. Does nothing if the value is present.
+    pub(crate) fn note(&mut self, path: impl Into<String>, reason: Option<&Missing>) {
+        self.reasons.extend(reason.map(|reason| (path.into(), *reason)));
     }
 
     /// Records the missing values of `kinds` below a path.
-    pub(crate) fn note_kinds<T>(&mut self, path: &str, kinds: &Kinds<'_, T>) {
-        for (kind, item) in kinds.items.iter() {
-            for field in kinds.table {
-                self.note(format!("{path}.{}.{}", kind.name(), field.name), (field.get)(item).err());
+    pub(crate) fn note_kinds<T>(&mut self, path: &str, table: &[Field<T>], items: &PerKind<T>) {
+        for (kind, item) in items.iter() {
+            for field in table {
+                self.note(format!("{path}.{}.{}", kind.name(), field.name), (field.get)(item).as_ref().err());
             }
         }
     }
-}
 
-impl Serialize for Reasons {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(path, reason)| (path, reason.name())))
+    pub(crate) fn end(mut self) -> Result<M::Ok, M::Error> {
+        let reasons = self.reasons.iter().map(|(path, reason)| (path, reason.name()));
+        self.map.serialize_entry("missing", &Pairs(reasons.collect()))?;
+        self.map.end()
     }
 }
 
@@ -48,8 +70,7 @@ pub(crate) struct Kinds<'a, T> {
 
 impl<T: HasFigure> Serialize for Kinds<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let rows = |item| KindRows { rows: Rows { table: self.table, item }, kernel_types: item.figure().kernel_types.as_deref() };
-        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), rows(item))))
+        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), KindRows { table: self.table, item })))
     }
 }
 
@@ -72,61 +93,43 @@ impl HasFigure for KindMemory {
 
 /// The rows of one kind, and the types of kernels if known.
 struct KindRows<'a, T> {
-    rows: Rows<'a, T>,
-    kernel_types: Option<&'a KernelTypes>,
+    table: &'a [Field<T>],
+    item: &'a T,
 }
 
-impl<T> Serialize for KindRows<'_, T> {
+impl<T: HasFigure> Serialize for KindRows<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.rows.entries(&mut map)?;
-        kernel_types_entry(&mut map, self.kernel_types)?;
+        for field in self.table {
+            map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;
+        }
+        kernel_types_entry(&mut map, self.item.figure().kernel_types.as_deref())?;
         map.end()
     }
 }
 
 /// Adds the types of kernels to the object of their kind.
 pub(crate) fn kernel_types_entry<M: SerializeMap>(map: &mut M, types: Option<&KernelTypes>) -> Result<(), M::Error> {
-    types.map_or(Ok(()), |types| map.serialize_entry("types", &TypesJson(types)))
+    let Some(types) = types else { return Ok(()) };
+    let of_type =
+        |(kernel_type, KernelUse { used, count }): (KernelType, _)| (kernel_type.name(), Pairs(vec![("used", used), ("count", count)]));
+    map.serialize_entry("types", &Pairs(types.iter().map(of_type).collect()))
 }
 
-struct TypesJson<'a>(&'a KernelTypes);
+/// An object with these members, in this order.
+pub(crate) struct Pairs<K, V>(pub(crate) Vec<(K, V)>);
 
-impl Serialize for TypesJson<'_> {
+impl<K: Serialize, V: Serialize> Serialize for Pairs<K, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let types = self.0.iter().map(|(kernel_type, kernels)| (kernel_type.name(), [("used", kernels.used), ("count", kernels.count)]));
-        serializer.collect_map(types.map(|(name, values)| (name, Pairs(values))))
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-struct Pairs([(&'static str, u64); 2]);
+/// A list whose elements are made while they are written, because there may be a million.
+pub(crate) struct Lazy<F>(pub(crate) F);
 
-impl Serialize for Pairs {
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Lazy<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0)
-    }
-}
-
-/// The rows of a table as an object.
-pub(crate) struct Rows<'a, T> {
-    pub(crate) table: &'a [Field<T>],
-    pub(crate) item: &'a T,
-}
-
-impl<T> Rows<'_, T> {
-    /// Writes the rows as members of an object that also has other members.
-    pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        for field in self.table {
-            map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;
-        }
-        Ok(())
-    }
-}
-
-impl<T> Serialize for Rows<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        self.entries(&mut map)?;
-        map.end()
+        serializer.collect_seq((self.0)())
     }
 }

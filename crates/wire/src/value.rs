@@ -10,19 +10,13 @@ use ttmon_model::units::Unit;
 
 /// A reading, serialized as its value or `null`.
 pub(crate) struct ReadingJson {
-    reading: Reading<Value>,
+    pub(crate) reading: Reading<Value>,
     unit: Unit,
 }
 
 impl ReadingJson {
-    /// Returns the value of a field.
     pub(crate) fn of<T>(field: &Field<T>, item: &T) -> Self {
         Self { reading: (field.get)(item), unit: field.unit }
-    }
-
-    /// Returns a value without a unit.
-    pub(crate) fn plain(reading: Reading<Value>) -> Self {
-        Self { reading, unit: Unit::None }
     }
 }
 
