@@ -21,9 +21,6 @@ use ttmon_model::{Device, DeviceId};
 
 use crate::window::Window;
 
-pub use parse::ConditionError;
-pub use promql::PromqlError;
-
 /// A condition over the fields of one device.
 #[derive(Clone)]
 pub struct Condition {
@@ -117,12 +114,12 @@ impl PartialEq for Condition {
 
 impl Condition {
     /// Parses a condition.
-    pub fn parse(text: &str) -> Result<Self, ConditionError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self { text: text.split_whitespace().collect::<Vec<_>>().join(" "), any: parse::condition(text)? })
     }
 
     /// Returns the condition as PromQL over the service's metrics. The error names a field that has no metric.
-    pub fn promql(&self) -> Result<String, PromqlError> {
+    pub fn promql(&self) -> Result<String, String> {
         promql::condition(&self.any)
     }
 

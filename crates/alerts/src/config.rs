@@ -12,7 +12,6 @@
 //! url_file = "/etc/ttmon/webhook.url"
 //! ```
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,24 +87,12 @@ pub enum UrlFrom {
     File(PathBuf),
 }
 
-/// Why the table is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-fn wrong<T>(why: impl Into<String>) -> Result<T, ConfigError> {
-    Err(ConfigError(why.into()))
+fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
+    Err(why.into())
 }
 
 /// Adds one entry of a list.
-type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), ConfigError>;
+type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), String>;
 
 impl Default for Config {
     /// Returns the built-in rules, without receivers.
@@ -117,8 +104,8 @@ impl Default for Config {
 impl Config {
     /// Reads a whole configuration file and adds its table `alerts`, if there is one. Rules with the name of an existing rule change or
     /// replace it; receivers are added.
-    pub fn read(&mut self, text: &str) -> Result<(), ConfigError> {
-        let file: Table = text.parse().map_err(|error: toml::de::Error| ConfigError(error.to_string()))?;
+    pub fn read(&mut self, text: &str) -> Result<(), String> {
+        let file: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let Some(table) = file.get("alerts") else { return Ok(()) };
         let Some(table) = table.as_table() else { return wrong("alerts is a table: [alerts]") };
         if table.get("builtin").map(|value| value.as_bool().ok_or_else(|| takes("builtin", "true or false"))).transpose()? == Some(false) {
@@ -139,7 +126,7 @@ impl Config {
                 let Some(table) = entry.as_table() else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
                 let keys = Keys(table);
                 let named = keys.text("name")?.unwrap_or_else(|| format!("number {number}"));
-                each(self, &keys).map_err(|why| ConfigError(format!("alerts.{key} {named}: {why}")))?;
+                each(self, &keys).map_err(|why| format!("alerts.{key} {named}: {why}"))?;
             }
         }
         if self.rules.len() > RULES_MAX {
@@ -148,7 +135,7 @@ impl Config {
         if self.receivers.len() > RECEIVERS_MAX { wrong(format!("more than {RECEIVERS_MAX} receivers")) } else { Ok(()) }
     }
 
-    fn add_rule(&mut self, keys: &Keys<'_>) -> Result<(), ConfigError> {
+    fn add_rule(&mut self, keys: &Keys<'_>) -> Result<(), String> {
         keys.only(&["name", "when", "for", "clear", "clear_for", "severity", "summary", "enabled"])?;
         let Some(name) = keys.text("name")?.filter(|name| is_name(name)) else {
             return wrong("name takes lower-case letters, digits, - and _, at most 64");
@@ -159,7 +146,7 @@ impl Config {
             return Ok(());
         }
         let condition = |key: &str| {
-            let parsed = keys.text(key)?.map(|text| Condition::parse(&text).map_err(|why| ConfigError(format!("{key}: {why}"))));
+            let parsed = keys.text(key)?.map(|text| Condition::parse(&text).map_err(|why| format!("{key}: {why}")));
             parsed.transpose()
         };
         let when = condition("when")?;
@@ -193,7 +180,7 @@ impl Config {
         Ok(())
     }
 
-    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<Delivery, ConfigError>) -> Result<(), ConfigError> {
+    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<Delivery, String>) -> Result<(), String> {
         let how = how?;
         let number = self.receivers.iter().filter(|other| other.how.sort() == sort).count() + 1;
         let name = keys.text("name")?.unwrap_or_else(|| format!("{sort}-{number}"));
@@ -226,7 +213,7 @@ fn summary(when: &Condition) -> String {
     format!("{} ({})", when.to_string().replace(['{', '}'], ""), values.join(", "))
 }
 
-fn command(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
+fn command(keys: &Keys<'_>) -> Result<Delivery, String> {
     keys.only(&["name", "severity", "argv", "timeout"])?;
     let words = keys.0.get("argv").and_then(Value::as_array).filter(|words| (1..=ARGUMENTS_MAX).contains(&words.len()));
     let argv: Option<Vec<String>> = words.and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
@@ -238,58 +225,58 @@ fn command(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     Ok(Delivery::Command { argv, timeout: timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT) })
 }
 
-fn webhook(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
+fn webhook(keys: &Keys<'_>) -> Result<Delivery, String> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca"])?;
     Ok(Delivery::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
 }
 
-fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
+fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, String> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca", "resend"])?;
     let resend = keys.duration("resend", RESEND_RANGE.0, RESEND_RANGE.1)?.unwrap_or(RESEND_DEFAULT);
     Ok(Delivery::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
 }
 
-fn takes(key: &str, what: &str) -> ConfigError {
-    ConfigError(format!("{key} takes {what}"))
+fn takes(key: &str, what: &str) -> String {
+    format!("{key} takes {what}")
 }
 
 /// The keys of one entry.
 struct Keys<'a>(&'a Table);
 
 impl Keys<'_> {
-    fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
+    fn only(&self, known: &[&str]) -> Result<(), String> {
         match self.0.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => wrong(format!("unknown key {key} (there are {})", known.join(", "))),
             None => Ok(()),
         }
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, ConfigError> {
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
         let value = self.0.get(key).map(|value| value.as_str().map(str::to_owned).ok_or_else(|| takes(key, "text")));
         value.transpose()
     }
 
-    fn truth(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+    fn truth(&self, key: &str) -> Result<Option<bool>, String> {
         self.0.get(key).map(|value| value.as_bool().ok_or_else(|| takes(key, "true or false"))).transpose()
     }
 
-    fn duration(&self, key: &str, least: Duration, most: Duration) -> Result<Option<Duration>, ConfigError> {
+    fn duration(&self, key: &str, least: Duration, most: Duration) -> Result<Option<Duration>, String> {
         let parsed = self.text(key)?.map(|text| duration::parse(&text).filter(|value| (least..=most).contains(value)));
         let range = || format!("a duration of {} to {}, such as 30s, 5m, 1h", duration::format(least), duration::format(most));
         parsed.map(|parsed| parsed.ok_or_else(|| takes(key, &range()))).transpose()
     }
 
-    fn severity(&self) -> Result<Option<Severity>, ConfigError> {
+    fn severity(&self) -> Result<Option<Severity>, String> {
         let named = self.text("severity")?.map(|name| Severity::from_name(&name));
         named.map(|named| named.ok_or_else(|| takes("severity", "info, warning or critical"))).transpose()
     }
 
-    fn path(&self, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+    fn path(&self, key: &str) -> Result<Option<PathBuf>, String> {
         let path = self.text(key)?.map(PathBuf::from);
         path.map(|path| if path.is_absolute() { Ok(path) } else { Err(takes(key, "an absolute path")) }).transpose()
     }
 
-    fn url(&self) -> Result<UrlFrom, ConfigError> {
+    fn url(&self) -> Result<UrlFrom, String> {
         match (self.text("url")?, self.path("url_file")?) {
             (Some(url), None) => Ok(UrlFrom::Text(url)),
             (None, Some(path)) => Ok(UrlFrom::File(path)),

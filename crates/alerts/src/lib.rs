@@ -22,12 +22,12 @@ mod silence;
 mod window;
 
 pub use builtin::builtin;
-pub use condition::{Condition, ConditionError, PromqlError};
-pub use config::{Config, ConfigError, Delivery, Receiver, UrlFrom};
+pub use condition::Condition;
+pub use config::{Config, Delivery, Receiver, UrlFrom};
 pub use engine::{Alert, Change, Engine, Event, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};
 pub use outbox::Outbox;
 pub use prometheus::{alert_rule_tests, alert_rules};
 pub use rule::{Rule, Severity, is_name};
-pub use silence::{Silence, SilenceError};
+pub use silence::Silence;

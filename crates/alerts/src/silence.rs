@@ -1,7 +1,5 @@
 //! Silences: alerts of a rule that are not sent for some time. Each silence is a small file of the service.
 
-use std::fmt;
-
 use serde_json::{Value, json};
 use ttmon_model::units::UnixTime;
 
@@ -21,33 +19,20 @@ pub struct Silence {
     pub comment: String,
 }
 
-/// The file is not a valid silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SilenceError;
-
-impl fmt::Display for SilenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a silence that this version can read")
-    }
-}
-
-impl std::error::Error for SilenceError {}
-
 impl Silence {
-    /// Parses the text of a file.
-    pub fn parse(text: &str) -> Result<Self, SilenceError> {
-        let document: Value = serde_json::from_str(text).map_err(|_| SilenceError)?;
+    /// Parses the text of a file, if it is a silence that this version can read.
+    pub fn parse(text: &str) -> Option<Self> {
+        let document: Value = serde_json::from_str(text).ok()?;
         let rule = match &document["rule"] {
             Value::Null => None,
-            Value::String(name) if is_name(name) => Some(name.clone()),
-            _ => return Err(SilenceError),
+            rule => Some(rule.as_str().filter(|name| is_name(name))?.to_owned()),
         };
         let device = match &document["device"] {
             Value::Null => None,
-            device => Some(device.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or(SilenceError)?),
+            device => Some(u32::try_from(device.as_u64()?).ok()?),
         };
-        let until = document["until"].as_str().and_then(UnixTime::parse_rfc3339).ok_or(SilenceError)?;
-        Ok(Self { rule, device, until, comment: document["comment"].as_str().unwrap_or_default().to_owned() })
+        let until = UnixTime::parse_rfc3339(document["until"].as_str()?)?;
+        Some(Self { rule, device, until, comment: document["comment"].as_str().unwrap_or_default().to_owned() })
     }
 
     /// Returns the document that [`Silence::parse`] reads.
@@ -80,13 +65,13 @@ mod tests {
             [(Some("hot"), Some(3), "hot.3.json"), (None, None, "ALL.all.json"), (Some("hot"), None, "hot.all.json")]
         {
             let silence = Silence { rule: rule.map(str::to_owned), device, until, comment: "fan is \"out\"".to_owned() };
-            assert_eq!(Silence::parse(&silence.document().to_string()), Ok(silence.clone()));
+            assert_eq!(Silence::parse(&silence.document().to_string()), Some(silence.clone()));
             assert_eq!(silence.file_name(), name);
         }
         for text in
             ["", "[]", "{}", r#"{"rule": "../x", "until": "2026-01-01T00:00:00Z"}"#, r#"{"device": -1, "until": "2026-01-01T00:00:00Z"}"#]
         {
-            assert_eq!(Silence::parse(text), Err(SilenceError), "{text}");
+            assert_eq!(Silence::parse(text), None, "{text}");
         }
     }
 }

@@ -9,20 +9,8 @@ use ttmon_model::fields::DeviceField;
 use super::{Comparison, Function, Measured, Op, Operand};
 use crate::limits::{COMPARISONS_MAX, CONDITION_BYTES_MAX, DURATION_MAX};
 
-/// Why a text is not a condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionError(String);
-
-impl fmt::Display for ConditionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConditionError {}
-
-fn wrong<T>(why: impl Into<String>) -> Result<T, ConditionError> {
-    Err(ConditionError(why.into()))
+fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
+    Err(why.into())
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +42,7 @@ impl fmt::Display for Token {
 }
 
 /// Parses a condition.
-pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, ConditionError> {
+pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, String> {
     if text.len() > CONDITION_BYTES_MAX {
         return wrong(format!("longer than {CONDITION_BYTES_MAX} bytes"));
     }
@@ -75,12 +63,12 @@ pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, ConditionErr
         if count > COMPARISONS_MAX {
             return wrong(format!("more than {COMPARISONS_MAX} comparisons"));
         }
-        any.last_mut().into_iter().for_each(|all| all.push(comparison.clone()));
+        any.last_mut().expect("it begins with one list").push(comparison);
     }
     Ok(any)
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, ConditionError> {
+fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -140,15 +128,20 @@ impl Tokens {
         is_it
     }
 
-    fn expect(&mut self, token: &Token) -> Result<(), ConditionError> {
+    fn expect(&mut self, token: &Token) -> Result<(), String> {
         if self.takes(token) { Ok(()) } else { wrong(format!("expected {token}, found {}", self.found())) }
+    }
+
+    fn word(&mut self, expected: &str) -> Result<String, String> {
+        let found = self.found();
+        if let Some(Token::Word(word)) = self.next() { Ok(word) } else { wrong(format!("expected {expected} {found}")) }
     }
 
     fn found(&self) -> String {
         self.tokens.get(self.at).map_or_else(|| "the end".to_owned(), Token::to_string)
     }
 
-    fn comparison(&mut self) -> Result<Comparison, ConditionError> {
+    fn comparison(&mut self) -> Result<Comparison, String> {
         let left = self.measured()?;
         let found = self.found();
         let Some(Token::Op(op)) = self.next() else { return wrong(format!("expected a comparison such as >=, found {found}")) };
@@ -163,17 +156,15 @@ impl Tokens {
         Ok(Comparison { left, op, right })
     }
 
-    fn measured(&mut self) -> Result<Measured, ConditionError> {
-        let found = self.found();
-        let Some(Token::Word(word)) = self.next() else { return wrong(format!("expected the name of a field, found {found}")) };
+    fn measured(&mut self) -> Result<Measured, String> {
+        let word = self.word("the name of a field, found")?;
         let function = match word.as_str() {
             "increase" => Function::Increase,
             "growth" => Function::Growth,
             _ => return Ok(Measured { field: field(&word)?, over: None }),
         };
         self.expect(&Token::Open)?;
-        let found = self.found();
-        let Some(Token::Word(word)) = self.next() else { return wrong(format!("expected the name of a field, found {found}")) };
+        let word = self.word("the name of a field, found")?;
         self.expect(&Token::Comma)?;
         let found = self.found();
         let span = match self.next() {
@@ -185,19 +176,18 @@ impl Tokens {
         Ok(Measured { field: field(&word)?, over: Some((function, span)) })
     }
 
-    fn operand(&mut self) -> Result<Operand, ConditionError> {
+    fn operand(&mut self) -> Result<Operand, String> {
         let found = self.found();
         match self.next() {
             Some(Token::Text(text)) => Ok(Operand::Text(text)),
             Some(Token::Word(word)) if word == "true" || word == "false" => Ok(Operand::Bool(word == "true")),
             Some(Token::Word(word)) => Ok(Operand::Field(1.0, field(&word)?)),
             Some(Token::Number(text)) => {
-                let number = number(&text).ok_or_else(|| ConditionError(format!("{text} is no number, size or percentage")))?;
+                let number = number(&text).ok_or_else(|| format!("{text} is no number, size or percentage"))?;
                 if !self.takes(&Token::Times) {
                     return Ok(Operand::Number(number));
                 }
-                let found = self.found();
-                let Some(Token::Word(word)) = self.next() else { return wrong(format!("expected a field after *, found {found}")) };
+                let word = self.word("a field after *, found")?;
                 Ok(Operand::Field(number, field(&word)?))
             }
             _ => wrong(format!("expected a number, a text, true, false or a field; found {found}")),
@@ -205,20 +195,15 @@ impl Tokens {
     }
 }
 
-fn field(name: &str) -> Result<DeviceField, ConditionError> {
+fn field(name: &str) -> Result<DeviceField, String> {
     DeviceField::find(name).map_or_else(|| wrong(format!("no field {name} (ttmon --help-fields lists them)")), Ok)
 }
 
 /// Parses `95`, `0.5`, `95%`, `512M` or `10G`.
 fn number(text: &str) -> Option<f64> {
-    let (digits, factor) = match text.as_bytes().last()? {
-        b'%' => (&text[..text.len() - 1], 0.01),
-        b'K' => (&text[..text.len() - 1], 1024.0),
-        b'M' => (&text[..text.len() - 1], 1024.0 * 1024.0),
-        b'G' => (&text[..text.len() - 1], 1024.0 * 1024.0 * 1024.0),
-        b'T' => (&text[..text.len() - 1], 1024.0 * 1024.0 * 1024.0 * 1024.0),
-        _ => (text, 1.0),
-    };
+    let suffixes = [("%", 0.01), ("K", 1024.0), ("M", 1_048_576.0), ("G", 1_073_741_824.0), ("T", 1_099_511_627_776.0)];
+    let found = suffixes.into_iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, factor)));
+    let (digits, factor) = found.unwrap_or((text, 1.0));
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number: f64 = digits.parse().ok().filter(|_| is_plain)?;
     Some(number * factor).filter(|number| number.is_finite())

@@ -22,7 +22,7 @@ pub fn read_silences(state: &Path) -> Vec<Silence> {
     paths.sort();
     let read = |path: &std::path::PathBuf| {
         let bytes = ttmon_files::read_trusted(path, SILENCE_BYTES_MAX).ok()?;
-        Silence::parse(std::str::from_utf8(&bytes).ok()?).ok()
+        Silence::parse(std::str::from_utf8(&bytes).ok()?)
     };
     paths.iter().filter_map(read).collect()
 }
