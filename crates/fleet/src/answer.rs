@@ -16,34 +16,11 @@ pub type Labels = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vector(pub Vec<(Labels, f64)>);
 
-/// Why an answer cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnswerError {
-    /// The answer is not in the format of a store.
-    Strange(String),
-    /// The store refused the query, with this reason.
-    Refused(String),
-    /// The answer exceeds a limit.
-    TooLarge,
-}
-
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Strange(why) => write!(f, "answers in another way than Prometheus's HTTP API ({why})"),
-            Self::Refused(why) => write!(f, "refuses the query ({why})"),
-            Self::TooLarge => write!(f, "answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
-
 impl Vector {
     /// Parses an answer. Values that are not finite numbers are left out.
-    pub fn parse(text: &str) -> Result<Self, AnswerError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > ANSWER_BYTES_MAX {
-            return Err(AnswerError::TooLarge);
+            return Err(too_large());
         }
         let mut found = Found::default();
         let mut input = serde_json::Deserializer::from_str(text);
@@ -51,9 +28,9 @@ impl Vector {
         if let Some(error) = found.error {
             return Err(error);
         }
-        read.map_err(|error| AnswerError::Strange(error.to_string()))?;
+        read.map_err(|error| strange(&error.to_string()))?;
         if found.status.as_deref() == Some("error") {
-            return Err(AnswerError::Refused(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
+            return Err(format!("refuses the query ({})", found.refusal.as_deref().unwrap_or("no reason")));
         }
         match (found.kind.as_deref(), found.series) {
             (Some("vector"), Some(series)) => Ok(Self(series)),
@@ -68,8 +45,12 @@ impl Vector {
     }
 }
 
-fn strange(why: &str) -> AnswerError {
-    AnswerError::Strange(why.to_owned())
+fn strange(why: &str) -> String {
+    format!("answers in another way than Prometheus's HTTP API ({why})")
+}
+
+fn too_large() -> String {
+    format!("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")
 }
 
 /// The values that were parsed so far. Series are parsed one at a time; other keys are skipped.
@@ -79,7 +60,7 @@ struct Found {
     refusal: Option<String>,
     kind: Option<String>,
     series: Option<Vec<(Labels, f64)>>,
-    error: Option<AnswerError>,
+    error: Option<String>,
 }
 
 /// The top level of the answer, or its `data`.
@@ -147,7 +128,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
         let (mut series, mut count) = (Vec::new(), 0);
         while let Some(row) = rows.next_element::<&RawValue>()? {
             count += 1;
-            let read = if count > SERIES_MAX { Err(AnswerError::TooLarge) } else { read_series(row.get()) };
+            let read = if count > SERIES_MAX { Err(too_large()) } else { read_series(row.get()) };
             match read {
                 Ok(one) => series.extend(one),
                 Err(error) => {
@@ -162,7 +143,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 }
 
 /// Parses one series. Returns `None` if its value is not a finite number.
-fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
+fn read_series(text: &str) -> Result<Option<(Labels, f64)>, String> {
     if text.len() > SERIES_BYTES_MAX {
         return Err(strange("a long series"));
     }
@@ -218,8 +199,8 @@ mod tests {
             (r#"{"data":{"resultType":"vector","result":[]}} {}"#, false),
         ] {
             let error = Vector::parse(text).expect_err(text);
-            assert_eq!(matches!(error, AnswerError::Refused(_)), is_refusal, "{error}");
+            assert_eq!(error.starts_with("refuses"), is_refusal, "{error}");
         }
-        assert_eq!(Vector::parse(&many), Err(AnswerError::TooLarge));
+        assert_eq!(Vector::parse(&many), Err(too_large()));
     }
 }

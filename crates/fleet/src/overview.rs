@@ -143,28 +143,6 @@ fn each_host(hosts: &mut BTreeMap<String, HostRow>, answer: &Vector, change: imp
     }
 }
 
-/// The queries to a store.
-#[derive(Clone, Copy)]
-enum Question {
-    Template(&'static Template),
-    Age,
-    Page,
-    Missing,
-    Alerts,
-}
-
-impl Question {
-    fn query(self, has_rules: bool) -> &'static str {
-        match self {
-            Self::Template(template) => template.query(has_rules),
-            Self::Age => AGE,
-            Self::Page => PAGE,
-            Self::Missing => MISSING,
-            Self::Alerts => ALERTS,
-        }
-    }
-}
-
 impl Overview {
     /// Queries the store through a function that answers a few queries at a time. Stops at the first failure, so that a store that is down
     /// is not queried twenty times.
@@ -180,39 +158,29 @@ impl Overview {
     fn fill<E>(&mut self, ask: &mut impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>) -> Result<(), E> {
         let has_rules = ask(&[probe()])?.iter().any(|answer| !answer.is_empty());
         self.store.has_rules = has_rules;
+        let is_asked = |template: &&Template| !matches!(template.subject, Subject::Rack | Subject::Chip);
+        let templates = TEMPLATES.iter().filter(is_asked).map(|template| (template.query(has_rules), Some(template)));
+        let questions: Vec<_> = templates.chain([AGE, PAGE, MISSING, ALERTS].map(|query| (query, None))).collect();
         let mut hosts: BTreeMap<String, HostRow> = BTreeMap::new();
         let mut workloads: BTreeMap<Labels, BTreeMap<&'static str, f64>> = BTreeMap::new();
-        let filled = self.fill_rows(has_rules, &mut hosts, &mut workloads, ask);
+        let filled = questions.chunks(QUERIES_AT_ONCE).try_for_each(|some| {
+            let queries: Vec<&'static str> = some.iter().map(|(query, _)| *query).collect();
+            for (question, answer) in some.iter().zip(ask(&queries)?) {
+                match *question {
+                    (_, Some(template)) if template.subject == Subject::Host => add_hosts(&mut hosts, template.key, answer),
+                    (_, Some(template)) => add_workloads(&mut workloads, template.key, answer),
+                    (AGE, None) => each_host(&mut hosts, &answer, |row, _, age| row.age = Some(age)),
+                    (PAGE, None) => each_host(&mut hosts, &answer, |row, labels, _| row.url = page_url(labels)),
+                    (MISSING, None) => self.missing = answer.0.iter().map(|(labels, _)| label(labels, "instance")).collect(),
+                    (_, None) => self.alerts = answer.0.into_iter().map(|(labels, _)| labels).collect(),
+                }
+            }
+            Ok(())
+        });
         // After a failure, the rows of the earlier answers remain.
         self.hosts = hosts.into_iter().map(|(host, row)| HostRow { host, ..row }).collect();
         self.workloads = workloads.into_iter().collect();
         filled
-    }
-
-    fn fill_rows<E>(
-        &mut self,
-        has_rules: bool,
-        hosts: &mut BTreeMap<String, HostRow>,
-        workloads: &mut BTreeMap<Labels, BTreeMap<&'static str, f64>>,
-        ask: &mut impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>,
-    ) -> Result<(), E> {
-        let is_asked = |template: &&Template| !matches!(template.subject, Subject::Rack | Subject::Chip);
-        let templates = TEMPLATES.iter().filter(is_asked).map(Question::Template);
-        let questions: Vec<Question> = templates.chain([Question::Age, Question::Page, Question::Missing, Question::Alerts]).collect();
-        for some in questions.chunks(QUERIES_AT_ONCE) {
-            let queries: Vec<&'static str> = some.iter().map(|question| question.query(has_rules)).collect();
-            for (question, answer) in some.iter().zip(ask(&queries)?) {
-                match question {
-                    Question::Template(template) if template.subject == Subject::Host => add_hosts(hosts, template.key, answer),
-                    Question::Template(template) => add_workloads(workloads, template.key, answer),
-                    Question::Age => each_host(hosts, &answer, |row, _, age| row.age = Some(age)),
-                    Question::Page => each_host(hosts, &answer, |row, labels, _| row.url = page_url(labels)),
-                    Question::Missing => self.missing = answer.0.iter().map(|(labels, _)| label(labels, "instance")).collect(),
-                    Question::Alerts => self.alerts = answer.0.into_iter().map(|(labels, _)| labels).collect(),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Adds a host that was queried directly, unless the store has it.

@@ -2,22 +2,9 @@
 
 use std::fmt::Write;
 
-/// Returns a text as a PromQL string, with quotes.
+/// Returns a text as a PromQL string, with quotes. The escapes of JSON are valid in PromQL.
 pub fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            letter if letter.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
-    out
+    serde_json::Value::from(text).to_string()
 }
 
 /// Returns a regular expression, as a PromQL string, for texts that begin with this text.

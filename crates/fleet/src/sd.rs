@@ -1,7 +1,6 @@
 //! Lists of hosts to scrape, in the format of Prometheus's `file_sd` and `http_sd`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::{Value, json};
 
@@ -16,41 +15,18 @@ pub struct Target {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why a list is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SdError {
-    /// A line, counted from 1, and the error.
-    Line(usize, String),
-    /// The document is not a list of nodes.
-    Document(String),
-    /// There are too many hosts, or the labels are too long.
-    TooMany,
-}
-
-impl fmt::Display for SdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(line, why) => write!(f, "line {line}: {why}"),
-            Self::Document(why) => f.write_str(why),
-            Self::TooMany => write!(f, "more than {TARGETS_MAX} hosts, or {} MiB of labels", TARGET_LABEL_BYTES_MAX >> 20),
-        }
-    }
-}
-
-impl std::error::Error for SdError {}
-
 /// Returns the JSON of a list.
 pub fn document(targets: &[Target]) -> Value {
     targets.iter().map(|target| json!({"targets": [target.address], "labels": target.labels})).collect()
 }
 
 /// Parses a list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` means sixteen hosts, `#` begins a comment.
-pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, String> {
     let (mut targets, mut label_bytes) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let Some(name) = words.next() else { continue };
-        let wrong = |why: String| SdError::Line(index + 1, why);
+        let wrong = |why: String| of_line(index, &why);
         let labels = words
             .map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE"))))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
@@ -59,7 +35,7 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
             targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
             label_bytes += line_bytes;
             if targets.len() > TARGETS_MAX || label_bytes > TARGET_LABEL_BYTES_MAX {
-                return Err(SdError::TooMany);
+                return Err(too_many());
             }
         }
     }
@@ -68,15 +44,15 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
 
 /// Parses the output of `sinfo --noheader --Node --format "%N %R %f"`: node, partition, features. A node in several partitions is listed
 /// once, with their names joined by commas. A feature `rack=r1` or `rack:r1` becomes the label `rack`.
-pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, String> {
     let mut nodes: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let mut words = line.split_whitespace();
         let (Some(node), Some(partition)) = (words.next(), words.next()) else {
-            return Err(SdError::Line(index + 1, "no node and partition; use sinfo --noheader --Node --format \"%N %R %f\"".to_owned()));
+            return Err(of_line(index, "no node and partition; use sinfo --noheader --Node --format \"%N %R %f\""));
         };
         if !is_host(node) {
-            return Err(SdError::Line(index + 1, format!("{node:?} is no host")));
+            return Err(of_line(index, &format!("{node:?} is no host")));
         }
         let labels = nodes.entry(node.to_owned()).or_default();
         let partitions = labels.entry("partition".to_owned()).or_default();
@@ -89,19 +65,19 @@ pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_owned())));
     }
     if nodes.len() > TARGETS_MAX {
-        return Err(SdError::TooMany);
+        return Err(too_many());
     }
     Ok(nodes.into_iter().map(|(node, labels)| Target { address: addressed(&node, port), labels }).collect())
 }
 
 /// Parses the output of `kubectl get nodes -o json`: nodes with Tenstorrent cards, by their internal address. The label `rack` is the
 /// node's label `topology.kubernetes.io/rack`, and `partition` is its `node.kubernetes.io/instance-type`.
-pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
-    let wrong = |why: &str| SdError::Document(format!("{why}; use kubectl get nodes -o json"));
+pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, String> {
+    let wrong = |why: &str| format!("{why}; use kubectl get nodes -o json");
     let document: Value = serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
     let nodes = document["items"].as_array().ok_or_else(|| wrong("no list of nodes"))?;
     if nodes.len() > TARGETS_MAX {
-        return Err(SdError::TooMany);
+        return Err(too_many());
     }
     let mut targets = Vec::new();
     for node in nodes {
@@ -123,6 +99,14 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         targets.push(Target { address, labels });
     }
     Ok(targets)
+}
+
+fn of_line(index: usize, why: &str) -> String {
+    format!("line {}: {why}", index + 1)
+}
+
+fn too_many() -> String {
+    format!("more than {TARGETS_MAX} hosts, or {} MiB of labels", TARGET_LABEL_BYTES_MAX >> 20)
 }
 
 fn label(word: &str) -> Option<(String, String)> {
@@ -185,25 +169,25 @@ mod tests {
     #[test]
     fn bad_lines_are_named() {
         for text in ["a b", "a 1x=y", "a\"b", "tt[1-", "tt[3-1]", "tt[a-b]", "tt[0-4000000000]", "a:port", "[::1", "a/b", "a =x"] {
-            assert!(matches!(hosts(&format!("ok\n{text}"), 1), Err(SdError::Line(2, _))), "{text}");
+            assert!(hosts(&format!("ok\n{text}"), 1).is_err_and(|why| why.starts_with("line 2: ")), "{text}");
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for text in [long.clone(), format!("{long}[0-99999]"), format!("t[{}1-2]", "0".repeat(70_000))] {
-            assert!(matches!(hosts(&text, 1), Err(SdError::Line(1, _))), "{} bytes", text.len());
+            assert!(hosts(&text, 1).is_err_and(|why| why.starts_with("line 1: ")), "{} bytes", text.len());
         }
-        assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(SdError::TooMany));
+        assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(too_many()));
         let short: String = (0..300).map(|number| format!(" l{number}=")).collect();
-        assert_eq!(hosts(&format!("t[1-99999]{short}"), 1), Err(SdError::TooMany), "30 million labels");
+        assert_eq!(hosts(&format!("t[1-99999]{short}"), 1), Err(too_many()), "30 million labels");
         let labels: String = (0..100).map(|number| format!(" l{number}={}", "x".repeat(1000))).collect();
-        assert_eq!(hosts(&format!("t[1-1000]{labels}"), 1), Err(SdError::TooMany), "a line of 100 KB stands for 100 MB");
+        assert_eq!(hosts(&format!("t[1-1000]{labels}"), 1), Err(too_many()), "a line of 100 KB stands for 100 MB");
     }
 
     #[test]
     fn nodes_of_slurm_are_listed_once() {
         let text = "tt01 batch* rack=r1,n300\ntt01 debug rack=r1,n300\ntt02 batch (null)\n";
         assert_eq!(lines(&slurm(text, 9478).expect("nodes")), ["tt01:9478 partition=batch,debug rack=r1", "tt02:9478 partition=batch"]);
-        assert!(matches!(slurm("tt01\n", 1), Err(SdError::Line(1, _))));
-        assert!(matches!(slurm("a b c\n\"; b\n", 1), Err(SdError::Line(2, _))));
+        assert!(slurm("tt01\n", 1).is_err_and(|why| why.starts_with("line 1: ")));
+        assert!(slurm("a b c\n\"; b\n", 1).is_err_and(|why| why.starts_with("line 2: ")));
     }
 
     #[test]
@@ -217,7 +201,7 @@ mod tests {
         assert_eq!(lines(&kubernetes(&text, 9478).expect("nodes")), ["10.0.0.1:9478 node=a rack=r1", "[fd00::1]:9478 node=c rack=r1"]);
         let without = json!({"items": [node("a", "true", "10.0.0.1; rm")]}).to_string();
         for text in ["", "[]", "{}", &without] {
-            assert!(matches!(kubernetes(text, 1), Err(SdError::Document(_))), "{text}");
+            assert!(kubernetes(text, 1).is_err_and(|why| why.ends_with("use kubectl get nodes -o json")), "{text}");
         }
     }
 }
