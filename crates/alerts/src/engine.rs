@@ -24,7 +24,7 @@ use crate::limits::{RESOLVED_MAX, RESOLVED_SPAN};
 use crate::rule::Rule;
 use crate::window::Window;
 
-pub use listing::{Alert, Change, Event, Listing, Phase, Saved};
+pub use listing::{Alert, Listing, Phase, Saved};
 
 /// Evaluates rules on snapshots.
 #[derive(Debug)]
@@ -86,13 +86,13 @@ impl Engine {
         self.saved = saved;
     }
 
-    /// Evaluates a snapshot at a time of a monotonic clock.
-    pub fn observe(&mut self, at: Duration, snapshot: &Snapshot) -> Vec<Event> {
+    /// Evaluates a snapshot at a time of a monotonic clock. Returns the alerts that fired or ended.
+    pub fn observe(&mut self, at: Duration, snapshot: &Snapshot) -> Vec<Alert> {
         let started = *self.started.get_or_insert(at);
         let may_fire = at.saturating_sub(started) >= self.grace;
-        let mut events = Vec::new();
+        let mut changed = Vec::new();
         for device in &snapshot.devices {
-            self.identify_device(device, snapshot.time, &mut events);
+            self.identify_device(device, snapshot.time, &mut changed);
         }
         for (id, chip) in &mut self.chips {
             let listed = snapshot.device(*id);
@@ -104,22 +104,22 @@ impl Engine {
             chip.identity.complete(&mut device);
             let moment = SampleTime { at, time: snapshot.time, may_fire };
             for (rule, state) in self.rules.iter().zip(&mut chip.states) {
-                events.extend(state.judge(rule, &device, moment));
+                changed.extend(state.judge(rule, &device, moment));
             }
         }
-        for event in events.iter().filter(|event| event.change == Change::Resolved) {
+        for alert in changed.iter().filter(|alert| alert.phase == Phase::Resolved) {
             if self.resolved.len() == RESOLVED_MAX {
                 self.resolved.pop_front();
             }
-            self.resolved.push_back(event.alert.clone());
+            self.resolved.push_back(alert.clone());
         }
         let oldest = snapshot.time.0.saturating_sub(u64::try_from(RESOLVED_SPAN.as_nanos()).unwrap_or(u64::MAX));
         self.resolved.retain(|alert| alert.resolved.is_some_and(|time| time.0 >= oldest));
-        events
+        changed
     }
 
     /// Records the identity of a device. If another chip has the same id, the alerts of the old chip end.
-    fn identify_device(&mut self, device: &Device, time: UnixTime, events: &mut Vec<Event>) {
+    fn identify_device(&mut self, device: &Device, time: UnixTime, changed: &mut Vec<Alert>) {
         let is_remote = device.location == Location::Remote;
         if self.chips.get_mut(&device.id).is_some_and(|chip| chip.identity.meet(device)) {
             return;
@@ -135,7 +135,7 @@ impl Engine {
         let chip = Chip { identity: ChipIdentity::of(device), is_remote, states };
         for state in self.chips.insert(device.id, chip).into_iter().flat_map(|old| old.states) {
             if let Status::Firing { alert, .. } = state.standing {
-                events.push(Event { change: Change::Resolved, alert: alert.ended(time) });
+                changed.push(alert.ended(time));
             }
         }
     }
@@ -166,7 +166,7 @@ impl RuleState {
         Self { standing: Status::Idle, when: rule.when.windows(), clear }
     }
 
-    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Event> {
+    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Alert> {
         let holds = rule.when.judge(at, device, &mut self.when);
         let is_clear = match &rule.clear {
             // A missing value counts as clear.
@@ -189,7 +189,7 @@ impl RuleState {
                 }
                 let alert = Alert { phase: Phase::Firing, fired: Some(time), ..alert.clone() };
                 self.standing = Status::Firing { alert: alert.clone(), clear: None };
-                Some(Event { change: Change::Fired, alert })
+                Some(alert)
             }
             Status::Firing { alert, clear } if !is_clear => {
                 alert.summary = rule.summary_of(device);
@@ -203,7 +203,7 @@ impl RuleState {
                 }
                 let alert = alert.clone().ended(ended);
                 self.standing = Status::Idle;
-                Some(Event { change: Change::Resolved, alert })
+                Some(alert)
             }
         }
     }

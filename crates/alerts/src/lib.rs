@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  rules (built in, TOML) ─┐
-//!  snapshots, their time ──┴─► Engine ─► events: fired, resolved ─┬─► Outbox ─► messages for webhooks and commands
+//!  snapshots, their time ──┴─► Engine ─► alerts: fired, resolved ─┬─► Outbox ─► messages for webhooks and commands
 //!                                 └────► listing: pending, firing, resolved ──► Alertmanager, API, `ttmon top`
 //! ```
 //!
@@ -24,7 +24,7 @@ mod window;
 pub use builtin::builtin;
 pub use condition::Condition;
 pub use config::{Config, Delivery, Receiver, UrlFrom};
-pub use engine::{Alert, Change, Engine, Event, Listing, Phase, Saved};
+pub use engine::{Alert, Engine, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};
 pub use outbox::Outbox;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use ttmon_model::duration;
 use ttmon_model::units::UnixTime;
 
-use crate::engine::{Alert, Event, Listing, Phase};
+use crate::engine::{Alert, Listing, Phase};
 use crate::rule::Rule;
 use crate::silence::Silence;
 
@@ -88,7 +88,7 @@ pub fn listing_document<'a>(
 }
 
 /// Returns the body of a message for a webhook or a command: alerts that fired or ended.
-pub fn message_body(sender: Sender<'_>, now: UnixTime, events: &[Event]) -> String {
+pub fn message_body(sender: Sender<'_>, now: UnixTime, alerts: &[Alert]) -> String {
     let message = json!({
         "schema": SCHEMA,
         "source": "ttmon",
@@ -97,7 +97,7 @@ pub fn message_body(sender: Sender<'_>, now: UnixTime, events: &[Event]) -> Stri
         "time": now.rfc3339(),
         "origin": sender.origin,
         "test": sender.is_test,
-        "alerts": events.iter().map(|event| alert_document(&event.alert)).collect::<Vec<_>>(),
+        "alerts": alerts.iter().map(alert_document).collect::<Vec<_>>(),
     });
     format!("{message}\n")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ttmon_model::DeviceId;
 use ttmon_model::units::UnixTime;
 
-use crate::engine::{Change, Event, Listing, Phase};
+use crate::engine::{Alert, Listing, Phase};
 use crate::silence::Silence;
 
 /// Records which alerts were sent.
@@ -20,19 +20,19 @@ impl Outbox {
         Self { announced: announced.into_iter().collect() }
     }
 
-    /// Returns the events to send now. When a silence ends, its firing alert is sent. If an alert was sent before it was silenced, its end
+    /// Returns the alerts to send now: those that fired or ended. When a silence ends, its firing alert is sent. If an alert was sent before it was silenced, its end
     /// is sent too.
-    pub fn take(&mut self, events: &[Event], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Event> {
+    pub fn take(&mut self, changed: &[Alert], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Alert> {
         let mut told = Vec::new();
-        for event in events.iter().filter(|event| event.change == Change::Resolved) {
-            if self.announced.remove(&(event.alert.rule.name.clone(), event.alert.device)) {
-                told.push(event.clone());
+        for alert in changed.iter().filter(|alert| alert.phase == Phase::Resolved) {
+            if self.announced.remove(&(alert.rule.name.clone(), alert.device)) {
+                told.push(alert.clone());
             }
         }
-        for alert in listing.alerts.iter().filter(|alert| alert.phase == Phase::Firing) {
+        for alert in listing.firing() {
             let is_silenced = silences.iter().any(|silence| silence.covers(alert, now));
             if !is_silenced && self.announced.insert((alert.rule.name.clone(), alert.device)) {
-                told.push(Event { change: Change::Fired, alert: alert.clone() });
+                told.push(alert.clone());
             }
         }
         told

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ttmon_alerts::{Change, Config, Engine, Event, Listing, Outbox, Rule, START_GRACE, Sender, Silence, listing_document};
+use ttmon_alerts::{Alert, Config, Engine, Listing, Outbox, Phase, Rule, START_GRACE, Sender, Silence, listing_document};
 use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
 
@@ -155,18 +155,18 @@ impl Judge {
 
     fn take(&mut self, service: &Service, published: &Published) {
         let (at, time) = (published.sample.at, published.sample.time);
-        let events = self.engine.observe(at, &published.snapshot);
+        let changed = self.engine.observe(at, &published.snapshot);
         if self.silences_at.is_none_or(|last| at.saturating_sub(last) >= SILENCES_EVERY) {
             self.silences = self.state.as_deref().map_or_else(Vec::new, read_silences).into();
             self.silences_at = Some(at);
         }
         let listing = Arc::new(self.engine.listing());
-        let told = self.outbox.take(&events, &listing, &self.silences, time);
+        let told = self.outbox.take(&changed, &listing, &self.silences, time);
         for mailbox in &service.alerting.mailboxes {
             mailbox.put(&published.snapshot, &told, &listing, &self.silences);
         }
-        for event in &events {
-            service.note(at, time, happened(event));
+        for alert in &changed {
+            service.note(at, time, happened(alert));
         }
         self.save(&listing);
         *lock(&service.alerting.shown) = PublishedAlerts { listing, silences: Arc::clone(&self.silences) };
@@ -182,13 +182,13 @@ impl Judge {
     }
 }
 
-fn happened(event: &Event) -> EventKind {
+fn happened(alert: &Alert) -> EventKind {
     EventKind::Alert {
-        device: event.alert.device.0,
-        rule: event.alert.rule.name.clone(),
-        severity: event.alert.rule.severity.name(),
-        is_firing: event.change == Change::Fired,
-        summary: event.alert.summary.clone(),
+        device: alert.device.0,
+        rule: alert.rule.name.clone(),
+        severity: alert.rule.severity.name(),
+        is_firing: alert.phase == Phase::Firing,
+        summary: alert.summary.clone(),
     }
 }
 

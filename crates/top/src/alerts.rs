@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ttmon_alerts::{Change, Engine, Event, Rule, Severity, builtin};
+use ttmon_alerts::{Engine, Phase, Rule, Severity, builtin};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::age;
@@ -66,29 +66,28 @@ impl Alerts {
 
     /// Evaluates the rules on a snapshot. Returns whether an alert fired.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
-        let mut events = self.engine.observe(Duration::from_nanos(snapshot.time.0), snapshot);
+        let mut changed = self.engine.observe(Duration::from_nanos(snapshot.time.0), snapshot);
         // The list is shown from its end. Among alerts of the same time, the most severe is shown first, then the first device.
-        events.sort_by_key(|event| (grade(event), std::cmp::Reverse(event.alert.device)));
-        for event in &events {
-            self.note(snapshot.time, grade(event), message(event));
+        changed.sort_by_key(|alert| (grade(alert), std::cmp::Reverse(alert.device)));
+        for alert in &changed {
+            self.note(snapshot.time, grade(alert), message(alert));
         }
-        events.iter().any(|event| event.change == Change::Fired)
+        changed.iter().any(|alert| alert.phase == Phase::Firing)
     }
 }
 
-fn grade(event: &Event) -> Grade {
-    match (event.change, event.alert.rule.severity) {
-        (Change::Resolved, _) | (_, Severity::Info) => Grade::Good,
-        (Change::Fired, Severity::Warning) => Grade::Warning,
-        (Change::Fired, Severity::Critical) => Grade::Critical,
+fn grade(alert: &ttmon_alerts::Alert) -> Grade {
+    match (alert.phase, alert.rule.severity) {
+        (Phase::Resolved, _) | (_, Severity::Info) => Grade::Good,
+        (_, Severity::Warning) => Grade::Warning,
+        (_, Severity::Critical) => Grade::Critical,
     }
 }
 
-fn message(event: &Event) -> String {
-    let alert = &event.alert;
-    match (event.change, alert.resolved) {
-        (Change::Resolved, Some(end)) => format!("device {} {} resolved after {}", alert.device, alert.rule.name, age(alert.since, end)),
-        _ => {
+fn message(alert: &ttmon_alerts::Alert) -> String {
+    match alert.resolved {
+        Some(end) => format!("device {} {} resolved after {}", alert.device, alert.rule.name, age(alert.since, end)),
+        None => {
             // The name of the rule already says it.
             let summary = alert.summary.strip_prefix("cannot be read: ").unwrap_or(&alert.summary);
             format!("device {} {}: {summary}", alert.device, alert.rule.name)

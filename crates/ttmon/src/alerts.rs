@@ -6,7 +6,7 @@ mod list;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ttmon_alerts::{Alert, Change, Delivery, Event, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, message_body};
+use ttmon_alerts::{Alert, Delivery, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
@@ -77,7 +77,7 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
     match receiver.how {
         // Alertmanager ends the alert after a minute.
         Delivery::Alertmanager { .. } => alertmanager_body(sender, now, [&alert].into_iter(), Duration::from_secs(15)),
-        Delivery::Command { .. } | Delivery::Webhook { .. } => message_body(sender, now, &[Event { change: Change::Fired, alert }]),
+        Delivery::Command { .. } | Delivery::Webhook { .. } => message_body(sender, now, &[alert]),
     }
 }
 

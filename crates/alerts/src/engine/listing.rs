@@ -69,24 +69,6 @@ impl Alert {
     }
 }
 
-/// A change of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The alert fired.
-    Fired,
-    /// The alert ended.
-    Resolved,
-}
-
-/// An alert that fired or ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// The change.
-    pub change: Change,
-    /// The alert.
-    pub alert: Alert,
-}
-
 /// All alerts at one time: firing first, then pending, then those that ended within the last 15 minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {

@@ -46,7 +46,7 @@ fn snapshot(second: u64, temperatures: &[Reading<f64>]) -> Snapshot {
 struct TestDevice {
     engine: Engine,
     second: u64,
-    told: Vec<(u64, Change)>,
+    told: Vec<(u64, Phase)>,
 }
 
 impl TestDevice {
@@ -58,7 +58,7 @@ impl TestDevice {
         for _ in 0..seconds {
             self.second += 1;
             let events = self.engine.observe(Duration::from_secs(self.second), &snapshot(self.second, &[temperature]));
-            self.told.extend(events.iter().map(|event| (self.second, event.change)));
+            self.told.extend(events.iter().map(|event| (self.second, event.phase)));
         }
     }
 }
@@ -70,14 +70,14 @@ fn an_alert_fires_and_ends_with_hysteresis() {
     hot.see(Ok(95.0), 5);
     assert_eq!(hot.told, [], "five seconds pass between six samples");
     hot.see(Ok(95.0), 1);
-    assert_eq!(hot.told, [(9, Change::Fired)]);
+    assert_eq!(hot.told, [(9, Phase::Firing)]);
     hot.see(Ok(85.0), 100);
     hot.see(Ok(75.0), 60);
     hot.see(Ok(85.0), 1);
     hot.see(Ok(75.0), 60);
     assert_eq!(hot.told.len(), 1, "85 is not clear, and the minute begins anew");
     hot.see(Ok(75.0), 1);
-    assert_eq!(hot.told[1], (231, Change::Resolved));
+    assert_eq!(hot.told[1], (231, Phase::Resolved));
     let listing = hot.engine.listing();
     assert_eq!((listing.alerts.len(), listing.alerts[0].phase), (1, Phase::Resolved));
     // The end is the time when the condition became clear, not the end of `clear_for`.
@@ -103,9 +103,9 @@ fn a_value_that_is_missing_begins_nothing_and_ends_what_was() {
     hot.see(Ok(95.0), 1);
     hot.see(Err(Missing::Timeout), 60);
     hot.see(Ok(95.0), 1);
-    assert_eq!(hot.told, [(101, Change::Fired)]);
+    assert_eq!(hot.told, [(101, Phase::Firing)]);
     hot.see(Err(Missing::Gone), 61);
-    assert_eq!(hot.told[1..], [(223, Change::Resolved)]);
+    assert_eq!(hot.told[1..], [(223, Phase::Resolved)]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn alerts_of_an_earlier_run_go_on() {
     assert_eq!(after.told, []);
     assert_eq!(after.engine.listing().saved(), saved);
     after.see(Ok(70.0), 61);
-    assert_eq!(after.told, [(91, Change::Resolved)]);
+    assert_eq!(after.told, [(91, Phase::Resolved)]);
     let mut without = TestDevice::new("when = \"temperature > 1000\"", 0);
     without.engine.restore(vec![Saved { rule: "other".to_owned(), ..saved[0].clone() }]);
     without.see(Ok(95.0), 100);
@@ -146,9 +146,9 @@ fn a_device_that_is_no_longer_listed_is_gone() {
     engine.observe(Duration::from_secs(1), &two(1));
     let one = snapshot(2, &[Ok(50.0)]);
     let events = engine.observe(Duration::from_secs(2), &one);
-    let told: Vec<_> = events.iter().map(|event| (event.alert.rule.name.as_str(), event.alert.device, event.change)).collect();
-    assert_eq!(told, [("gone", DeviceId(1), Change::Fired)]);
-    assert!(events[0].alert.chip.contains(&("asic_id", "0000000000000001".to_owned())), "{:?}", events[0].alert.chip);
+    let told: Vec<_> = events.iter().map(|event| (event.rule.name.as_str(), event.device, event.phase)).collect();
+    assert_eq!(told, [("gone", DeviceId(1), Phase::Firing)]);
+    assert!(events[0].chip.contains(&("asic_id", "0000000000000001".to_owned())), "{:?}", events[0].chip);
     for second in 3..30 {
         engine.observe(Duration::from_secs(second), &two(second));
     }
@@ -162,7 +162,7 @@ fn another_chip_in_its_place_has_no_alerts() {
     let mut other = snapshot(2, &[Ok(50.0)]);
     other.devices[0].asic_id = Ok("0123456789ABCDEF".to_owned());
     let events = engine.observe(Duration::from_secs(2), &other);
-    assert_eq!(events.iter().map(|event| event.change).collect::<Vec<_>>(), [Change::Resolved]);
+    assert_eq!(events.iter().map(|event| event.phase).collect::<Vec<_>>(), [Phase::Resolved]);
 }
 
 #[test]
@@ -179,14 +179,14 @@ fn silences_hold_back_and_lasting_alerts_are_sent_when_they_end() {
         let seen = snapshot(second, &[Ok(temperature)]);
         let events = engine.observe(Duration::from_secs(second), &seen);
         let told = outbox.take(&events, &engine.listing(), silences, seen.time);
-        told.iter().map(|event| event.change).collect::<Vec<_>>()
+        told.iter().map(|event| event.phase).collect::<Vec<_>>()
     };
     assert_eq!(step(1, 95.0, &[silence(10)]), []);
-    assert_eq!(step(10, 95.0, &[silence(10)]), [Change::Fired], "it has ended");
+    assert_eq!(step(10, 95.0, &[silence(10)]), [Phase::Firing], "it has ended");
     assert_eq!(step(11, 95.0, &[silence(20)]), []);
     assert_eq!(step(12, 95.0, &[]), [], "it was announced");
     assert_eq!(step(13, 70.0, &[silence(1000)]), []);
-    assert_eq!(step(80, 70.0, &[silence(1000)]), [Change::Resolved]);
+    assert_eq!(step(80, 70.0, &[silence(1000)]), [Phase::Resolved]);
     assert_eq!(step(81, 95.0, &[silence(1000)]), []);
     assert_eq!(step(82, 70.0, &[silence(1000)]), []);
     assert_eq!(step(200, 70.0, &[silence(1000)]), [], "an alert that began and ended in silence is not sent");

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use ttmon_alerts::{Alert, Delivery, Event, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
+use ttmon_alerts::{Alert, Delivery, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::Snapshot;
 
 use super::{DeliveryError, deliver, wall_time};
@@ -27,7 +27,7 @@ pub(super) struct Mailbox {
 #[derive(Debug, Default)]
 struct Content {
     /// For a webhook or a command: the queued events.
-    events: VecDeque<Event>,
+    events: VecDeque<Alert>,
     /// For an Alertmanager: the firing alerts, and those that ended recently.
     alerts: Vec<Alert>,
     has_changed: bool,
@@ -56,24 +56,24 @@ impl Mailbox {
     }
 
     /// Adds events. Never waits for a delivery.
-    pub(super) fn put(&self, snapshot: &Snapshot, told: &[Event], listing: &Listing, silences: &[Silence]) {
+    pub(super) fn put(&self, snapshot: &Snapshot, told: &[Alert], listing: &Listing, silences: &[Silence]) {
         let is_wanted = |alert: &Alert| alert.rule.severity >= self.receiver.severity;
         let is_audible = |alert: &&Alert| !silences.iter().any(|silence| silence.covers(alert, snapshot.time));
         let mut content = self.lock();
         snapshot.host.clone_into(&mut content.host);
         content.origin = snapshot.origin.name();
-        let wanted: Vec<&Event> = told.iter().filter(|event| is_wanted(&event.alert)).collect();
+        let wanted: Vec<&Alert> = told.iter().filter(|alert| is_wanted(alert)).collect();
         if let Delivery::Alertmanager { .. } = self.receiver.how {
             let posted = listing.alerts.iter().filter(|alert| alert.phase != Phase::Pending && is_wanted(alert)).filter(is_audible);
             content.alerts = posted.cloned().collect();
             content.has_changed |= !wanted.is_empty();
         } else {
-            for &event in &wanted {
+            for &alert in &wanted {
                 if content.events.len() == MAILBOX_EVENTS_MAX {
                     content.events.pop_front();
                     self.dropped.add_one();
                 }
-                content.events.push_back(event.clone());
+                content.events.push_back(alert.clone());
             }
         }
         if !wanted.is_empty() {
@@ -143,7 +143,7 @@ impl Mailbox {
             let body = alertmanager_body(sender, time, content.alerts.iter(), resend);
             return (!content.alerts.is_empty()).then_some(Message { body, events: 0 });
         }
-        let events: Vec<Event> = content.events.drain(..).collect();
+        let events: Vec<Alert> = content.events.drain(..).collect();
         let body = message_body(sender, time, &events);
         (!events.is_empty()).then_some(Message { body, events: events.len() as u64 })
     }

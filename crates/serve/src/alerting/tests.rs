@@ -167,9 +167,9 @@ fn a_full_mailbox_drops_the_oldest_and_counts() {
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     let listing = judge.engine.listing();
-    let event = Event { change: Change::Fired, alert: listing.firing().next().expect("an alert").clone() };
+    let alert = listing.firing().next().expect("an alert").clone();
     let (mailbox, seen) = (&service.alerting.mailboxes[0], published(11, 105.0));
-    (0..2000).for_each(|_| mailbox.put(&seen.snapshot, std::slice::from_ref(&event), &listing, &[]));
+    (0..2000).for_each(|_| mailbox.put(&seen.snapshot, std::slice::from_ref(&alert), &listing, &[]));
     let document = mailbox.document();
     assert_eq!(document["waiting"], crate::limits::MAILBOX_EVENTS_MAX);
     assert_eq!(document["dropped"], 2001 - crate::limits::MAILBOX_EVENTS_MAX);
