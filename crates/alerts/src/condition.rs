@@ -22,7 +22,7 @@ use ttmon_model::{Device, DeviceId};
 use crate::window::Window;
 
 /// A condition over the fields of one device.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Condition {
     /// The original text.
     text: String,
@@ -30,7 +30,7 @@ pub struct Condition {
     any: Vec<Vec<Comparison>>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Comparison {
     left: Measured,
     op: Op,
@@ -38,7 +38,7 @@ struct Comparison {
 }
 
 /// The left side of a comparison.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Measured {
     field: DeviceField,
     over: Option<(Function, Duration)>,
@@ -50,7 +50,7 @@ enum Function {
     Growth,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Operand {
     Number(f64),
     Text(String),
@@ -91,12 +91,6 @@ impl Op {
             Self::Equal => left == right,
             Self::Unequal => left != right,
         }
-    }
-}
-
-impl fmt::Debug for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

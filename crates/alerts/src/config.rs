@@ -91,9 +91,6 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
     Err(why.into())
 }
 
-/// Adds one entry of a list.
-type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), String>;
-
 impl Default for Config {
     /// Returns the built-in rules, without receivers.
     fn default() -> Self {
@@ -108,25 +105,20 @@ impl Config {
         let file: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let Some(table) = file.get("alerts") else { return Ok(()) };
         let Some(table) = table.as_table() else { return wrong("alerts is a table: [alerts]") };
-        if table.get("builtin").map(|value| value.as_bool().ok_or_else(|| takes("builtin", "true or false"))).transpose()? == Some(false) {
+        if Keys(table).truth("builtin")? == Some(false) {
             self.rules.retain(|rule| !rule.is_builtin);
         }
-        for (key, value) in table {
-            let each: Option<AddEntry> = match key.as_str() {
-                "builtin" => None,
-                "rule" => Some(Self::add_rule),
-                "command" => Some(|config, keys| config.add_receiver("command", keys, command(keys))),
-                "webhook" => Some(|config, keys| config.add_receiver("webhook", keys, webhook(keys))),
-                "alertmanager" => Some(|config, keys| config.add_receiver("alertmanager", keys, alertmanager(keys))),
-                _ => return wrong(format!("alerts.{key}: unknown key (builtin, rule, command, webhook, alertmanager)")),
-            };
-            let Some(each) = each else { continue };
-            let Some(entries) = value.as_array() else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
+        for (key, value) in table.iter().filter(|(key, _)| *key != "builtin") {
+            if !["rule", "command", "webhook", "alertmanager"].contains(&key.as_str()) {
+                return wrong(format!("alerts.{key}: unknown key (builtin, rule, command, webhook, alertmanager)"));
+            }
+            let entries = value.as_array().and_then(|entries| entries.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
+            let Some(entries) = entries else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
             for (number, entry) in (1..).zip(entries) {
-                let Some(table) = entry.as_table() else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
-                let keys = Keys(table);
+                let keys = Keys(entry);
                 let named = keys.text("name")?.unwrap_or_else(|| format!("number {number}"));
-                each(self, &keys).map_err(|why| format!("alerts.{key} {named}: {why}"))?;
+                let added = if key == "rule" { self.add_rule(&keys) } else { self.add_receiver(key, &keys) };
+                added.map_err(|why| format!("alerts.{key} {named}: {why}"))?;
             }
         }
         if self.rules.len() > RULES_MAX {
@@ -180,8 +172,12 @@ impl Config {
         Ok(())
     }
 
-    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<Delivery, String>) -> Result<(), String> {
-        let how = how?;
+    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>) -> Result<(), String> {
+        let how = match sort {
+            "command" => command(keys),
+            "webhook" => webhook(keys),
+            _ => alertmanager(keys),
+        }?;
         let number = self.receivers.iter().filter(|other| other.how.sort() == sort).count() + 1;
         let name = keys.text("name")?.unwrap_or_else(|| format!("{sort}-{number}"));
         if !is_name(&name) {

@@ -41,7 +41,6 @@ impl fmt::Display for Token {
     }
 }
 
-/// Parses a condition.
 pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, String> {
     if text.len() > CONDITION_BYTES_MAX {
         return wrong(format!("longer than {CONDITION_BYTES_MAX} bytes"));
