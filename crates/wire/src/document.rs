@@ -30,7 +30,7 @@ impl<'a> Document<'a> {
     /// Reads everything except the lists. The deadline also applies to the lists.
     pub fn read(text: &'a str, deadline: Option<Instant>) -> Result<Self, ReadError> {
         let bounds = Bounds::new(deadline);
-        let (head, lists) = bounds.run(text, Head(&bounds))?;
+        let (head, lists) = bounds.run(text, |reader| reader.deserialize_map(Head(&bounds)))?;
         Ok(Self { head: Value::Object(head), lists, bounds })
     }
 
@@ -39,43 +39,22 @@ impl<'a> Document<'a> {
         self.lists.iter().any(|(other, _)| other == name)
     }
 
-    /// Reads at most `count_max` elements of a list, one after another. A missing list is empty.
+    /// Reads at most `count_max` elements of a list, one after another. A missing list is empty. The processes of a device are skipped,
+    /// because there may be thousands, and the document has a list of all processes.
     pub fn each(&self, name: &'static str, count_max: usize, take: impl FnMut(&Value) -> Result<(), ReadError>) -> Result<(), ReadError> {
-        self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: false, take })
-    }
-
-    /// Reads a list like [`Self::each`], but skips the values of one key of the elements.
-    pub(crate) fn each_without(
-        &self,
-        skipped: &'static str,
-        name: &'static str,
-        count_max: usize,
-        take: impl FnMut(&Value) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        self.run(Elements { bounds: &self.bounds, name, skipped: Some(skipped), count_max, is_cut: false, take })
-    }
-
-    /// Reads the first elements of a list, and skips the others.
-    pub(crate) fn first(
-        &self,
-        name: &'static str,
-        count_max: usize,
-        take: impl FnMut(&Value) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: true, take })
-    }
-
-    fn run(&self, elements: Elements<'_, impl FnMut(&Value) -> Result<(), ReadError>>) -> Result<(), ReadError> {
-        let Some((_, list)) = self.lists.iter().rfind(|(other, _)| other == elements.name) else { return Ok(()) };
-        self.bounds.run(list.get(), elements)
+        let Some((_, list)) = self.lists.iter().rfind(|(other, _)| other == name) else { return Ok(()) };
+        let skipped = (name == "devices").then_some("processes");
+        self.bounds.run(list.get(), |reader| reader.deserialize_seq(Elements { bounds: &self.bounds, name, skipped, count_max, take }))
     }
 }
 
 /// Reads one value with at most [`ELEMENT_VALUES_MAX`] nested values.
 pub(crate) fn read_value(text: &str) -> Result<Value, ReadError> {
     let bounds = Bounds::new(None);
-    bounds.run(text, Element { bounds: &bounds, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 0, skipped: None })
+    bounds.element(text, 0)
 }
+
+type Reader<'t> = serde_json::Deserializer<serde_json::de::StrRead<'t>>;
 
 /// The limits for reading.
 #[derive(Debug)]
@@ -91,10 +70,15 @@ impl Bounds {
         Self { deadline, count: Cell::new(0), cause: RefCell::new(None) }
     }
 
-    fn run<'t, S: DeserializeSeed<'t>>(&self, text: &'t str, seed: S) -> Result<S::Value, ReadError> {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let read = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    fn run<'t, T>(&self, text: &'t str, read: impl FnOnce(&mut Reader<'t>) -> serde_json::Result<T>) -> Result<T, ReadError> {
+        let mut reader = Reader::from_str(text);
+        let read = read(&mut reader).and_then(|value| reader.end().map(|()| value));
         read.map_err(|error| self.cause.take().unwrap_or_else(|| ReadError::NotJson(error.to_string())))
+    }
+
+    fn element(&self, text: &str, depth: usize) -> Result<Value, ReadError> {
+        let element = Element { bounds: self, left: &Cell::new(ELEMENT_VALUES_MAX), depth, skipped: None };
+        self.run(text, |reader| element.deserialize(reader))
     }
 
     fn stop<E: Error>(&self, cause: ReadError) -> E {
@@ -117,14 +101,6 @@ impl Bounds {
 /// Reads the document itself.
 struct Head<'b>(&'b Bounds);
 
-impl<'t> DeserializeSeed<'t> for Head<'_> {
-    type Value = (Map<String, Value>, Vec<(String, &'t RawValue)>);
-
-    fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
 impl<'t> Visitor<'t> for Head<'_> {
     type Value = (Map<String, Value>, Vec<(String, &'t RawValue)>);
 
@@ -143,8 +119,7 @@ impl<'t> Visitor<'t> for Head<'_> {
             if value.get().starts_with('[') {
                 lists.push((key, value));
             } else {
-                let element = Element { bounds: self.0, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 1, skipped: None };
-                head.insert(key, self.0.run(value.get(), element).map_err(|error| self.0.stop(error))?);
+                head.insert(key, self.0.element(value.get(), 1).map_err(|error| self.0.stop(error))?);
             }
         }
         Ok((head, lists))
@@ -157,17 +132,7 @@ struct Elements<'b, F> {
     /// A key of the elements. Its values are not read.
     skipped: Option<&'static str>,
     count_max: usize,
-    /// Whether elements beyond the count are skipped instead of rejected.
-    is_cut: bool,
     take: F,
-}
-
-impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> DeserializeSeed<'t> for Elements<'_, F> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
 }
 
 impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_, F> {
@@ -178,22 +143,16 @@ impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_,
     }
 
     fn visit_seq<A: SeqAccess<'t>>(mut self, mut list: A) -> Result<(), A::Error> {
-        let mut count = 0;
-        let left = Cell::new(0);
-        loop {
-            left.set(ELEMENT_VALUES_MAX);
-            if self.is_cut && count == self.count_max {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                return Ok(());
-            }
-            let element = Element { bounds: self.bounds, left: &left, depth: 2, skipped: self.skipped };
-            let Some(value) = list.next_element_seed(element)? else { return Ok(()) };
+        let (mut count, left) = (0, Cell::new(ELEMENT_VALUES_MAX));
+        while let Some(value) = list.next_element_seed(Element { bounds: self.bounds, left: &left, depth: 2, skipped: self.skipped })? {
             count += 1;
             if count > self.count_max {
                 return Err(self.bounds.stop(ReadError::TooMuch(self.name)));
             }
             (self.take)(&value).map_err(|error| self.bounds.stop(error))?;
+            left.set(ELEMENT_VALUES_MAX);
         }
+        Ok(())
     }
 }
 
@@ -314,6 +273,20 @@ mod tests {
         let keys: Vec<String> = (0..=DOCUMENT_KEYS_MAX).map(|number| format!("\"{number}\":0")).collect();
         assert_eq!(each(&format!("{{{}}}", keys.join(",")), 2), Err(ReadError::TooMuch("keys")));
         assert_eq!(each(&format!("{{\"a\":{{\"b\":[{}0]}}}}", "0,".repeat(ELEMENT_VALUES_MAX)), 2), Err(ReadError::TooMuch("values")));
+    }
+
+    /// `ttmon report` dropped samples with a thousand processes on a device.
+    #[test]
+    fn processes_of_devices_are_not_read() {
+        let text = format!("{{\"devices\":[{{\"id\":0,\"processes\":[{}0]}}]}}", "0,".repeat(ELEMENT_VALUES_MAX));
+        let mut devices = Vec::new();
+        let read = Document::read(&text, None).and_then(|document| {
+            document.each("devices", 1, |device| {
+                devices.push(device.clone());
+                Ok(())
+            })
+        });
+        assert_eq!((read, devices), (Ok(()), vec![serde_json::json!({"id": 0})]));
     }
 
     #[test]

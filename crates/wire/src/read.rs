@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
 use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Device, Missing, Process, Snapshot};
+use ttmon_model::{Missing, Process, Snapshot};
 
 use crate::SCHEMA;
 use crate::document::Document;
@@ -82,7 +82,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
         lists_time: time,
         driver: head.text("driver"),
         origin: if head.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
-        devices: devices(document)?,
+        devices: list(document, "devices", DOCUMENT_DEVICES_MAX, "a device", device::read)?,
         allocators: memory::allocators(document, &owners)?,
         buffers: memory::buffers(document, time, &owners)?,
         circulars: memory::circulars(document, &owners)?,
@@ -124,21 +124,13 @@ pub(crate) fn known<T>(
     Ok(list)
 }
 
-fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
-    let mut devices = Vec::new();
-    // The document's list of processes includes the processes of each device.
-    document.each_without("processes", "devices", DOCUMENT_DEVICES_MAX, |value| {
-        devices.push(Item::new(value).and_then(|item| device::read(&item)).ok_or(ReadError::Shape("a device"))?);
-        Ok(())
-    })?;
-    Ok(devices)
-}
-
 /// Returns the first problems. So a host with many problems can still be shown.
 fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
     let mut problems = Vec::new();
-    document.first("problems", DOCUMENT_TEXTS_MAX, |value| {
-        problems.extend(Item::new(value).and_then(|item| problem(&item)));
+    document.each("problems", usize::MAX, |value| {
+        if problems.len() < DOCUMENT_TEXTS_MAX {
+            problems.extend(Item::new(value).and_then(|item| problem(&item)));
+        }
         Ok(())
     })?;
     Ok(problems)
