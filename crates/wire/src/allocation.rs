@@ -186,7 +186,7 @@ fn part<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
 }
 
 /// The bytes of one message.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     bytes: [u8; MESSAGE_BYTES_MAX],
     size: Size,
@@ -207,12 +207,6 @@ impl Message {
     /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.size.bytes()]
-    }
-}
-
-impl std::fmt::Debug for Message {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Message").field(&self.as_bytes()).finish()
     }
 }
 

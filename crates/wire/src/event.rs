@@ -30,25 +30,17 @@ fn event_json(event: &BufferEvent) -> Value {
         "tag": event.tag,
     });
     let Some(map) = document.as_object_mut() else { return document };
-    if let Some(number) = event.number {
-        map.insert("number".to_owned(), number.into());
-    }
-    if let Some(count) = event.overrun {
-        map.insert("count".to_owned(), count.into());
-    }
-    if event.op == Op::Unref {
-        map.insert("dropped".to_owned(), true.into());
-    }
-    if event.line.is_some() {
-        map.insert("line".to_owned(), line_json(event.line.as_deref()));
-    }
-    if let Some(program) = event.program {
-        map.insert("program".to_owned(), program.into());
-    }
     // The ids are strings, as everywhere, because an id may have more digits than a JSON number can represent.
-    if !event.unmapped.is_empty() {
-        map.insert("unmapped".to_owned(), event.unmapped.iter().map(u64::to_string).collect::<Vec<_>>().into());
-    }
+    let unmapped = || event.unmapped.iter().map(u64::to_string).collect::<Vec<_>>().into();
+    let optional = [
+        ("number", event.number.map(Value::from)),
+        ("count", event.overrun.map(Value::from)),
+        ("dropped", (event.op == Op::Unref).then_some(Value::Bool(true))),
+        ("line", event.line.as_deref().map(|line| line_json(Some(line)))),
+        ("program", event.program.map(Value::from)),
+        ("unmapped", (!event.unmapped.is_empty()).then(unmapped)),
+    ];
+    map.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     if let Some(refusal) = &event.refusal {
         map.extend(refusal_json(refusal, &event.place()));
     }
@@ -125,11 +117,11 @@ pub fn read_event(text: &str) -> Result<BufferEvent, ReadError> {
 }
 
 pub(crate) fn event(item: &Item<'_>) -> Option<BufferEvent> {
-    let op = item.meaning("op", |name| Op::ALL.into_iter().find(|op| op.name() == name)).ok()?;
+    let op = item.meaning("op", Op::from_name).ok()?;
     let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
     let mut event = BufferEvent {
         time: item.time("time").ok(),
-        pid: u32::try_from(item.whole("pid").ok()?).ok()?,
+        pid: item.small("pid")?,
         number: item.whole("number").ok(),
         op,
         kind: item.meaning("kind", buffer_kind).ok(),

@@ -22,6 +22,6 @@ pub(crate) fn line(item: &Item<'_>, name: &str) -> Option<Arc<SourceLine>> {
 
 pub(crate) fn read(item: &Item<'_>) -> Arc<SourceLine> {
     let text = |name| item.text(name).unwrap_or_default().as_str().into();
-    let line = item.whole("line").ok().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+    let line = item.small("line").unwrap_or(0);
     Arc::new(SourceLine { file: text("file"), line, function: text("function") })
 }

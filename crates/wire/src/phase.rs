@@ -1,7 +1,7 @@
 //! JSON of phases, traces, free blocks and host memory in the report of a run.
 
 use serde_json::{Map, Value, json};
-use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, Point, Tightest, UnsafeTrace};
+use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, UnsafeTrace};
 
 use crate::event::held_json;
 
@@ -46,18 +46,6 @@ fn growth_json(growth: &Growth) -> Value {
     let mut document = by_kind(growth.bytes);
     document.insert("lines".to_owned(), held_json(&growth.lines).into());
     document.into()
-}
-
-pub(crate) fn tightest_json(kind: &str, tightest: &Tightest, time_s: f64) -> Map<String, Value> {
-    let name = if let Point::Phase(name) = &tightest.at { Some(name) } else { None };
-    let mut document = Map::new();
-    document.insert("kind".to_owned(), kind.into());
-    document.insert("bytes".to_owned(), tightest.bytes.into());
-    document.insert("time_s".to_owned(), time_s.into());
-    document.insert("at".to_owned(), tightest.at.name().into());
-    document.insert("phase".to_owned(), name.cloned().into());
-    document.insert("points".to_owned(), tightest.points.into());
-    document
 }
 
 pub(crate) fn trace_json(pid: u32, trace: &UnsafeTrace) -> Value {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{Refusal, Refused};
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature};
-use ttmon_model::phase::{Phase, Tightest, UnsafeTrace};
+use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::room::HeldByLine;
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::{Unit, UnixTime};
@@ -14,7 +14,7 @@ use ttmon_model::{DeviceId, Kind};
 
 use crate::event::held_json;
 pub use crate::phase::HostMemory;
-use crate::phase::{host_json, phase_json, tightest_json, trace_json};
+use crate::phase::{host_json, phase_json, trace_json};
 use crate::{line_json, refusal_json, rounded};
 
 /// Version of this document. Keys are added, but never renamed.
@@ -226,9 +226,7 @@ impl RunReport<'_> {
             "missed_events": self.missed_events,
         })
     }
-}
 
-impl RunReport<'_> {
     /// Returns the peaks of each chip and kind, grouped only by line.
     fn by_line(&self) -> Vec<Value> {
         let mut lists = Vec::new();
@@ -253,11 +251,17 @@ fn growth((line, bytes): &(Option<Arc<SourceLine>>, u64)) -> Value {
     json!({"line": line_json(line.as_deref()), "bytes": bytes})
 }
 
-fn tightest(found: &RunTightest) -> Value {
-    let mut document = tightest_json(found.kind.name(), &found.tightest, found.time_s);
-    document.insert("devices".to_owned(), devices_of(&found.chips).into());
-    document.insert("unmapped".to_owned(), unmapped_of(&found.chips).into());
-    document.into()
+fn tightest(RunTightest { chips, kind, tightest, time_s }: &RunTightest) -> Value {
+    json!({
+        "kind": kind.name(),
+        "bytes": tightest.bytes,
+        "time_s": time_s,
+        "at": tightest.at.name(),
+        "phase": if let Point::Phase(name) = &tightest.at { Some(name) } else { None },
+        "points": tightest.points,
+        "devices": devices_of(chips),
+        "unmapped": unmapped_of(chips),
+    })
 }
 
 fn chip_name(chip: RunChip) -> Value {

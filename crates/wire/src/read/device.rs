@@ -25,7 +25,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<Device> {
 }
 
 pub(super) fn id(item: &Item<'_>) -> Option<DeviceId> {
-    item.whole("id").ok().and_then(|number| u32::try_from(number).ok()).map(DeviceId)
+    item.small("id").map(DeviceId)
 }
 
 /// Reads the kinds of memory of a process on a device.

@@ -26,7 +26,6 @@ impl<'a> Item<'a> {
         Some(Self { values, reasons: values.get("missing").and_then(Value::as_object), path: String::new() })
     }
 
-    /// Returns a part of this object.
     pub(crate) fn part(&self, name: &str) -> Option<Self> {
         let values = self.values.get(name)?.as_object()?;
         Some(Self { values, reasons: self.reasons, path: format!("{}{name}.", self.path) })
@@ -52,6 +51,10 @@ impl<'a> Item<'a> {
 
     pub(crate) fn whole(&self, name: &str) -> Reading<u64> {
         self.get(name)?.as_u64().ok_or(Missing::Unparsable)
+    }
+
+    pub(crate) fn small(&self, name: &str) -> Option<u32> {
+        u32::try_from(self.whole(name).ok()?).ok()
     }
 
     pub(crate) fn float(&self, name: &str) -> Reading<f64> {
@@ -108,13 +111,11 @@ impl<'a> Item<'a> {
         self.meaning(name, |text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok())
     }
 
-    /// Returns a list of whole numbers.
     pub(crate) fn wholes(&self, name: &str) -> Reading<Vec<u64>> {
         let list = self.get(name)?.as_array().ok_or(Missing::Unparsable)?;
         list.iter().map(|number| number.as_u64().ok_or(Missing::Unparsable)).collect()
     }
 
-    /// Returns a list of device ids.
     pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().take(DOCUMENT_DEVICES_MAX).filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()

@@ -12,7 +12,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<Process> {
     item.fields(PROCESS, &mut process);
     // The document does not have the ticks. The start time identifies the same process in the next document.
     let start_ticks = process.start_time.map_or(0, |time| time.0 / 1_000_000);
-    process.key = ProcessKey { pid: u32::try_from(item.whole("pid").ok()?).ok()?, start_ticks };
+    process.key = ProcessKey { pid: item.small("pid")?, start_ticks };
     process.devices = item.list("devices")?.iter().map(device_use).collect::<Option<_>>()?;
     process.unmapped = item.list("unmapped").unwrap_or_default().iter().map(unmapped_chip).collect::<Option<_>>()?;
     Some(process)
