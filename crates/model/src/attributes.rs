@@ -97,18 +97,14 @@ pub struct Attribute {
     pub bounds: RangeInclusive<u64>,
     /// Whether the file is part of the telemetry, which determines the device's state.
     pub is_telemetry: bool,
-    /// The first driver that publishes the file, by architecture: Wormhole, Blackhole, Grayskull.
+    /// The first driver that publishes the file, in the order of [`Arch`].
     pub since: [Option<Version>; 3],
 }
 
 impl Attribute {
     /// Returns the first driver that publishes the file for this architecture.
     pub fn since(&self, arch: Arch) -> Option<Version> {
-        match arch {
-            Arch::Wormhole => self.since[0],
-            Arch::Blackhole => self.since[1],
-            Arch::Grayskull => self.since[2],
-        }
+        self.since[arch as usize]
     }
 
     /// Returns whether the value comes from the chip's firmware. The kernel itself provides the files of the PCI device.
@@ -199,18 +195,15 @@ pub(crate) const CLOCK: RangeInclusive<u64> = 0..=10_000;
 pub(crate) const LANES: RangeInclusive<u64> = 1..=32;
 pub(crate) const GENERATION: RangeInclusive<u64> = 1..=7;
 
-pub(crate) const fn since(wormhole: Option<Version>, blackhole: Option<Version>, grayskull: Option<Version>) -> [Option<Version>; 3] {
-    [wormhole, blackhole, grayskull]
-}
 pub(crate) const fn v(major: u32, minor: u32) -> Option<Version> {
     Some(Version::new(major, minor, 0))
 }
-pub(crate) const KERNEL: [Option<Version>; 3] = since(v(0, 0), v(0, 0), v(0, 0));
-pub(crate) const CLASS_1_28: [Option<Version>; 3] = since(v(1, 28), v(1, 32), v(1, 28));
-pub(crate) const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = since(v(1, 28), None, v(1, 28));
-pub(crate) const HWMON: [Option<Version>; 3] = since(v(1, 27), v(1, 32), v(1, 27));
-pub(crate) const HWMON_MAX: [Option<Version>; 3] = since(v(1, 27), v(2, 9), v(1, 27));
-pub(crate) const COUNTERS: [Option<Version>; 3] = since(v(2, 0), v(2, 0), None);
+pub(crate) const KERNEL: [Option<Version>; 3] = [v(0, 0), v(0, 0), v(0, 0)];
+pub(crate) const CLASS_1_28: [Option<Version>; 3] = [v(1, 28), v(1, 32), v(1, 28)];
+pub(crate) const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = [v(1, 28), None, v(1, 28)];
+pub(crate) const HWMON: [Option<Version>; 3] = [v(1, 27), v(1, 32), v(1, 27)];
+pub(crate) const HWMON_MAX: [Option<Version>; 3] = [v(1, 27), v(2, 9), v(1, 27)];
+pub(crate) const COUNTERS: [Option<Version>; 3] = [v(2, 0), v(2, 0), None];
 
 impl Attr {
     /// Returns the row of this file in the table.

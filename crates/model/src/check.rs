@@ -65,23 +65,15 @@ pub struct Finding {
 pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
     let mut findings = Vec::new();
     for device in &snapshot.devices {
-        let mut note = |check, (verdict, reason): (Verdict, String)| {
+        let found = [
+            ("healthy", health(device).filter(|_| request.is_healthy)),
+            ("idle", holders(device).filter(|_| request.is_idle)),
+            ("max-temp", request.temperature_max.and_then(|limit| temperature(device, limit))),
+            ("min-free-dram", request.free_dram_min.and_then(|least| free_dram(device, least))),
+            ("no-stale", stale(snapshot, device).filter(|_| request.has_no_stale)),
+        ];
+        for (check, (verdict, reason)) in found.into_iter().filter_map(|(check, found)| Some((check, found?))) {
             findings.push(Finding { check, device: Some(device.id), verdict, reason });
-        };
-        if let Some(finding) = health(device).filter(|_| request.is_healthy) {
-            note("healthy", finding);
-        }
-        if let Some(finding) = holders(device).filter(|_| request.is_idle) {
-            note("idle", finding);
-        }
-        if let Some(finding) = request.temperature_max.and_then(|limit| temperature(device, limit)) {
-            note("max-temp", finding);
-        }
-        if let Some(finding) = request.free_dram_min.and_then(|least| free_dram(device, least)) {
-            note("min-free-dram", finding);
-        }
-        if let Some(finding) = stale(snapshot, device).filter(|_| request.has_no_stale) {
-            note("no-stale", finding);
         }
     }
     let is_readable = |device: &&Device| device.state == State::Ok || is_judged_by_gateway(device);

@@ -106,18 +106,14 @@ impl Snapshot {
     }
 }
 
-/// Returns the user of a process, if known.
 fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
-    // The processes are sorted by pid, except in some tests.
-    let place = sample.processes.binary_search_by_key(&pid, |process| process.key.pid).ok();
-    let process =
-        place.map_or_else(|| sample.processes.iter().find(|process| process.key.pid == pid), |place| sample.processes.get(place))?;
-    process.facts.as_ref().ok().map(|facts| facts.uid)
+    // The processes are sorted by pid.
+    let place = sample.processes.binary_search_by_key(&pid, |process| process.key.pid).ok()?;
+    sample.processes[place].facts.as_ref().ok().map(|facts| facts.uid)
 }
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
 
-/// A process, and its memory on a device.
 type Use<'p> = (&'p Process, &'p DeviceUse);
 
 /// Groups the memory of processes by device. There may be hundreds of processes, on a few devices each.

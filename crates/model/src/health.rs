@@ -25,13 +25,19 @@ pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, V
         }
     };
 
-    let temperature = device.temperature.map(|value| value.0);
-    if let Some(found) = against(temperature, device.temperature_limit.map(|limit| limit.0)) {
-        note(found, format!("temperature {:.0} of {:.0} °C", value(temperature), value(device.temperature_limit.map(|l| l.0))));
-    }
-    let current = device.current.map(|value| value.0);
-    if let Some(found) = against(current, device.current_limit.map(|limit| limit.0)) {
-        note(found, format!("current {:.0} of {:.0} A", value(current), value(device.current_limit.map(|l| l.0))));
+    let measured = [
+        ("temperature", device.temperature.map(|now| now.0), device.temperature_limit.map(|limit| limit.0), "°C"),
+        ("current", device.current.map(|now| now.0), device.current_limit.map(|limit| limit.0), "A"),
+    ];
+    for (name, now, limit, unit) in measured {
+        if let (Ok(now), Ok(limit)) = (now, limit) {
+            let found = match Severity::of_share(now / limit, 1.0) {
+                Severity::Critical => Health::Critical,
+                Severity::Warning => Health::Warning,
+                Severity::Fine | Severity::Unknown => Health::Ok,
+            };
+            note(found, format!("{name} {now:.0} of {limit:.0} {unit}"));
+        }
     }
     if let (Some(limit), Ok(clock), Ok(nominal)) = (device.throttled_by(), device.aiclk_mhz, device.aiclk_limit_mhz) {
         note(Health::Warning, format!("throttling: AI clock {} of {} MHz at the {limit} limit", clock.0, nominal.0));
@@ -164,19 +170,6 @@ fn state_reason(device: &Device) -> Option<String> {
         }
         State::Starting => Some("the firmware does not answer yet; the driver waits up to 120 s for it".to_owned()),
     }
-}
-
-fn value(reading: Reading<f64>) -> f64 {
-    reading.unwrap_or_default()
-}
-
-fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
-    let (now, limit) = (now.ok()?, limit.ok()?);
-    Some(match Severity::of_share(now / limit, 1.0) {
-        Severity::Critical => Health::Critical,
-        Severity::Warning => Health::Warning,
-        Severity::Fine | Severity::Unknown => Health::Ok,
-    })
 }
 
 /// Returns the lanes in use and the possible lanes.

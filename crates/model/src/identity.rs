@@ -36,22 +36,15 @@ impl FromStr for Bdf {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut parts = text.split(':');
-        let (Some(domain), Some(bus), Some(rest), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-            return Err(());
-        };
+        fn hex<T: TryFrom<u32>>(digits: &str, most: usize) -> Result<T, ()> {
+            let is_hex = (1..=most).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let value = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex).ok_or(())?;
+            T::try_from(value).map_err(|_| ())
+        }
+        let (domain, rest) = text.split_once(':').ok_or(())?;
+        let (bus, rest) = rest.split_once(':').ok_or(())?;
         let (device, function) = rest.split_once('.').ok_or(())?;
-        let hex = |digits: &str, most: usize| {
-            let is_hex = !digits.is_empty() && digits.len() <= most && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            if is_hex { u32::from_str_radix(digits, 16).map_err(|_| ()) } else { Err(()) }
-        };
-        let narrow = |value: u32| u8::try_from(value).map_err(|_| ());
-        Ok(Self {
-            domain: hex(domain, 8)?,
-            bus: narrow(hex(bus, 2)?)?,
-            device: narrow(hex(device, 2)?)?,
-            function: narrow(hex(function, 1)?)?,
-        })
+        Ok(Self { domain: hex(domain, 8)?, bus: hex(bus, 2)?, device: hex(device, 2)?, function: hex(function, 1)? })
     }
 }
 

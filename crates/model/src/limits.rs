@@ -86,13 +86,8 @@ pub struct ScanLimit {
 
 impl ScanLimit {
     /// Returns the problem for `count` items that were not read. `user` is a uid and its name, or `None` for files that several users can
-    /// write. A trusted user is limited only by the total.
-    pub fn problem(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, count: u64) -> Problem {
-        self.problem_of_part(user, is_trusted, 1, count)
-    }
-
-    /// Returns the same problem if each user has only one of `parts` parts of the share.
-    pub fn problem_of_part(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, parts: u64, count: u64) -> Problem {
+    /// write. A trusted user is limited only by the total. Each other user has one of `parts` parts of a share.
+    pub fn problem(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, parts: u64, count: u64) -> Problem {
         let part = match user {
             Some((uid, Some(name))) => format!("user {uid} ({name})"),
             Some((uid, None)) => format!("user {uid}"),

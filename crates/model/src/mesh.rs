@@ -11,7 +11,7 @@ use crate::snapshot::Location;
 use crate::{Device, DeviceId, Snapshot};
 
 /// Chips on a grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mesh {
     /// Description of the layout: `t3k, 2x4`.
     pub origin: String,
@@ -117,14 +117,7 @@ fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     let tile = |(index, device): (usize, &DeviceId)| place(index).map(|(row, column)| Tile { device: *device, row, column, tray: None });
     let tiles: Vec<Tile> = placed.iter().enumerate().map(tile).collect::<Option<_>>()?;
     let (rows, columns) = (u16::try_from(placed.len() / columns).ok()?, u16::try_from(columns).ok()?);
-    Some(Mesh {
-        origin: format!("{rows}x{columns} by the descriptor's links"),
-        rows,
-        columns,
-        tiles,
-        frames: Vec::new(),
-        links: Vec::new(),
-    })
+    Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, ..Mesh::default() })
 }
 
 fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
@@ -179,7 +172,7 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
         return None;
     }
     let frames = if shelves.len() > 1 { shelf_frames(&tiles) } else { Vec::new() };
-    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, frames, links: Vec::new() })
+    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, frames, ..Mesh::default() })
 }
 
 /// Returns the columns of each shelf.
@@ -207,7 +200,7 @@ fn galaxy(devices: &[Device]) -> Mesh {
         columns: 4 * TRAY.1,
         tiles: (0..).zip(devices).map(place).collect(),
         frames: (0..4).map(frame).collect(),
-        links: Vec::new(),
+        ..Mesh::default()
     }
 }
 
@@ -268,7 +261,6 @@ fn plain(devices: &[Device], links: &[Link]) -> Mesh {
         rows: count.div_ceil(columns),
         columns,
         tiles: tiles.collect(),
-        frames: Vec::new(),
-        links: Vec::new(),
+        ..Mesh::default()
     }
 }

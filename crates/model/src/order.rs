@@ -38,12 +38,10 @@ impl BufferOrder {
 
     /// Compares two buffers.
     pub fn compare(self, a: &Buffer, b: &Buffer) -> Ordering {
-        let by_process = || a.process().cmp(&b.process());
-        let by_allocator = || a.allocator.id.cmp(&b.allocator.id);
         self.compare_named(&a.entry, &b.entry)
-            .then_with(by_process)
+            .then_with(|| a.process().cmp(&b.process()))
             .then_with(|| self.compare_in_process(&a.entry, &b.entry))
-            .then_with(by_allocator)
+            .then_with(|| a.allocator.id.cmp(&b.allocator.id))
     }
 
     /// Sorts the buffers and keeps the first `most`. Returns the number of dropped buffers.

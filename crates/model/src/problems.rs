@@ -1,7 +1,6 @@
 //! Problems that a user can cause in any number. The first few of each kind are listed, and the others are counted.
 
 use std::collections::BTreeMap;
-use std::mem;
 
 use crate::missing::Missing;
 use crate::sample::Problem;
@@ -34,7 +33,7 @@ impl Problems {
 
     /// Returns the problems. Those that were not listed are summarised in one line per user and kind.
     pub fn into_list(mut self) -> Vec<Problem> {
-        for ((user, reason, kind), count) in mem::take(&mut self.counts) {
+        for ((user, reason, kind), count) in self.counts {
             if count > LISTED_MAX {
                 let part = user.map_or_else(|| "other users".to_owned(), |uid| format!("user {uid}"));
                 self.list.push(Problem { part, reason, detail: format!("{} more: {kind}", count - LISTED_MAX) });

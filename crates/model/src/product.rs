@@ -82,7 +82,8 @@ impl Arch {
         }
     }
 
-    fn aiclk_limit_mhz(self) -> u64 {
+    /// Returns the nominal maximum AI clock.
+    pub fn aiclk_limit_mhz(self) -> u64 {
         match self {
             Self::Wormhole => 1000,
             Self::Blackhole => 1350,
@@ -170,11 +171,6 @@ impl Product {
         let is_p150 = matches!(self.card_type, "p150a" | "p150b" | "p150c");
         let is_old = firmware.is_some_and(|version| version < Version::new(19, 5, 0) || version.major >= 80);
         if is_p150 && is_old { 140 } else { self.cores }
-    }
-
-    /// Returns the nominal maximum AI clock.
-    pub fn aiclk_limit_mhz(&self) -> u64 {
-        self.arch.aiclk_limit_mhz()
     }
 }
 

@@ -150,31 +150,20 @@ pub struct Block {
     pub is_free: bool,
 }
 
-/// Why an allocator has no block table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoBlocks {
-    /// Some buffers have a different address on each core.
-    PerCore,
-    /// The program restored an earlier state, so there are blocks without buffers.
-    Restored,
-    /// More buffers are live than the ledger lists.
-    Unlisted,
-    /// The buffers change faster than they can be listed.
-    Changing,
-    /// The bytes per bank of some buffers are unknown.
-    SizeUnknown,
-}
-
-impl NoBlocks {
-    /// Returns the reason as a sentence.
-    pub fn explanation(self) -> &'static str {
-        match self {
-            Self::PerCore => "some buffers have an address of their own on each core",
-            Self::Restored => "the program put back an earlier state, which has blocks without buffers",
-            Self::Unlisted => "more buffers are live than can be listed",
-            Self::Changing => "the buffers change faster than they can be listed",
-            Self::SizeUnknown => "of some buffers it is not known what they take of a bank",
-        }
+crate::named! {
+    /// Why an allocator has no block table, with the sentence for users.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NoBlocks {
+        /// Some buffers have a different address on each core.
+        PerCore = "some buffers have an address of their own on each core",
+        /// The program restored an earlier state, so there are blocks without buffers.
+        Restored = "the program put back an earlier state, which has blocks without buffers",
+        /// More buffers are live than the ledger lists.
+        Unlisted = "more buffers are live than can be listed",
+        /// The buffers change faster than they can be listed.
+        Changing = "the buffers change faster than they can be listed",
+        /// The bytes per bank of some buffers are unknown.
+        SizeUnknown = "of some buffers it is not known what they take of a bank",
     }
 }
 
@@ -363,16 +352,6 @@ pub struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// Returns the bytes in the DRAM bar.
-    pub fn dram(&self) -> Reading<u64> {
-        self.kinds.dram()
-    }
-
-    /// Returns the bytes in the L1 bar.
-    pub fn l1(&self) -> Reading<u64> {
-        self.kinds.l1()
-    }
-
     /// Returns the best source of the figures.
     pub fn source(&self) -> Reading<Source> {
         Kind::ALL.into_iter().find_map(|kind| self.kinds[kind].source.ok()).ok_or(Missing::NotTracked)

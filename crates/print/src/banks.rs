@@ -124,7 +124,7 @@ fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) ->
 
 fn print_no_blocks(kind: Kind, banks: &Banks, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     match banks.no_blocks {
-        Some(reason) => writeln!(out, "{}", line(&format!("    {}: no block table: {}", kind.name(), reason.explanation()), style)),
+        Some(reason) => writeln!(out, "{}", line(&format!("    {}: no block table: {}", kind.name(), reason.name()), style)),
         None => Ok(()),
     }
 }

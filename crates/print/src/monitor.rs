@@ -165,8 +165,8 @@ fn cells(device: &Device, process: &Process, use_of: &DeviceUse, style: &Style<'
         // A space would start a new column.
         text(process.user.clone()).replace(' ', "_"),
         number(process.cpu.map(Value::Float), Unit::Ratio),
-        bytes(use_of.dram()),
-        bytes(use_of.l1()),
+        bytes(use_of.kinds.dram()),
+        bytes(use_of.kinds.l1()),
         process.launches_per_s.map_or_else(|_| NONE.to_owned(), |launches| format!("{launches:.0}")),
         process.status.name().to_owned(),
         text(process.title()),

@@ -94,7 +94,7 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
     let time = timestamp(snapshot, &style.local_time);
     for process in &snapshot.processes {
         let app = |device, used| App { process, device, used, time: time.clone() };
-        let mapped = process.devices.iter().map(|use_of| app(snapshot.device(use_of.device), use_of.dram()));
+        let mapped = process.devices.iter().map(|use_of| app(snapshot.device(use_of.device), use_of.kinds.dram()));
         let unmapped = process.unmapped.iter().map(|unmapped| app(None, unmapped.kinds.dram()));
         for app in mapped.chain(unmapped) {
             write_row(fields.iter().map(|field| style.clean(&field.0.column.show((field.0.get)(&app), options))), out)?;

@@ -62,7 +62,7 @@ impl Page<'_> {
         for field in PROCESS {
             // These two rows are for this device only, as in a device's `processes` in JSON.
             let value = match field.name {
-                "memory" => use_of.dram().map(Value::Integer),
+                "memory" => use_of.kinds.dram().map(Value::Integer),
                 "source" => use_of.source().map(|source| Value::Text(source.name().to_owned())),
                 _ => (field.get)(process),
             };

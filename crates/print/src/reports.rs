@@ -134,7 +134,7 @@ fn detailed(allocator: &Allocator) -> String {
         match banks {
             Some(banks) if banks.no_blocks.is_none() => block_table(&mut text, banks),
             Some(Banks { no_blocks: Some(reason), .. }) => {
-                let _ = writeln!(text, "Block table: {ABSENT} ({})", reason.explanation());
+                let _ = writeln!(text, "Block table: {ABSENT} ({})", reason.name());
             }
             _ => {
                 let _ = writeln!(text, "Block table: {ABSENT}");

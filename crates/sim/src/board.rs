@@ -224,7 +224,7 @@ mod tests {
         for board in &BOARDS {
             let product = board.product();
             assert_eq!(product.arch, board.silicon.arch, "{}", board.name);
-            assert_eq!(product.aiclk_limit_mhz(), board.silicon.aiclk_busy_mhz, "{}", board.name);
+            assert_eq!(product.arch.aiclk_limit_mhz(), board.silicon.aiclk_busy_mhz, "{}", board.name);
             assert_eq!(Arch::from_pci_device(board.silicon.pci_device.into()), Some(product.arch), "{}", board.name);
             assert_eq!(product.shares_serial, board.form.chips() > 1, "{}", board.name);
             // A busy chip is healthy: it stays well below 90 % of each limit that the health check uses.

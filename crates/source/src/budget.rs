@@ -139,7 +139,7 @@ impl Budget {
     pub fn problems(&self, name_of: impl Fn(u32) -> Option<String>) -> Vec<Problem> {
         let problem = |((uid, resource), count): (&(u32, Resource), &u64)| {
             let (name, is_trusted) = (name_of(*uid), self.trusted.contains(uid));
-            SCAN_LIMITS[*resource as usize].problem_of_part(Some((*uid, name.as_deref())), is_trusted, self.parts, *count)
+            SCAN_LIMITS[*resource as usize].problem(Some((*uid, name.as_deref())), is_trusted, self.parts, *count)
         };
         self.cut.iter().map(problem).collect()
     }

@@ -68,7 +68,7 @@ impl Serialize for HolderJson<'_> {
         let mut object = Object::new(serializer)?;
         object.entry("pid", &process.key.pid)?;
         object.reading("name", &process.name)?;
-        object.reading("memory", &use_of.dram())?;
+        object.reading("memory", &use_of.kinds.dram())?;
         object.entry("status", process.status.name())?;
         object.reading("source", &use_of.source().map(Source::name))?;
         object.reading("metal_ids", &use_of.metal_ids)?;

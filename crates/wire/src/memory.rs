@@ -178,7 +178,7 @@ impl Serialize for KindJson<'_> {
             map.serialize_entry(field.name, &ReadingJson::of(field, item))?;
         }
         if let Some(reason) = item.banks.as_ref().ok().and_then(|banks| banks.no_blocks).filter(|_| self.has_banks) {
-            map.serialize_entry("no_blocks", reason.explanation())?;
+            map.serialize_entry("no_blocks", reason.name())?;
         }
         if let Some(programs) = item.programs {
             map.serialize_entry("programs", &programs.count)?;

@@ -43,7 +43,7 @@ impl Serialize for UseJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::new(serializer)?;
         object.entry("id", &self.0.device.0)?;
-        object.reading("memory", &self.0.dram())?;
+        object.reading("memory", &self.0.kinds.dram())?;
         object.reading("metal_ids", &self.0.metal_ids)?;
         object.kinds(PROCESS_KIND, &self.0.kinds)?;
         object.end()

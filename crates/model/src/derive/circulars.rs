@@ -16,7 +16,6 @@ pub(super) struct Occupancy {
     pub(super) per_core: u64,
     /// Number of buffers, including those inside L1 buffers.
     pub(super) count: u64,
-    /// Number of programs.
     pub(super) programs: u64,
 }
 
@@ -63,7 +62,6 @@ impl<'s> Work<'s> {
 /// Steps to sort one circular buffer by its program, address, columns and rows.
 const STEPS_PER_CIRCULAR: usize = 64;
 
-/// Groups the circular buffers by the index of their allocator.
 pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircular>> {
     let mut found: BTreeMap<usize, Vec<&LedgerCircular>> = BTreeMap::new();
     for circular in &ledger.circulars {

@@ -25,11 +25,10 @@ pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Pro
     device.read_files(&values);
     (device.bdf, device.state) = (sample.bdf, state);
     device.heartbeat_alive = heartbeat_alive(&device, sample.beat);
-    let to_words = words_per_second(&values, sample.counted.as_ref(), TO_DEVICE);
-    let from_words = words_per_second(&values, sample.counted.as_ref(), FROM_DEVICE);
-    (device.pcie_to_device_words_per_s, device.pcie_from_device_words_per_s) = (to_words, from_words);
-    (device.pcie_to_device_bytes_per_s, device.pcie_from_device_bytes_per_s) =
-        (bytes_per_second(row, to_words), bytes_per_second(row, from_words));
+    device.pcie_to_device_words_per_s = words_per_second(&values, sample.counted.as_ref(), TO_DEVICE);
+    device.pcie_from_device_words_per_s = words_per_second(&values, sample.counted.as_ref(), FROM_DEVICE);
+    device.pcie_to_device_bytes_per_s = bytes_per_second(row, device.pcie_to_device_words_per_s);
+    device.pcie_from_device_bytes_per_s = bytes_per_second(row, device.pcie_from_device_words_per_s);
     deep::take(&mut device, &sample.deep);
     let slot_width_max = values.read(Attr::BridgeWidthMax);
     (device, slot_width_max)
@@ -57,7 +56,7 @@ fn identified(row: &Row<'_>) -> Device {
         chip: row.position.ok_or(Missing::NoSource),
         location: if row.local.is_some() { Location::Local } else { Location::Remote },
         via: row.via,
-        aiclk_limit_mhz: row.product.map(|product| Megahertz(product.aiclk_limit_mhz())).ok_or(Missing::NoSource),
+        aiclk_limit_mhz: row.product.map(|product| Megahertz(product.arch.aiclk_limit_mhz())).ok_or(Missing::NoSource),
         ..Device::absent()
     }
 }
@@ -103,10 +102,6 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn number(&self, attr: Attr) -> Reading<u64> {
-        self.read(attr)
-    }
-
     fn settle<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
         let is_from_firmware = attribute.is_from_firmware();
@@ -152,13 +147,13 @@ fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[
     if values.state == State::Resetting {
         return Err(Missing::Resetting);
     }
-    let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.number(*attr).ok()?))).collect();
+    let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.read(*attr).ok()?))).collect();
     // A single sample reads only one of the counters, so one direction has none.
     if counted.is_none() && has_counters(values.attributes) {
         return Err(Missing::FirstSample);
     }
     if now.is_empty() {
-        return Err(counters.iter().find_map(|attr| values.number(*attr).err()).unwrap_or(Missing::NoSource));
+        return Err(counters.iter().find_map(|attr| values.read::<u64>(*attr).err()).unwrap_or(Missing::NoSource));
     }
     let Counted { elapsed, before } = counted.filter(|counted| !counted.elapsed.is_zero()).ok_or(Missing::FirstSample)?;
     let mut words = 0;

@@ -73,7 +73,6 @@ impl Tracked {
         self.processes.get(self.processes.binary_search_by_key(&process, |(key, ..)| *key).ok()?)
     }
 
-    /// Returns the open allocators of a device.
     pub(super) fn open_on(&self, device: DeviceId) -> impl Iterator<Item = &Allocator> {
         self.open.get(&device).into_iter().flatten().filter_map(|index| self.allocators.get(*index))
     }
@@ -155,7 +154,6 @@ impl OfProcess {
         self.unique_ids.iter().map(|(unique_id, name)| (*name, *unique_id)).collect()
     }
 
-    /// Returns all targets.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         self.places.keys().copied()
     }

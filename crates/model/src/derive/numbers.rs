@@ -13,15 +13,17 @@ use crate::limits::PROVEN_MAX;
 use crate::missing::Missing;
 use crate::sample::{Problem, Proven, Sample};
 
-/// Sets the numbers of rows that have none: first the numbers that ledgers prove, then the last one by elimination.
+/// Sets the numbers of rows that have none: first the numbers that ledgers prove, then the last one by elimination. Contradicted claims
+/// prove nothing.
 pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() || rows.iter().all(|row| row.metal_id.is_ok()) {
         return;
     }
     let known: HashSet<u64> = rows.iter().filter_map(|row| row.metal_id.ok()).collect();
-    for (number, row) in certain(rows, sample).into_iter().filter(|(number, _)| !known.contains(number)) {
-        if rows[row].metal_id.is_err() {
-            rows[row].metal_id = Ok(number);
+    let claims = Claims::of(rows, sample);
+    for claim in claims.all.iter().filter(|claim| !claims.is_contradicted(claim) && !known.contains(&claim.number.into())) {
+        if rows[claim.row].metal_id.is_err() {
+            rows[claim.row].metal_id = Ok(claim.number.into());
         }
     }
     let all = rows.len() as u64;
@@ -80,12 +82,6 @@ impl Claims {
         }
         claims
     }
-}
-
-/// Returns the numbers and rows that programs prove. Contradicted claims prove nothing.
-fn certain(rows: &[Row<'_>], sample: &Sample) -> Vec<(u64, usize)> {
-    let claims = Claims::of(rows, sample);
-    claims.all.iter().filter(|claim| !claims.is_contradicted(claim)).map(|claim| (claim.number.into(), claim.row)).collect()
 }
 
 /// Reports the devices for which the claims contradict each other.

@@ -6,7 +6,7 @@ use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Ids, Row};
 use super::steps::Steps;
 use super::user_of;
-use crate::identity::{DeviceId, ProcessKey};
+use crate::identity::DeviceId;
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
@@ -29,7 +29,6 @@ pub(super) struct Attribution {
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
-/// A target and its bytes.
 type Slot = (Target, PerKind<u64>);
 
 /// Where memory is: on a row, or on a chip that cannot be mapped to a row with certainty.
@@ -343,19 +342,11 @@ fn figures(
     })
 }
 
-/// Finds a process. The list is sorted, except in documents that were made by hand.
-fn same_in(processes: &[ProcessSample], key: ProcessKey) -> Option<&ProcessSample> {
-    match processes.binary_search_by_key(&key, |process| process.key) {
-        Ok(index) => processes.get(index),
-        Err(_) => processes.iter().find(|process| process.key == key),
-    }
-}
-
 fn cpu(sample: &Sample, previous: Option<&Sample>, process: &ProcessSample) -> Reading<f64> {
     let now = process.facts.as_ref().map_err(|reason| *reason)?.cpu_time;
     let before = previous.ok_or(Missing::FirstSample)?;
-    let same = same_in(&before.processes, process.key).ok_or(Missing::FirstSample)?;
-    let then = same.facts.as_ref().map_err(|_| Missing::FirstSample)?.cpu_time;
+    let place = before.processes.binary_search_by_key(&process.key, |process| process.key).map_err(|_| Missing::FirstSample)?;
+    let then = before.processes[place].facts.as_ref().map_err(|_| Missing::FirstSample)?.cpu_time;
     let elapsed = sample.scanned_at().saturating_sub(before.scanned_at());
     if elapsed.is_zero() {
         return Err(Missing::FirstSample);

@@ -223,31 +223,29 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
     remotes
 }
 
+/// Returns the remote chips of the descriptor, by their place on the board.
 fn remotes_of_cluster<'a>(sample: &'a Sample, locals: &[Row<'a>]) -> Vec<Row<'a>> {
     let Some(cluster) = &sample.cluster else { return Vec::new() };
-    let mut remotes: Vec<(Reading<DeviceId>, Option<u32>, u32, Row<'a>)> = Vec::new();
-    for chip in cluster.chips.iter().filter(|chip| chip.device.is_none()) {
+    let mut chips: Vec<&ClusterChip> = cluster.chips.iter().filter(|chip| chip.device.is_none()).collect();
+    chips.sort_by_key(|chip| (chip.location, chip.chip));
+    let row = |chip: &ClusterChip| {
         let gateway = cluster.gateway_of(chip);
         let gateway = gateway.and_then(|gateway| locals.iter().find(|row| row.metal_id == Ok(u64::from(gateway.chip))));
         let product = gateway.and_then(|gateway| gateway.product);
         let position = product.and_then(|product| product.remote_chips.first().copied());
-        let serial = gateway.map_or(chip.board_id.ok_or(Missing::NoSource), |gateway| gateway.serial);
-        let via = gateway.map(|gateway| gateway.id).ok_or(Missing::NoSource);
-        let row = Row {
+        Row {
             id: DeviceId(0),
             local: None,
-            via,
+            via: gateway.map(|gateway| gateway.id).ok_or(Missing::NoSource),
             metal_id: Ok(u64::from(chip.chip)),
             arch: gateway.map_or(chip.arch.ok_or(Missing::NoSource), |gateway| gateway.arch),
             product,
             board: gateway.map_or(chip.board_type.clone().ok_or(Missing::NoSource), |gateway| gateway.board.clone()),
-            serial,
+            serial: gateway.map_or(chip.board_id.ok_or(Missing::NoSource), |gateway| gateway.serial),
             position,
             unique_id: chip.unique_id,
             candidates: chip.unique_id.into_iter().collect(),
-        };
-        remotes.push((via, chip.location, chip.chip, row));
-    }
-    remotes.sort_by_key(|(via, location, chip, _)| (via.map_or(u32::MAX, |id| id.0), *location, *chip));
-    remotes.into_iter().map(|(.., row)| row).collect()
+        }
+    };
+    chips.into_iter().map(row).collect()
 }

@@ -47,7 +47,7 @@ impl Steps {
         let facts = || sample.processes.iter().filter_map(|process| process.facts.as_ref().ok());
         let name_of = |uid: u32| facts().find(|facts| facts.uid == uid).and_then(|facts| facts.user.as_deref());
         let problem =
-            |(user, count): (&Option<u32>, &u64)| DERIVE_LIMIT.problem(user.map(|uid| (uid, name_of(uid))), *user == Some(0), *count);
+            |(user, count): (&Option<u32>, &u64)| DERIVE_LIMIT.problem(user.map(|uid| (uid, name_of(uid))), *user == Some(0), 1, *count);
         self.cut.iter().map(problem).collect()
     }
 }

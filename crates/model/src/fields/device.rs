@@ -43,7 +43,7 @@ macro_rules! rows {
                 "Via", Identity, None, "The local chip a remote one is reached through.";
             let bdf: Reading<Bdf> = or(RemoteChip),
                 "PCI address", Identity, None, "PCI address.";
-            let asic_id: Reading<String> = file(AsicId Class "tt_asic_id" Hex64 Static ANY_BUT_ONES, false, since(v(2, 3), v(2, 1), None)),
+            let asic_id: Reading<String> = file(AsicId Class "tt_asic_id" Hex64 Static ANY_BUT_ONES, false, [v(2, 3), v(2, 1), None]),
                 "ASIC id", Identity, None, "The chip's own id, 16 hexadecimal digits.";
             made "asic_id_decimal" = |d| d.asic_id_decimal(),
                 "ASIC id, decimal", Identity, None, "The same as a decimal number, as UMD and Kubernetes resources spell ids.";
@@ -69,7 +69,7 @@ macro_rules! rows {
                 "GDDR temperature", Temperature, Celsius, "Temperature of the hottest GDDR chip." .deep().metric("ttmon_device_gddr_temperature_celsius").kept().charts(&[Chart::new(12, "gddr")]);
             let gddr_temperatures: Reading<Vec<f64>> = or(NeedsDeep),
                 "GDDR temperatures", Temperature, None, "Bottom and top of each GDDR channel that is not harvested, in the order of channels, in degrees Celsius." .deep();
-            let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
+            let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, [None, v(2, 0), None]),
                 "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").full_only().kept().short("fan");
             let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
                 "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().short("power").charts(&[Chart::new(2, "power").of("power_limit")]);
@@ -111,11 +111,11 @@ macro_rules! rows {
                 "Queues waiting", Utilization, Count, "Command queues that wait for the host." .deep().metric("ttmon_device_queues_waiting").full_only();
             let deep_age_s: Reading<f64> = or(NeedsDeep),
                 "Deep age", Utilization, None, "Seconds since the chip itself was read: an idle chip is read every 30 s." .deep();
-            let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, since(v(2, 7), v(2, 7), None)),
+            let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, [v(2, 7), v(2, 7), None]),
                 "Heartbeat", Performance, Count, "Counter of the firmware; compare for change only.";
             let heartbeat_alive: Reading<bool> = or(RemoteChip),
                 "Heartbeat alive", Performance, None, "Whether the heartbeat moved within a second or more." .from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept().short("beat");
-            let therm_trip_count: Reading<u64> = file(ThermTrips Class "tt_therm_trip_count" Decimal Dynamic U32_VALID, true, since(None, v(2, 7), None)),
+            let therm_trip_count: Reading<u64> = file(ThermTrips Class "tt_therm_trip_count" Decimal Dynamic U32_VALID, true, [None, v(2, 7), None]),
                 "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept().short("trips");
             made "throttling" = |d| Member::get(&d.throttling()),
                 "Throttling", Performance, None, "Whether the AI clock of a chip in use is held down at its temperature or power limit." .metric("ttmon_device_throttling");
@@ -151,15 +151,15 @@ macro_rules! rows {
                 "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").full_only().kept().short("to_words").charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
             let pcie_from_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
                 "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").full_only().kept().short("from_words").charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
-            let firmware: Reading<String> = file(FirmwareBundle Class "tt_fw_bundle_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 29), v(1, 32), v(1, 29))),
+            let firmware: Reading<String> = file(FirmwareBundle Class "tt_fw_bundle_ver" FirmwareVersion Static ANY_BUT_ONES, false, [v(1, 29), v(1, 32), v(1, 29)]),
                 "Firmware bundle", Firmware, None, "Version of the firmware bundle; 80.x is older than 18.x.";
-            let m3_fw: Reading<String> = file(FirmwareM3App Class "tt_m3app_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), v(1, 32), None)),
+            let m3_fw: Reading<String> = file(FirmwareM3App Class "tt_m3app_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, [v(1, 28), v(1, 32), None]),
                 "M3 firmware", Firmware, None, "Board controller's application.";
-            let m3_bl_fw: Reading<String> = file(FirmwareM3Boot Class "tt_m3bl_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), None, None)),
+            let m3_bl_fw: Reading<String> = file(FirmwareM3Boot Class "tt_m3bl_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, [v(1, 28), None, None]),
                 "M3 boot loader", Firmware, None, "Board controller's boot loader.";
             let arc_fw: Reading<String> = file(FirmwareArc Class "tt_arc_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, WORMHOLE_GRAYSKULL),
                 "ARC firmware", Firmware, None, "Management cores' firmware.";
-            let eth_fw: Reading<String> = file(FirmwareEth Class "tt_eth_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), None, None)),
+            let eth_fw: Reading<String> = file(FirmwareEth Class "tt_eth_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, [v(1, 28), None, None]),
                 "Ethernet firmware", Firmware, None, "Ethernet cores' firmware.";
             let gddr_fw: Reading<String> = or(NeedsDeep),
                 "GDDR firmware", Firmware, None, "Firmware of the GDDR controllers." .deep();

@@ -127,7 +127,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     lines.push(title("PROCESSES"));
     for (process, use_of) in snapshot.processes_on(device.id) {
         let name = process.title().unwrap_or_else(|_| "?".to_owned());
-        let dram = size_or_absent(use_of.dram());
+        let dram = size_or_absent(use_of.kinds.dram());
         lines.push(Line {
             name: process.key.pid.to_string(),
             value: format!("{dram} {name}"),

@@ -19,7 +19,6 @@ use crate::{Document, ReadError};
 
 /// Kinds that are part of no bar.
 const OTHERS: [BufferKind; 2] = [BufferKind::Host, BufferKind::Other];
-const NO_BLOCKS: [NoBlocks; 5] = [NoBlocks::PerCore, NoBlocks::Restored, NoBlocks::Unlisted, NoBlocks::Changing, NoBlocks::SizeUnknown];
 
 /// The processes of a document by pid. A document has each pid once.
 pub(super) struct Owners(HashMap<u32, ProcessKey>);
@@ -29,9 +28,8 @@ impl Owners {
         Self(processes.iter().map(|process| (process.key.pid, process.key)).collect())
     }
 
-    /// Returns the process of an item.
     fn of(&self, item: &Item<'_>) -> Option<ProcessKey> {
-        let pid = u32::try_from(item.whole("pid").ok()?).ok()?;
+        let pid = item.small("pid")?;
         Some(self.0.get(&pid).copied().unwrap_or(ProcessKey { pid, start_ticks: 0 }))
     }
 }
@@ -106,7 +104,7 @@ fn banks(item: &Item<'_>) -> Reading<Banks> {
         fragmentation: item.float("fragmentation"),
         blocks: item.whole("blocks"),
         table: Vec::new(),
-        no_blocks: item.text("no_blocks").ok().and_then(|text| NO_BLOCKS.into_iter().find(|reason| reason.explanation() == text)),
+        no_blocks: item.meaning("no_blocks", NoBlocks::from_name).ok(),
     })
 }
 
@@ -149,9 +147,8 @@ type Frames = HashMap<(u32, u32), Vec<Arc<SourceLine>>>;
 
 fn stacks(document: &Document<'_>) -> Result<Frames, ReadError> {
     let read = |item: &Item<'_>| {
-        let number = |name| u32::try_from(item.whole(name).ok()?).ok();
         let frames = item.list("frames")?.iter().take(DOCUMENT_FRAMES_MAX).map(crate::line::read).collect();
-        Some(((number("pid")?, number("stack")?), frames))
+        Some(((item.small("pid")?, item.small("stack")?), frames))
     };
     Ok(list(document, "stacks", DOCUMENT_FRAMES_MAX, "a stack", read)?.into_iter().collect())
 }
@@ -159,7 +156,7 @@ fn stacks(document: &Document<'_>) -> Result<Frames, ReadError> {
 /// Reads the stack of a buffer: its line, and the other lines if the document has them.
 fn stack(item: &Item<'_>, process: ProcessKey, stacks: &Frames) -> Option<Arc<Stack>> {
     let line = crate::line::line(item, "line")?;
-    let number = item.whole("stack").ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+    let number = item.small("stack").unwrap_or(0);
     let frames = stacks.get(&(process.pid, number)).cloned();
     Some(Arc::new(Stack { number, frames: frames.unwrap_or_else(|| vec![line.clone()]), line }))
 }
@@ -176,7 +173,7 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
                 // The index is not used, as for buffers. The devices are those of the circular buffer.
                 allocator: 0,
                 chip: None,
-                program: u32::try_from(item.whole("program").ok()?).ok()?,
+                program: item.small("program")?,
                 address: item.address("address").ok()?,
                 size: item.whole("size").ok()?,
                 cores: cores.try_into().ok()?,

@@ -48,7 +48,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         let width = area.width.saturating_sub(NAME_COLUMNS + FIGURES_COLUMNS);
         let at = area.width.saturating_sub(FIGURES_COLUMNS);
         match banks.no_blocks {
-            Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.explanation()), Role::Dim),
+            Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.name()), Role::Dim),
             None if banks.table.is_empty() => {
                 let field = Field { cut: Cut::End, ..Field::left(NAME_COLUMNS, width) };
                 canvas.field(area, field, row, "N/A: its blocks are unknown here", canvas.style(Role::Dim));
