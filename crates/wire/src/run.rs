@@ -1,5 +1,7 @@
 //! The document of `ttmon run --report`.
 
+#![allow(missing_docs, reason = "docs/run.md has the keys")]
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -29,7 +31,6 @@ pub type Buffers = (u64, u64);
 
 /// Use of device memory by a command.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunReport<'a> {
     pub version: &'a str,
     pub command: &'a [String],
@@ -67,7 +68,6 @@ pub struct RunReport<'a> {
 
 /// The smallest value of the largest free block of a bank, on some chips.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunTightest {
     pub chips: Vec<RunChip>,
     pub kind: BufferKind,
@@ -77,7 +77,6 @@ pub struct RunTightest {
 
 /// The cost of recording.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunOverhead {
     pub calls: u64,
     pub measured_calls: u64,
@@ -88,7 +87,6 @@ pub struct RunOverhead {
 
 /// A process with a ledger.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunProcess<'a> {
     pub pid: u32,
     pub name: &'a str,
@@ -112,7 +110,6 @@ pub enum RunChip {
 
 /// The memory of a chip.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunDevice {
     pub chip: RunChip,
     pub kinds: Vec<RunKind>,
@@ -122,7 +119,6 @@ pub struct RunDevice {
 
 /// One kind of memory of a chip.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunKind {
     pub kind: BufferKind,
     pub peak: u64,
@@ -136,7 +132,6 @@ pub struct RunKind {
 
 /// Buffers at a peak with the same tag, operation and line.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunGroup {
     pub line: Option<Arc<SourceLine>>,
     pub tag: Option<String>,
@@ -147,7 +142,6 @@ pub struct RunGroup {
 
 /// A buffer that was not freed.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunBuffer {
     pub pid: u32,
     pub allocator: Option<String>,
@@ -169,7 +163,6 @@ pub struct RunBuffer {
 
 /// A refused request.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunRefusal {
     pub refusal: Refusal,
     /// The names of its chips.
