@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
@@ -81,40 +81,15 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why a token cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenError {
-    /// The token is too short.
-    Short,
-    /// The token is too long, or not one word.
-    NotOneWord,
-    /// The file with the token has this error.
-    File(PathBuf, String),
-}
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => {
-                write!(f, "the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64")
-            }
-            Self::NotOneWord => write!(f, "the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"),
-            Self::File(path, why) => write!(f, "{}: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for TokenError {}
-
 impl Token {
     /// Parses a token from the text of a file or of the environment.
-    pub fn new(text: &[u8]) -> Result<Self, TokenError> {
+    pub fn new(text: &[u8]) -> Result<Self, String> {
         let text = text.trim_ascii();
         if text.len() < TOKEN_BYTES_MIN {
-            return Err(TokenError::Short);
+            return Err(format!("the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64"));
         }
         if text.len() > TOKEN_BYTES_MAX || !text.iter().all(u8::is_ascii_graphic) {
-            return Err(TokenError::NotOneWord);
+            return Err(format!("the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"));
         }
         Ok(Self(text.to_vec()))
     }
@@ -126,10 +101,9 @@ impl Token {
     }
 
     /// Reads a token from a file. Other users must not be able to read the file.
-    pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let in_file = |error: &dyn fmt::Display| TokenError::File(path.to_owned(), error.to_string());
-        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| in_file(&error))?;
-        Self::new(&text).map_err(|error| in_file(&error))
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| error.to_string());
+        text.and_then(|text| Self::new(&text)).map_err(|why| format!("{}: {why}", path.display()))
     }
 
     /// Returns whether a request has the right token, or `None` if it has no token.
@@ -218,7 +192,9 @@ pub(crate) fn judge(
 
 /// Whether a name always resolves to loopback, so that the name server of an attacker cannot use it for this host.
 fn host_is_ours(host: &str) -> bool {
-    is_loopback_name(without_port(host))
+    let name = without_port(host);
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn without_port(host: &str) -> &str {
@@ -226,11 +202,6 @@ fn without_port(host: &str) -> &str {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => name,
         _ => host,
     }
-}
-
-fn is_loopback_name(name: &str) -> bool {
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Requests of a page name the page's site. It must be the host of the request.

@@ -13,24 +13,25 @@ mod state;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver as Samples, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use ttmon_alerts::{Alert, Config, Engine, Listing, Outbox, Phase, Rule, START_GRACE, Sender, Silence, listing_document};
-use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
 
 use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
+use crate::lock;
 use crate::metrics::{AlertFigures, Count};
 use crate::newest::Published;
 use crate::service::{Service, now};
 use crate::service_events::EventKind;
 
-pub use deliver::{DeliveryError, deliver};
+pub use deliver::deliver;
 use mailbox::Mailbox;
-pub use state::{SILENCES, read_silences};
+pub use state::SILENCES;
+use state::read_silences;
 
 /// The state of alerts, for the API and the metrics.
 #[derive(Debug)]
@@ -190,16 +191,6 @@ fn happened(alert: &Alert) -> EventKind {
         is_firing: alert.phase == Phase::Firing,
         summary: alert.summary.clone(),
     }
-}
-
-/// The data behind these locks is always consistent.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The time of the wall clock, for messages.
-fn wall_time() -> UnixTime {
-    now()
 }
 
 #[cfg(test)]

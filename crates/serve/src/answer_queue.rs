@@ -2,13 +2,13 @@
 //! with many requests does not delay other users. The memory of answers is limited until they are sent.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::View;
-use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, STORE_TURNS_AT_ONCE, TURNS_AT_ONCE, TURNS_PER_USER_MAX};
+use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, TURNS_PER_USER_MAX};
 use crate::problem::Problem;
 
 /// The queue of expensive answers.
@@ -41,16 +41,9 @@ impl AsRef<[u8]> for QueuedText {
     }
 }
 
-impl Default for AnswerQueue {
-    fn default() -> Self {
-        Self::bounded(TURNS_AT_ONCE, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
-    }
-}
-
 impl AnswerQueue {
-    /// Creates a queue for answers of a store on another host. A slow store delays only these answers.
-    pub(crate) fn of_store() -> Self {
-        Self::bounded(STORE_TURNS_AT_ONCE, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
+    pub(crate) fn new(at_once: usize) -> Self {
+        Self::bounded(at_once, [ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
     }
 
     fn bounded(at_once: usize, kib_max: [usize; 2]) -> Self {
@@ -80,7 +73,7 @@ impl AnswerQueue {
     }
 
     fn user(&self, view: View) -> Arc<User> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = crate::lock(&self.users);
         // Users without a request in progress are removed.
         let is_busy = |user: &User| user.places.available_permits() < TURNS_PER_USER_MAX || user.room.available_permits() < self.kib_max[1];
         users.retain(|_, user| Arc::strong_count(user) > 1 || is_busy(user));
@@ -99,6 +92,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::limits::TURNS_AT_ONCE;
 
     fn run<T>(work: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().max_blocking_threads(TURNS_AT_ONCE).build().expect("a runtime").block_on(work)
@@ -111,7 +105,7 @@ mod tests {
     #[test]
     fn one_who_asks_a_lot_holds_up_nobody_else() {
         run(async {
-            let turns = Arc::new(AnswerQueue::default());
+            let turns = Arc::new(AnswerQueue::new(TURNS_AT_ONCE));
             let (release, held) = mpsc::channel::<()>();
             let slow = Arc::clone(&turns);
             let first = tokio::spawn(async move { slow.make(View::User(7), move || held.recv().map_or(text(1), |()| text(1))).await });
@@ -154,7 +148,7 @@ mod tests {
     #[test]
     fn leaving_gives_no_place_back() {
         run(async {
-            let turns = Arc::new(AnswerQueue::default());
+            let turns = Arc::new(AnswerQueue::new(TURNS_AT_ONCE));
             let (release, held) = mpsc::channel::<()>();
             let (begun, begins) = mpsc::channel::<()>();
             let asked = Arc::clone(&turns);

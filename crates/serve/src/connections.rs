@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::Notify;
 
 use crate::body::Body;
+use crate::lock;
 
 /// The holder of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,10 +85,10 @@ impl Connections {
 
     /// Returns a slot, and whether another connection had to end for it.
     pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (ConnectionSlot, bool) {
-        while self.lock().leaving.len() >= LEAVING_MAX {
+        while lock(&self.open).leaving.len() >= LEAVING_MAX {
             tokio::task::yield_now().await;
         }
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let is_full = open.count >= self.most;
         if is_full {
             open.dismiss_one();
@@ -99,10 +100,6 @@ impl Connections {
         open.staying.entry(holder).or_default().insert(number, Arc::clone(&entry));
         drop(open);
         (ConnectionSlot { crowd: Arc::clone(self), number, entry }, is_full)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +150,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut open = self.crowd.lock();
+        let mut open = lock(&self.crowd.open);
         open.leaving.remove(&self.number);
         open.remove(self.entry.holder, self.number);
     }
@@ -221,7 +218,7 @@ mod tests {
     }
 
     fn leaving(seats: &[ConnectionSlot]) -> Vec<bool> {
-        seats.iter().map(|seat| seat.crowd.lock().leaving.contains(&seat.number)).collect()
+        seats.iter().map(|seat| lock(&seat.crowd.open).leaving.contains(&seat.number)).collect()
     }
 
     #[test]
@@ -236,7 +233,7 @@ mod tests {
             assert_eq!(attacker[0].hold(std::future::pending::<()>()).await, None);
             assert_eq!(user.hold(std::future::ready(5)).await, Some(5));
             drop((root, attacker, user));
-            let open = crowd.lock();
+            let open = lock(&crowd.open);
             assert_eq!((open.count, open.staying.len(), open.leaving.len()), (0, 0, 0));
         });
     }

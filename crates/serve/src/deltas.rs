@@ -6,20 +6,22 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
 
 use crate::access::View;
 use crate::limits::READY_MAX;
+use crate::lock;
 
 /// The newest document of each view, and its difference to the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Deltas {
     newest: Mutex<HashMap<View, Newest>>,
-    /// Locked by the stream that computes a delta for all streams.
-    turn: tokio::sync::Mutex<()>,
+    /// Locked by the stream that computes a document. A new snapshot wakes all streams at once; the first one computes the document and the
+    /// others reuse it.
+    pub(crate) turn: tokio::sync::Mutex<()>,
     /// Number of computed deltas.
     made: AtomicU64,
 }
@@ -33,15 +35,9 @@ struct Newest {
 }
 
 impl Deltas {
-    /// Waits until no other stream computes a document. A new snapshot wakes all streams at once; the first one computes the document and
-    /// the others reuse it.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
-    }
-
     /// Returns the delta between two snapshots if it is already computed.
     pub(crate) fn ready(&self, view: View, from: u64, number: u64) -> Option<Bytes> {
-        self.lock().get(&view)?.between(from, number)
+        lock(&self.newest).get(&view)?.between(from, number)
     }
 
     #[cfg(test)]
@@ -52,7 +48,7 @@ impl Deltas {
     /// Returns the event with the delta from snapshot `from` to snapshot `number`; `text` creates the document of `number`. Returns `None`
     /// if the delta cannot be computed; the caller then sends the whole document. All streams of a view share the result.
     pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
-        let before = self.lock().get(&view).cloned();
+        let before = lock(&self.newest).get(&view).cloned();
         let newest = match before {
             Some(newest) if newest.number >= number => newest,
             before => {
@@ -64,7 +60,7 @@ impl Deltas {
                     (before.number, Bytes::from(format!("event: delta\ndata: {changes}\n\n")))
                 });
                 let newest = Newest { number, document, delta };
-                let mut views = self.lock();
+                let mut views = lock(&self.newest);
                 if views.len() >= READY_MAX {
                     views.retain(|_, other| other.number + 1 >= number);
                 }
@@ -75,10 +71,6 @@ impl Deltas {
             }
         };
         newest.between(from, number)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<View, Newest>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

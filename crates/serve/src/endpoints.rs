@@ -1,7 +1,6 @@
 //! The sockets of the service: a Unix socket, and a TCP port. The TCP port is only on loopback, unless another address is given and
 //! permitted.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,40 +13,6 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use ttmon_sys::locks;
 use ttmon_sys::refuse_descriptors;
-
-/// Why the service cannot listen.
-#[derive(Debug)]
-pub enum EndpointError {
-    /// Another service uses this path. Its pid, if known.
-    Taken(PathBuf, Option<u32>),
-    /// Another file exists at this path, and must not be removed.
-    Foreign(PathBuf),
-    /// A system error at this path.
-    Path(PathBuf, io::Error),
-    /// A system error at this address.
-    Address(SocketAddr, io::Error),
-}
-
-impl fmt::Display for EndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Taken(path, pid) => {
-                write!(f, "cannot serve at {}: another ttmon serve has it", path.display())?;
-                pid.map_or(Ok(()), |pid| write!(f, " (pid {pid})"))?;
-                f.write_str("; stop that one, or give another --api")
-            }
-            Self::Foreign(path) => {
-                write!(f, "cannot serve at {}: there is something that is no socket; remove it, or give another --api", path.display())
-            }
-            Self::Path(path, error) => write!(f, "cannot serve at {}: {error}; give another place with --api", path.display()),
-            Self::Address(address, error) => {
-                write!(f, "cannot listen on {address}: {error}; give another ADDR:PORT, or leave it out (--listen off)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for EndpointError {}
 
 /// Connections that may wait to be accepted. The kernel drops further ones, and their clients retry a second later.
 const BACKLOG: i32 = 4096;
@@ -78,13 +43,20 @@ impl UnixEndpoint {
     }
 
     /// Creates the socket. The socket of a dead service is replaced; any other file is left unchanged.
-    pub(crate) fn open(path: &Path) -> Result<Self, EndpointError> {
-        let wrap = |error| EndpointError::Path(path.to_owned(), error);
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let refused = |path: &Path, why: &str| format!("cannot serve at {}: {why}", path.display());
+        let failed = |path: &Path, error: io::Error| refused(path, &format!("{error}; give another place with --api"));
+        let wrap = |error| failed(path, error);
+        let taken = |pid: Option<u32>| {
+            let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+            refused(path, &format!("another ttmon serve has it{pid}; stop that one, or give another --api"))
+        };
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             make(directory).map_err(wrap)?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
+        let name = PathBuf::from(name);
         // Opening a FIFO of another user would block.
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
         let lock = File::options()
@@ -94,20 +66,19 @@ impl UnixEndpoint {
             .mode(0o600)
             .custom_flags(flags)
             .open(&name)
-            .map_err(|error| EndpointError::Path(PathBuf::from(&name), error))?;
+            .map_err(|error| failed(&name, error))?;
         if !lock.metadata().map_err(wrap)?.is_file() {
-            return Err(EndpointError::Path(PathBuf::from(name), io::Error::other("it is no plain file")));
+            return Err(failed(&name, io::Error::other("it is no plain file")));
         }
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| EndpointError::Taken(path.to_owned(), locks::holder(&lock)))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken(locks::holder(&lock)))?;
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_socket() => {
                 if is_listened_at(path) {
-                    return Err(EndpointError::Taken(path.to_owned(), None));
+                    return Err(taken(None));
                 }
                 fs::remove_file(path).map_err(wrap)?;
             }
-            Ok(_) => return Err(EndpointError::Foreign(path.to_owned())),
+            Ok(_) => return Err(refused(path, "there is something that is no socket; remove it, or give another --api")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(wrap(error)),
         }
@@ -149,77 +120,27 @@ impl Drop for UnixEndpoint {
     }
 }
 
-/// A TCP port.
-#[derive(Debug)]
-pub(crate) struct TcpEndpoint {
-    pub(crate) listener: TcpListener,
-    address: SocketAddr,
-}
-
-impl TcpEndpoint {
-    /// Uses a socket that another process, such as systemd, opened.
-    pub(crate) fn inherited(listener: TcpListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(Self { listener, address })
-    }
-
-    /// Creates a listening socket.
-    pub(crate) fn open(address: SocketAddr) -> Result<Self, EndpointError> {
-        let wrap = |error| EndpointError::Address(address, error);
-        let listener = TcpListener::bind(address).map_err(wrap)?;
-        rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
-        listener.set_nonblocking(true).map_err(wrap)?;
-        let address = listener.local_addr().map_err(wrap)?;
-        Ok(Self { listener, address })
-    }
-
-    /// Returns the address. If port 0 was requested, it has the port that the kernel chose.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
+/// Listens on a TCP port.
+pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, String> {
+    let wrap = |error| format!("cannot listen on {address}: {error}; give another ADDR:PORT, or leave it out (--listen off)");
+    let listener = TcpListener::bind(address).map_err(wrap)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
+    listener.set_nonblocking(true).map_err(wrap)?;
+    Ok(listener)
 }
 
 /// Checks whether a TCP address is permitted. Loopback always is; other addresses need `allow_remote`, a token and TLS.
-pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), RemoteListening> {
-    if address.ip().is_loopback() {
+pub(crate) fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), String> {
+    let needs = [(allow_remote, "--allow-remote"), (has_token, "--token-file FILE"), (has_tls, "--tls-cert FILE --tls-key FILE")];
+    let wanted: Vec<&str> = needs.into_iter().filter(|(is_given, _)| !is_given).map(|(_, flag)| flag).collect();
+    if address.ip().is_loopback() || wanted.is_empty() {
         return Ok(());
     }
-    let mut wanted = Vec::new();
-    if !allow_remote {
-        wanted.push("--allow-remote");
-    }
-    if !has_token {
-        wanted.push("--token-file FILE");
-    }
-    if !has_tls {
-        wanted.push("--tls-cert FILE --tls-key FILE");
-    }
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    Err(RemoteListening { address, wanted })
+    Err(format!(
+        "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
+        wanted.join(", ")
+    ))
 }
-
-/// An address that other hosts can reach, without the requirements for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteListening {
-    address: SocketAddr,
-    wanted: Vec<&'static str>,
-}
-
-impl fmt::Display for RemoteListening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, wanted } = self;
-        write!(
-            f,
-            "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
-            wanted.join(", ")
-        )
-    }
-}
-
-impl std::error::Error for RemoteListening {}
 
 #[cfg(test)]
 mod tests {
@@ -231,6 +152,9 @@ mod tests {
 
     use super::*;
 
+    const TAKEN: &str = "another ttmon serve has it";
+    const FOREIGN: &str = "there is something that is no socket";
+
     #[test]
     fn beyond_this_host_takes_a_will_a_token_and_tls() {
         let check = |address: &str, flags: [bool; 3]| may_listen(address.parse().expect("an address"), flags[0], flags[1], flags[2]);
@@ -241,7 +165,7 @@ mod tests {
                 let mut flags = [true; 3];
                 flags[lacking] = false;
                 let why = check(address, flags).expect_err("a reason");
-                assert!(why.to_string().contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
+                assert!(why.contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
             }
         }
     }
@@ -251,7 +175,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("deep/api.sock");
         let door = UnixEndpoint::open(&path).expect("a door");
-        assert!(matches!(UnixEndpoint::open(&path), Err(EndpointError::Taken(..))));
+        assert!(UnixEndpoint::open(&path).is_err_and(|why| why.contains(TAKEN)));
         let peer = UnixStream::connect(&path).expect("a connection");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -273,10 +197,10 @@ mod tests {
         assert!(UnixEndpoint::open(&stale).is_ok());
         let file = directory.path().join("file");
         fs::write(&file, "precious").expect("a file");
-        assert!(matches!(UnixEndpoint::open(&file), Err(EndpointError::Foreign(_))));
+        assert!(UnixEndpoint::open(&file).is_err_and(|why| why.contains(FOREIGN)));
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        assert!(matches!(UnixEndpoint::open(&link), Err(EndpointError::Foreign(_))));
+        assert!(UnixEndpoint::open(&link).is_err_and(|why| why.contains(FOREIGN)));
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
@@ -288,10 +212,10 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
         let _reader = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&lock).expect("its reader");
         let refusal = UnixEndpoint::open(&directory.path().join("fifo.sock")).expect_err("no lock");
-        assert!(refusal.to_string().contains("no plain file"), "{refusal}");
+        assert!(refusal.contains("no plain file"), "{refusal}");
         let live = directory.path().join("live.sock");
         let owner = UnixListener::bind(&live).expect("another's");
-        assert!(matches!(UnixEndpoint::open(&live), Err(EndpointError::Taken(..))));
+        assert!(UnixEndpoint::open(&live).is_err_and(|why| why.contains(TAKEN)));
         assert!(UnixStream::connect(&live).is_ok() && owner.accept().is_ok());
     }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::access::RequestOrigin;
 use crate::connections::{Answer, Answering, ConnectionSlot, Connections, Holder};
 use crate::descriptor_guard::DescriptorGuard;
-use crate::endpoints::{TcpEndpoint, UnixEndpoint};
+use crate::endpoints::UnixEndpoint;
 use crate::limits::{
     HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, STORE_TURNS_AT_ONCE, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX,
 };
@@ -30,9 +31,9 @@ use crate::write_deadline::WriteDeadline;
 /// The sockets to listen on.
 pub(crate) struct Endpoints {
     pub(crate) unix: Option<UnixEndpoint>,
-    pub(crate) tcp: Option<TcpEndpoint>,
+    pub(crate) http: Option<StdListener>,
     /// The port that serves only metrics.
-    pub(crate) metrics: Option<TcpEndpoint>,
+    pub(crate) metrics: Option<StdListener>,
     pub(crate) tls: Option<Acceptor>,
 }
 
@@ -47,20 +48,18 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Serves until it is stopped, or until the sender of `stop` is dropped.
 pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
-    let Endpoints { unix, tcp, metrics, tls } = doors;
+    let Endpoints { unix, http, metrics, tls } = doors;
     let served = runtime.block_on(async {
         if let Some(door) = &unix {
             let listener = UnixListener::from_std(door.listener.try_clone()?)?;
             tokio::spawn(serve_unix(listener, door.refuses_descriptors, Arc::clone(service)));
         }
-        if let Some(door) = &tcp {
-            let listener = TcpListener::from_std(door.listener.try_clone()?)?;
-            let kind = if door.address().ip().is_loopback() { RequestOrigin::Loopback } else { RequestOrigin::Remote };
-            tokio::spawn(serve_tcp(listener, kind, tls.clone(), Arc::clone(service)));
+        if let Some(listener) = http {
+            let kind = if listener.local_addr()?.ip().is_loopback() { RequestOrigin::Loopback } else { RequestOrigin::Remote };
+            tokio::spawn(serve_tcp(TcpListener::from_std(listener)?, kind, tls.clone(), Arc::clone(service)));
         }
-        if let Some(door) = &metrics {
-            let listener = TcpListener::from_std(door.listener.try_clone()?)?;
-            tokio::spawn(serve_tcp(listener, RequestOrigin::Metrics, tls, Arc::clone(service)));
+        if let Some(listener) = metrics {
+            tokio::spawn(serve_tcp(TcpListener::from_std(listener)?, RequestOrigin::Metrics, tls, Arc::clone(service)));
         }
         let _ = stop.await;
         Ok(())

@@ -42,12 +42,11 @@ mod texts;
 mod tls;
 mod write_deadline;
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -55,22 +54,18 @@ use tokio::sync::oneshot;
 use ttmon_reads::descriptors;
 use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
-pub use access::{Token, TokenError};
-pub use alerting::{DeliveryError, SILENCES, deliver, read_silences};
+pub use access::Token;
+pub use alerting::{SILENCES, deliver};
 pub use ended_processes::{EndedProcess, IntakeCallbacks};
-pub use endpoints::{EndpointError, RemoteListening, may_listen};
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
 pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};
-pub use newest::Published;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh, openapi_document as openapi};
-pub use service_events::{EventKind, ServiceEvent};
 pub use simulated::SimulatedHost;
 pub use texts::{TextAnswer, TextRequest, serve_texts};
-pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
-use endpoints::{TcpEndpoint, UnixEndpoint};
+use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;
 use metrics::Processes;
 use service::Service;
@@ -119,29 +114,11 @@ pub struct Options {
 pub enum StartError {
     /// The machine cannot be read.
     Machine(Error),
-    /// The service cannot listen.
-    RequestOrigin(EndpointError),
     /// The address is not permitted.
-    Refused(RemoteListening),
-    /// TLS is not available.
-    Tls(TlsError),
-    /// No thread could be started.
-    Thread(io::Error),
+    Refused(String),
+    /// Another error.
+    Failed(String),
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Machine(error) => error.fmt(f),
-            Self::RequestOrigin(error) => error.fmt(f),
-            Self::Refused(why) => why.fmt(f),
-            Self::Tls(why) => write!(f, "cannot serve HTTPS: {why}"),
-            Self::Thread(error) => write!(f, "cannot start the service's threads: {error}; check the limit on processes"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A service with open sockets that does not answer yet.
 pub struct Host {
@@ -175,44 +152,43 @@ impl Host {
         // although the kernel would allow many more.
         descriptors::allow(u64::MAX);
         descriptors::expect(DESCRIPTORS, io::stderr());
-        let tls =
-            options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose();
+        let tls = tls.map_err(|why| StartError::Failed(format!("cannot serve HTTPS: {why}")))?;
         let cluster = reading.cluster.clone();
         // This forks. A socket that is already open would stay open in the reading process after the service is killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
-            Some(listener) => Some(UnixEndpoint::inherited(listener).map_err(StartError::Thread)?),
-            None => options.api.as_deref().map(UnixEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
+            Some(listener) => Some(UnixEndpoint::inherited(listener).map_err(no_thread)?),
+            None => options.api.as_deref().map(UnixEndpoint::open).transpose().map_err(StartError::Failed)?,
         };
-        let tcp = match options.http_listener {
-            Some(listener) => Some(TcpEndpoint::inherited(listener).map_err(StartError::Thread)?),
-            None => options.listen.map(TcpEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
+        let tcp = |inherited: Option<TcpListener>, address: Option<SocketAddr>| match inherited {
+            Some(listener) => listener.set_nonblocking(true).map(|()| Some(listener)).map_err(no_thread),
+            None => address.map(open_tcp).transpose().map_err(StartError::Failed),
         };
-        let metrics = match options.metrics_listener {
-            Some(listener) => Some(TcpEndpoint::inherited(listener).map_err(StartError::Thread)?),
-            None => options.metrics_listen.map(TcpEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
-        };
+        let http = tcp(options.http_listener, options.listen)?;
+        let metrics = tcp(options.metrics_listener, options.metrics_listen)?;
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
         service.cluster = cluster;
         service.detail = options.metrics_detail;
-        service.page = tcp.as_ref().map(|tcp| metrics::PageAddress { address: tcp.address(), is_tls: tls.is_some() });
+        let address = http.as_ref().map(TcpListener::local_addr).transpose().map_err(no_thread)?;
+        service.page = address.map(|address| metrics::PageAddress { address, is_tls: tls.is_some() });
         service.fleet = options.fleet;
         service.complain = options.complain;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
-        Ok(Self { devices, scanner, service, doors: Endpoints { unix, tcp, metrics, tls } })
+        Ok(Self { devices, scanner, service, doors: Endpoints { unix, http, metrics, tls } })
     }
 
     /// Returns the address of HTTP. If port 0 was requested, it has the port that the kernel chose.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.doors.tcp.as_ref().map(TcpEndpoint::address)
+        self.doors.http.as_ref()?.local_addr().ok()
     }
 
     /// Returns the address that serves only metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.doors.metrics.as_ref().map(TcpEndpoint::address)
+        self.doors.metrics.as_ref()?.local_addr().ok()
     }
 
     /// Starts sampling and answering. `keeper` provides processes that ended before a scan. Each of `ends` is dropped when its thread ends,
@@ -225,50 +201,24 @@ impl Host {
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
         let [sampler_ends, http_ends, alerts_ends] = ends;
         let for_alerts = Arc::clone(&service);
-        let (samples, mut threads) = alerting::start(&service).map_err(StartError::Thread)?;
+        let (samples, mut threads) = alerting::start(&service).map_err(no_thread)?;
         let judging = move || alerting::run(&for_alerts, &samples);
-        threads.push(spawn("alerts", alerts_ends, judging).map_err(StartError::Thread)?);
+        threads.push(spawn("alerts", alerts_ends, judging).map_err(no_thread)?);
         let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
-        let sampler = spawn("sampler", sampler_ends, sampling).map_err(StartError::Thread)?;
-        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(StartError::Thread)?;
+        let sampler = spawn("sampler", sampler_ends, sampling).map_err(no_thread)?;
+        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(no_thread)?;
         threads.extend([sampler, answering]);
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }
 }
 
-/// Why the service ended by itself.
-#[derive(Debug)]
-pub enum ServiceFailed {
-    /// A system error.
-    Io(io::Error),
-    /// A thread panicked.
-    Panicked,
+fn no_thread(error: io::Error) -> StartError {
+    StartError::Failed(format!("cannot start the service's threads: {error}; check the limit on processes"))
 }
-
-impl fmt::Display for ServiceFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "cannot answer: {error}; start it again"),
-            Self::Panicked => f.write_str("a part of the service failed, which is a defect of ttmon; start it again"),
-        }
-    }
-}
-
-impl std::error::Error for ServiceFailed {}
 
 impl Running {
-    /// Returns the newest snapshot, for other parts of this program.
-    pub fn newest(&self) -> Option<Arc<Published>> {
-        self.service.newest()
-    }
-
-    /// Returns the events after the event with number `id`.
-    pub fn events_after(&self, id: u64) -> Vec<ServiceEvent> {
-        self.service.events_after(id)
-    }
-
-    /// Ends the threads and closes the sockets. Returns an error if a thread ended before by itself.
-    pub fn stop(mut self) -> Result<(), ServiceFailed> {
+    /// Ends the threads and closes the sockets. Returns the reason if a thread ended before by itself.
+    pub fn stop(mut self) -> Result<(), String> {
         let mut ended = Ok(());
         drop(self.stop_sampler.take());
         drop(self.stop_http.take());
@@ -281,8 +231,8 @@ impl Running {
             if thread.is_finished() {
                 match thread.join() {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => ended = Err(ServiceFailed::Io(error)),
-                    Err(_) => ended = Err(ServiceFailed::Panicked),
+                    Ok(Err(error)) => ended = Err(format!("cannot answer: {error}; start it again")),
+                    Err(_) => ended = Err("a part of the service failed, which is a defect of ttmon; start it again".to_owned()),
                 }
             }
         }
@@ -302,6 +252,11 @@ fn spawn<E: Send + 'static>(
     })
 }
 
+/// Locks a mutex whose data is always consistent, even after a panic of another thread.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,7 +272,7 @@ mod tests {
             Running { service: service(), stop_sampler: None, stop_http: None, threads: vec![thread] }.stop()
         };
         assert!(end_of(|| Ok(())).is_ok());
-        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| matches!(why, ServiceFailed::Io(_))));
-        assert!(end_of(|| panic!("a defect")).is_err_and(|why| matches!(why, ServiceFailed::Panicked)));
+        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| why.starts_with("cannot answer: ")));
+        assert!(end_of(|| panic!("a defect")).is_err_and(|why| why.contains("a defect of ttmon")));
     }
 }

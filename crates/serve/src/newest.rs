@@ -3,7 +3,7 @@
 //! Readers take the newest snapshot and never wait for the sampler. The cost of a sample is independent of the number of readers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -14,21 +14,20 @@ use ttmon_source::ledgers::OpenLedger;
 
 use crate::access::View;
 use crate::limits::READY_MAX;
+use crate::lock;
 use crate::metrics::{Dialect, Scope};
 
 /// A sample and its derived snapshot.
 #[derive(Debug)]
-pub struct Published {
+pub(crate) struct Published {
     /// Number of the snapshot, from 1.
-    pub number: u64,
-    /// The derived snapshot.
-    pub snapshot: Snapshot,
-    /// The sample of the machine.
-    pub sample: Sample,
+    pub(crate) number: u64,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) sample: Sample,
     /// Ledgers at that time. Their buffers are read on request.
-    pub ledgers: Vec<Arc<OpenLedger>>,
+    pub(crate) ledgers: Vec<Arc<OpenLedger>>,
     /// Recently closed ledgers, so that their followers see the end.
-    pub departed: Vec<Arc<Departed>>,
+    pub(crate) departed: Vec<Arc<Departed>>,
     ready: Mutex<HashMap<(Form, View), Bytes>>,
 }
 
@@ -57,12 +56,12 @@ impl Published {
     /// Returns the text. Computes it if it was not requested before.
     pub(crate) fn text<T: Into<Bytes>>(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> T) -> Bytes {
         let key = (form, view);
-        if let Some(text) = self.ready().get(&key) {
+        if let Some(text) = lock(&self.ready).get(&key) {
             return text.clone();
         }
         // Compute without the lock. Two concurrent requests compute the text twice, but a small text never waits for a large one.
         let text = make(&self.snapshot).into();
-        let mut ready = self.ready();
+        let mut ready = lock(&self.ready);
         if ready.len() < READY_MAX {
             ready.insert(key, text.clone());
         }
@@ -70,16 +69,12 @@ impl Published {
     }
 
     /// Returns the time since the sample was taken.
-    pub fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         boot_time().saturating_sub(self.sample.at)
     }
 
     /// Returns the time since processes and their memory were read.
     pub(crate) fn scan_age(&self) -> Duration {
         boot_time().saturating_sub(self.sample.scanned_at())
-    }
-
-    fn ready(&self) -> std::sync::MutexGuard<'_, HashMap<(Form, View), Bytes>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

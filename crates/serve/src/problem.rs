@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::access::AccessError;
 use crate::body::Body;
-use crate::service::StaleSample;
 
 /// Longest explanation.
 const DETAIL_CHARS_MAX: usize = 1024;
@@ -36,12 +35,6 @@ pub(crate) enum Problem {
     Busy,
     /// A defect of the service.
     Defect,
-}
-
-impl From<StaleSample> for Problem {
-    fn from(StaleSample(why): StaleSample) -> Self {
-        Self::Stale(why)
-    }
 }
 
 impl Problem {

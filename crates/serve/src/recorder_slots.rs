@@ -1,9 +1,10 @@
 //! Slots for recorder streams: a limited number in total. One user gets at most a quarter, so that some are left for other users.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::access::View;
+use crate::lock;
 use crate::problem::Problem;
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl RecorderSlots {
 
     /// Returns a slot if there is one for this user.
     pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Permit, Problem> {
-        let mut taken = self.taken();
+        let mut taken = lock(&self.taken);
         let own = taken.get(&view).copied().unwrap_or_default();
         if own >= self.most / 4 || taken.values().sum::<usize>() >= self.most {
             return Err(Problem::Streams);
@@ -35,15 +36,11 @@ impl RecorderSlots {
         taken.insert(view, own + 1);
         Ok(Permit { of: Arc::clone(self), view })
     }
-
-    fn taken(&self) -> MutexGuard<'_, HashMap<View, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.of.taken();
+        let mut taken = lock(&self.of.taken);
         let left = taken.get(&self.view).copied().unwrap_or_default().saturating_sub(1);
         if left == 0 {
             taken.remove(&self.view);
@@ -68,6 +65,6 @@ mod tests {
         drop(last);
         assert!(places.take(View::User(10)).is_ok());
         drop(first);
-        assert!(take(View::Whole).is_ok() && places.taken().is_empty());
+        assert!(take(View::Whole).is_ok() && lock(&places.taken).is_empty());
     }
 }

@@ -20,7 +20,7 @@ use crate::connections::Holder;
 use crate::metrics::Dialect;
 use crate::page;
 use crate::problem::Problem;
-use crate::service::{Readiness, Service};
+use crate::service::Service;
 use ask::Parameters;
 
 /// A path.
@@ -343,13 +343,10 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
             Ok(response)
         }
         Answer::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
-        Answer::Readyz => match service.readiness() {
-            Readiness::Ready(cares) => {
-                let lines = cares.iter().map(|care| format!("care: {care}\n"));
-                Ok(typed("text/plain; charset=utf-8", format!("ready\n{}", lines.collect::<String>())))
-            }
-            Readiness::Not(why) => Err(Problem::Stale(why)),
-        },
+        Answer::Readyz => {
+            let cares: String = service.readiness()?.iter().map(|care| format!("care: {care}\n")).collect();
+            Ok(typed("text/plain; charset=utf-8", format!("ready\n{cares}")))
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::service_events::{EventKind, differences};
 /// Samples until the service stops.
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
     let mut pace = SampleSchedule::new(boot_time(), service.interval);
-    let mut past = SamplerState::new(boot_time());
+    let mut past = SamplerState { scanned_at: boot_time(), ..SamplerState::default() };
     let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
     service.note(boot_time(), now(), EventKind::Started);
     loop {
@@ -64,7 +64,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
 }
 
 /// State of the sampler between two samples.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SamplerState {
     /// The previous sample.
     before: Option<Arc<Published>>,
@@ -88,23 +88,6 @@ struct SamplerState {
 }
 
 impl SamplerState {
-    fn new(now: Duration) -> Self {
-        Self {
-            before: None,
-            before_scan: None,
-            scanned_at: now,
-            scan_problems: Vec::new(),
-            scan_failure: None,
-            scan_cpu: Duration::ZERO,
-            scans: 0,
-            cut: 0,
-            peaks: Peaks::default(),
-            refusals: Refusals::default(),
-            ended: Vec::new(),
-            leaving: RecentlyDeparted::default(),
-        }
-    }
-
     fn has_scan(&self) -> bool {
         self.scans > 0
     }
@@ -258,7 +241,7 @@ pub(crate) mod tests {
 
     /// Returns the refusals of device 0 after each scan. Each scan found these ledgers of ended processes.
     pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_source::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
-        let mut past = SamplerState::new(seconds(1000.0));
+        let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut counted = Vec::new();
         for (second, ended) in (1000..).map(f64::from).zip(scans) {
             let mut sample = Sample { at: seconds(second), ..machine.sample().expect("a sample") };
@@ -275,7 +258,7 @@ pub(crate) mod tests {
     #[test]
     fn a_late_scan_holds_up_no_device() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
-        let mut past = SamplerState::new(seconds(1000.0));
+        let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut take = |second: f64, cpu: Option<f64>| {
             let mut sample = Sample { at: seconds(second), ..crate::fixture::held(seconds(cpu.unwrap_or_default())) };
             let scan = cpu.map(|_| Ok(scan_of(&sample)));
@@ -298,7 +281,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_scan_that_arrives_late_is_a_problem() {
-        let mut past = SamplerState::new(seconds(1000.0));
+        let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut sample = Sample { at: seconds(1005.0), ..crate::fixture::held(seconds(1.0)) };
         let scan = scan_of(&Sample { scan_age: seconds(5.0), ..sample.clone() });
         past.complete(&mut sample, Some(Ok(scan)), seconds(1.0));
@@ -337,7 +320,7 @@ pub(crate) mod tests {
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
-        let mut past = SamplerState::new(seconds(1000.0));
+        let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
         let first = machine.sample().expect("a sample");
         for (second, wall) in [0, 1, 3602, 3603, -3596, -3595].into_iter().enumerate() {
@@ -371,7 +354,7 @@ pub(crate) mod tests {
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
-        let mut past = SamplerState::new(Duration::ZERO);
+        let mut past = SamplerState { scanned_at: Duration::ZERO, ..SamplerState::default() };
         let mut resident = Vec::new();
         let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
         // With 90,000 samples: an hour, half a day, a day, and an hour more.

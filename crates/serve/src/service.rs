@@ -1,7 +1,7 @@
 //! The shared state of the service. The sampler writes it, and the endpoints read it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -19,15 +19,15 @@ use crate::connections::Connections;
 use crate::deltas::Deltas;
 use crate::ended_processes::{EndedProcess, IntakeCallbacks};
 use crate::history::History;
-use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
+use crate::limits::{
+    CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STORE_TURNS_AT_ONCE, STREAMS_MAX, TURNS_AT_ONCE,
+};
+use crate::lock;
 use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
 use crate::newest::{Form, Published};
+use crate::problem::Problem;
 use crate::recorder_slots::RecorderSlots;
 use crate::service_events::{EventKind, Journal, ServiceEvent};
-
-/// Why no sample is recent enough.
-#[derive(Debug)]
-pub(crate) struct StaleSample(pub(crate) String);
 
 /// The shared state. Locks are held briefly, and never two at once.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ pub(crate) struct Service {
     pub(crate) complain: fn(&str),
     /// Queue of expensive answers.
     pub(crate) turns: AnswerQueue,
+    /// Queue of answers of the store on another host. A slow store delays only these answers.
     pub(crate) store_turns: AnswerQueue,
     /// Streams of events.
     pub(crate) streams: Arc<Connections>,
@@ -80,14 +81,6 @@ pub(crate) struct Figures {
     pub(crate) cpu: Duration,
     /// Why there is no newer sample.
     pub(crate) failure: Option<String>,
-}
-
-/// Whether the service can answer; if not, why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    /// The service can answer. It may still have problems.
-    Ready(Vec<String>),
-    Not(String),
 }
 
 impl Service {
@@ -113,8 +106,8 @@ impl Service {
             chips: Mutex::default(),
             alerting: Alerting::new(ttmon_alerts::Config::default()),
             complain: |_| {},
-            turns: AnswerQueue::default(),
-            store_turns: AnswerQueue::of_store(),
+            turns: AnswerQueue::new(TURNS_AT_ONCE),
+            store_turns: AnswerQueue::new(STORE_TURNS_AT_ONCE),
             streams: Connections::new(STREAMS_MAX),
             recorder_places: RecorderSlots::new(RECORDER_STREAMS_MAX),
         }
@@ -160,43 +153,41 @@ impl Service {
     }
 
     /// Returns the newest snapshot, unless it is stale.
-    pub(crate) fn fresh(&self) -> Result<Arc<Published>, StaleSample> {
-        let newest = self.newest().ok_or_else(|| StaleSample(self.why("there is no sample yet".to_owned())))?;
+    pub(crate) fn fresh(&self) -> Result<Arc<Published>, Problem> {
+        let newest = self.newest().ok_or_else(|| self.stale("there is no sample yet".to_owned()))?;
         let age = newest.age();
         if age > self.stale_after() {
-            return Err(StaleSample(self.why(format!("the newest sample is {:.1} s old", age.as_secs_f64()))));
+            return Err(self.stale(format!("the newest sample is {:.1} s old", age.as_secs_f64())));
         }
         Ok(newest)
     }
 
-    fn why(&self, what: String) -> String {
-        match lock(&self.figures).failure.clone() {
+    fn stale(&self, what: String) -> Problem {
+        Problem::Stale(match &lock(&self.figures).failure {
             Some(failure) => format!("{what}: {failure}"),
             None => what,
-        }
+        })
     }
 
     pub(crate) fn stale_after(&self) -> Duration {
         self.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
     }
 
-    /// Checks readiness. The service is ready if it has recent data of every listed device. A device in a reset counts as read.
-    pub(crate) fn readiness(&self) -> Readiness {
-        let newest = match self.fresh() {
-            Err(StaleSample(why)) => return Readiness::Not(why),
-            Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last read failed".to_owned())),
-            Ok(newest) => newest,
-        };
-        let silent = lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after());
-        match silent {
-            Some((device, silence)) => {
-                Readiness::Not(format!("device {device} has not answered for {:.1} s; all else is fresh", silence.as_secs_f64()))
-            }
-            None => Readiness::Ready(self.cares(&newest)),
+    /// Checks readiness. The service is ready if it has recent data of every listed device. A device in a reset counts as read. Returns
+    /// problems that do not affect readiness.
+    pub(crate) fn readiness(&self) -> Result<Vec<String>, Problem> {
+        let newest = self.fresh()?;
+        if lock(&self.figures).failure.is_some() {
+            return Err(self.stale("the last read failed".to_owned()));
         }
+        let silent = lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after());
+        if let Some((device, silence)) = silent {
+            let silence = silence.as_secs_f64();
+            return Err(Problem::Stale(format!("device {device} has not answered for {silence:.1} s; all else is fresh")));
+        }
+        Ok(self.cares(&newest))
     }
 
-    /// Returns problems that do not affect readiness.
     fn cares(&self, newest: &Published) -> Vec<String> {
         let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
         let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
@@ -266,7 +257,6 @@ impl Service {
 
     /// Returns the service's own figures.
     fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> ServiceFigures {
-        let figures = lock(&self.figures).clone();
         ServiceFigures {
             version: self.version,
             origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
@@ -274,13 +264,8 @@ impl Service {
             is_fresh: fresh.is_some(),
             age: newest.map(Published::age),
             scan_age: newest.map(Published::scan_age),
-            cut: figures.cut,
-            duration: figures.duration,
+            sampler: lock(&self.figures).clone(),
             interval: self.interval,
-            samples: figures.samples,
-            errors: figures.errors,
-            missed: figures.missed,
-            cpu: figures.cpu,
             problems: fresh.map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
             events: lock(&self.journal).count(),
@@ -305,11 +290,6 @@ fn is_full(directory: &Path) -> bool {
 pub(crate) fn now() -> UnixTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// The data behind these locks is always consistent, even after a panic of another thread.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -11,96 +11,45 @@ use crate::limits::EVENTS_MAX;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceEvent {
-    /// Number of the event. Numbers increase, also over restarts of the service.
-    pub id: u64,
-    /// Time of the event on the monotonic clock.
-    pub at: Duration,
-    /// Time of the event on the wall clock.
-    pub time: UnixTime,
-    /// Kind of the event.
-    pub what: EventKind,
+pub(crate) struct ServiceEvent {
+    /// Numbers increase, also over restarts of the service.
+    pub(crate) id: u64,
+    /// Time on the monotonic clock.
+    pub(crate) at: Duration,
+    /// Time on the wall clock.
+    pub(crate) time: UnixTime,
+    pub(crate) what: EventKind,
 }
 
-/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     /// The service started to sample; earlier events are unknown.
     Started,
     /// A device was seen for the first time, or replaced another one.
-    Appeared {
-        /// Id of the device.
-        device: u32,
-        /// Its board.
-        board: String,
-    },
+    Appeared { device: u32, board: String },
     /// A device is no longer listed.
-    Left {
-        /// Id of the device.
-        device: u32,
-    },
+    Left { device: u32 },
     /// A device's state changed: a reset is `ok`, `resetting`, `ok`.
-    State {
-        /// Id of the device.
-        device: u32,
-        /// The state before.
-        from: &'static str,
-        /// The state now.
-        to: &'static str,
-    },
-    /// A device's health changed.
-    Health {
-        /// Id of the device.
-        device: u32,
-        /// Its health before.
-        from: &'static str,
-        /// Its health now.
-        to: &'static str,
-        /// Reasons of the new health.
-        reasons: Vec<String>,
-    },
-    /// The wall clock was set.
-    Clock {
-        /// Change in milliseconds; negative if the clock was set back.
-        millis: i64,
-    },
+    State { device: u32, from: &'static str, to: &'static str },
+    /// A device's health changed, for these reasons.
+    Health { device: u32, from: &'static str, to: &'static str, reasons: Vec<String> },
+    /// The wall clock was set; back if the change is negative.
+    Clock { millis: i64 },
     /// The sampler was late and left out samples.
-    Gap {
-        /// Number of samples that were left out.
-        missed: u64,
-    },
+    Gap { missed: u64 },
     /// The machine could not be read at all.
-    Unreadable {
-        /// Reason.
-        why: String,
-    },
+    Unreadable { why: String },
     /// The machine can be read again.
     Readable,
     /// An alert fired, or ended.
-    Alert {
-        /// Id of the device.
-        device: u32,
-        /// Name of the rule.
-        rule: String,
-        /// Severity of the rule.
-        severity: &'static str,
-        /// Whether the alert fired; false if it ended.
-        is_firing: bool,
-        /// Description of the alert.
-        summary: String,
-    },
+    Alert { device: u32, rule: String, severity: &'static str, is_firing: bool, summary: String },
     /// A receiver of alerts began to fail, or works again.
-    Receiver {
-        /// Name of the receiver.
-        receiver: String,
-        /// Why the delivery failed; `None` if it works again.
-        error: Option<String>,
-    },
+    Receiver { receiver: String, error: Option<String> },
 }
 
 impl EventKind {
     /// Returns the name of the kind, as in streams and documents.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Started => "started",
             Self::Appeared { .. } => "appeared",
@@ -119,42 +68,28 @@ impl EventKind {
 
 impl ServiceEvent {
     /// Returns the event as JSON.
-    pub fn json(&self) -> Value {
-        let mut document = json!({"id": self.id, "time": self.time.rfc3339(), "event": self.what.name()});
-        match &self.what {
-            EventKind::Started | EventKind::Readable => {}
-            EventKind::Appeared { device, board } => {
-                document["device"] = json!(device);
-                document["board"] = json!(board);
-            }
-            EventKind::Left { device } => document["device"] = json!(device),
-            EventKind::State { device, from, to } => {
-                document["device"] = json!(device);
-                document["from"] = json!(from);
-                document["to"] = json!(to);
-            }
-            EventKind::Health { device, from, to, reasons } => {
-                document["device"] = json!(device);
-                document["from"] = json!(from);
-                document["to"] = json!(to);
-                document["reasons"] = json!(reasons);
-            }
-            EventKind::Clock { millis } => document["jump_s"] = json!(*millis as f64 / 1000.0),
-            EventKind::Gap { missed } => document["missed"] = json!(missed),
-            EventKind::Unreadable { why } => document["reason"] = json!(why),
+    pub(crate) fn json(&self) -> Value {
+        let mut document = match &self.what {
+            EventKind::Started | EventKind::Readable => json!({}),
+            EventKind::Appeared { device, board } => json!({"device": device, "board": board}),
+            EventKind::Left { device } => json!({"device": device}),
+            EventKind::State { device, from, to } => json!({"device": device, "from": from, "to": to}),
+            EventKind::Health { device, from, to, reasons } => json!({"device": device, "from": from, "to": to, "reasons": reasons}),
+            EventKind::Clock { millis } => json!({"jump_s": *millis as f64 / 1000.0}),
+            EventKind::Gap { missed } => json!({"missed": missed}),
+            EventKind::Unreadable { why } => json!({"reason": why}),
             EventKind::Alert { device, rule, severity, is_firing, summary } => {
-                document["device"] = json!(device);
-                document["rule"] = json!(rule);
-                document["severity"] = json!(severity);
-                document["state"] = json!(if *is_firing { "firing" } else { "resolved" });
-                document["summary"] = json!(summary);
+                let state = if *is_firing { "firing" } else { "resolved" };
+                json!({"device": device, "rule": rule, "severity": severity, "state": state, "summary": summary})
             }
             EventKind::Receiver { receiver, error } => {
-                document["receiver"] = json!(receiver);
-                document["state"] = json!(if error.is_some() { "failing" } else { "ok" });
-                document["reason"] = json!(error);
+                let state = if error.is_some() { "failing" } else { "ok" };
+                json!({"receiver": receiver, "state": state, "reason": error})
             }
-        }
+        };
+        document["id"] = json!(self.id);
+        document["time"] = json!(self.time.rfc3339());
+        document["event"] = json!(self.what.name());
         document
     }
 }

@@ -6,6 +6,7 @@ use ttmon_model::Snapshot;
 
 use crate::chips::Chips;
 use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
+use crate::service::Figures;
 use crate::texts::{TextAnswer, TextRequest};
 
 /// State of a simulated host between two scrapes.
@@ -38,7 +39,7 @@ impl SimulatedHost {
             age: Some(Duration::ZERO),
             scan_age: Some(Duration::ZERO),
             interval: Duration::from_secs(1),
-            samples: self.samples,
+            sampler: Figures { samples: self.samples, ..Figures::default() },
             problems: Some(snapshot.problems.len()),
             ..ServiceFigures::default()
         };

@@ -1,37 +1,9 @@
 //! HTTPS, in builds with TLS. Without TLS, the service listens only on this host.
 
-use std::fmt;
-use std::path::PathBuf;
-
 #[cfg(feature = "tls")]
 pub(crate) use with::Acceptor;
 #[cfg(not(feature = "tls"))]
 pub(crate) use without::Acceptor;
-
-/// Why TLS cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsError {
-    /// This build has no TLS.
-    NotBuiltIn,
-    /// A file has this error.
-    File(PathBuf, String),
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotBuiltIn => {
-                f.write_str("this build of ttmon has no TLS; build it with --features tls, or put a proxy with TLS in front of 127.0.0.1")
-            }
-            Self::File(path, why) => write!(f, "{}: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
-
-/// Whether this build has TLS.
-pub const IS_BUILT_IN: bool = cfg!(feature = "tls");
 
 #[cfg(feature = "tls")]
 mod with {
@@ -48,7 +20,6 @@ mod with {
     use tokio_rustls::server::TlsStream;
     use ttmon_model::limits::{CERTIFICATES_BYTES_MAX, KEY_BYTES_MAX};
 
-    use super::TlsError;
     use crate::limits::HANDSHAKE_TIMEOUT;
 
     /// Performs TLS handshakes.
@@ -57,8 +28,8 @@ mod with {
 
     impl Acceptor {
         /// Creates an acceptor from a certificate chain and a key, both in PEM.
-        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-            let wrong = |path: &Path, why: &dyn std::fmt::Display| TlsError::File(path.to_owned(), why.to_string());
+        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
+            let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
             let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             let chain = chain.map_err(|error| wrong(certificate, &error))?;
@@ -87,16 +58,15 @@ mod without {
 
     use tokio::net::TcpStream;
 
-    use super::TlsError;
-
     /// TLS is not available in this build.
     #[derive(Clone)]
     pub(crate) enum Acceptor {}
 
     impl Acceptor {
         /// Always returns an error.
-        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, TlsError> {
-            Err(TlsError::NotBuiltIn)
+        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, String> {
+            let remedy = "build it with --features tls, or put a proxy with TLS in front of 127.0.0.1";
+            Err(format!("this build of ttmon has no TLS; {remedy}"))
         }
 
         /// Never called, because there is no value of this type.

@@ -1,16 +1,17 @@
 //! The queue of one receiver, and the thread that delivers its messages.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ttmon_alerts::{Alert, Delivery, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::Snapshot;
 
-use super::{DeliveryError, deliver, wall_time};
+use super::deliver;
 use crate::limits::{DELIVERY_TRIES, MAILBOX_EVENTS_MAX, RETRY_WAIT};
 use crate::metrics::{Count, MessageFigures};
+use crate::service::now;
 
 /// A receiver and its queue.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Mailbox {
             let error = self.send(&message).err();
             if error.is_some() != has_failed {
                 has_failed = error.is_some();
-                report(&self.receiver.name, error.map(|why| why.to_string()));
+                report(&self.receiver.name, error);
             }
         }
     }
@@ -136,7 +137,7 @@ impl Mailbox {
 
     fn take(&self, version: &'static str) -> Option<Message> {
         let mut content = self.lock();
-        let (host, time) = (content.host.clone(), wall_time());
+        let (host, time) = (content.host.clone(), now());
         let sender = Sender { version, host: &host, origin: content.origin, is_test: false };
         content.has_changed = false;
         if let Delivery::Alertmanager { resend, .. } = self.receiver.how {
@@ -150,7 +151,7 @@ impl Mailbox {
 
     /// Sends a message. Only a webhook is retried: Alertmanager gets the next message anyway, and a command may have acted before it
     /// failed.
-    fn send(&self, message: &Message) -> Result<(), DeliveryError> {
+    fn send(&self, message: &Message) -> Result<(), String> {
         let tries = if let Delivery::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
         let mut number = 1;
         loop {
@@ -162,7 +163,7 @@ impl Mailbox {
                 }
                 Err(why) => {
                     self.failed.add_one();
-                    self.lock().last_error = Some(why.to_string());
+                    self.lock().last_error = Some(why.clone());
                     if number == tries || !self.pause(RETRY_WAIT) {
                         (0..message.events).for_each(|_| self.dropped.add_one());
                         return Err(why);
@@ -213,6 +214,6 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.content)
     }
 }

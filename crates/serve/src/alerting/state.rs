@@ -15,7 +15,7 @@ pub const SILENCES: &str = "silences";
 const SAVED: &str = "alerts.json";
 
 /// Reads the silences of a state directory. Files that another user could have written and invalid files are skipped.
-pub fn read_silences(state: &Path) -> Vec<Silence> {
+pub(super) fn read_silences(state: &Path) -> Vec<Silence> {
     let Ok(entries) = fs::read_dir(state.join(SILENCES)) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json"));
     let mut paths: Vec<_> = paths.take(SILENCES_MAX).collect();

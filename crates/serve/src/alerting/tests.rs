@@ -11,7 +11,7 @@ use super::*;
 use crate::fixture;
 use crate::metrics::Processes;
 use ttmon_alerts::{Delivery, Receiver, Severity, UrlFrom};
-use ttmon_model::units::Celsius;
+use ttmon_model::units::{Celsius, UnixTime};
 use ttmon_model::{Sample, Snapshot};
 
 /// Timeout that is long enough on a busy machine.

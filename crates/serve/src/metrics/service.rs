@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Detail;
 use super::writer::{Dialect, Family, SeriesType, Writer};
+use crate::service::Figures;
 
 #[rustfmt::skip] // one row per line
 mod families {
@@ -140,13 +141,8 @@ pub(crate) struct ServiceFigures {
     pub(crate) is_fresh: bool,
     pub(crate) age: Option<Duration>,
     pub(crate) scan_age: Option<Duration>,
-    pub(crate) cut: u64,
-    pub(crate) duration: Duration,
+    pub(crate) sampler: Figures,
     pub(crate) interval: Duration,
-    pub(crate) samples: u64,
-    pub(crate) errors: u64,
-    pub(crate) missed: u64,
-    pub(crate) cpu: Duration,
     pub(crate) problems: Option<usize>,
     pub(crate) history_bytes: usize,
     pub(crate) events: u64,
@@ -217,8 +213,8 @@ impl ServiceFigures {
         one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
         one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
         one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
-        one(&families::SAMPLES, Some(self.samples as f64));
-        one(&families::ERRORS, Some(self.errors as f64));
+        one(&families::SAMPLES, Some(self.sampler.samples as f64));
+        one(&families::ERRORS, Some(self.sampler.errors as f64));
         one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
         self.alerts.write_firing(&mut out);
         if detail == Detail::Full {
@@ -232,10 +228,10 @@ impl ServiceFigures {
             out.family(family);
             out.reading(&[], &[], value);
         };
-        one(&families::CUT, Some(self.cut as f64));
-        one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
-        one(&families::MISSED, Some(self.missed as f64));
-        one(&families::CPU, Some(self.cpu.as_secs_f64()));
+        one(&families::CUT, Some(self.sampler.cut as f64));
+        one(&families::DURATION, self.age.map(|_| self.sampler.duration.as_secs_f64()));
+        one(&families::MISSED, Some(self.sampler.missed as f64));
+        one(&families::CPU, Some(self.sampler.cpu.as_secs_f64()));
         one(&families::HISTORY, Some(self.history_bytes as f64));
         one(&families::EVENTS, Some(self.events as f64));
         out.family(&families::REQUESTS);

@@ -4,6 +4,7 @@ use ttmon_model::Missing;
 
 use super::*;
 use crate::fixture::{all, machine};
+use crate::service::Figures;
 
 /// The golden scrape. Dashboards rely on these names.
 #[test]
@@ -14,13 +15,11 @@ fn a_scrape() {
         page: Some(PageAddress { address: ([127, 0, 0, 1], 9477).into(), is_tls: false }),
         is_fresh: true,
         age: Some(Duration::from_millis(250)),
-        duration: Duration::from_millis(4),
         interval: Duration::from_secs(1),
-        samples: 12,
         problems: Some(0),
         history_bytes: 1000,
         events: 3,
-        cpu: Duration::from_millis(40),
+        sampler: Figures { duration: Duration::from_millis(4), samples: 12, cpu: Duration::from_millis(40), ..Figures::default() },
         heard: vec![("messages", 5), ("memory_refused", 0)],
         ..ServiceFigures::default()
     };

@@ -131,7 +131,7 @@ impl Events {
 
 /// Returns the newest snapshot: as a delta since snapshot `before` if requested and possible, otherwise the whole document.
 async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, before: Option<u64>) -> Vec<Bytes> {
-    let _turn = service.deltas.turn().await;
+    let _turn = service.deltas.turn.lock().await;
     if let Some(delta) = before.and_then(|before| service.deltas.ready(view, before, newest.number)) {
         return vec![delta];
     }

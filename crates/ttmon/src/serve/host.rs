@@ -104,7 +104,7 @@ impl From<StartError> for Failure {
         match error {
             StartError::Machine(error) => error.into(),
             StartError::Refused(why) => Self::usage(why),
-            error => Self::new(error.to_string()),
+            StartError::Failed(why) => Self::new(why),
         }
     }
 }
