@@ -135,16 +135,18 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let stream = WriteDeadline::new(stream, Arc::clone(&service));
     let is_asking = stream.is_asking();
     let answering = service_fn(|request| reply(request, door, Arc::clone(&service), seat.answering()));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), answering);
+    let connection = protocol().serve_connection(TokioIo::new(stream), answering);
     // The header timeout also runs while the client sends no further request. That is not slow.
     if connection.await.is_err_and(|error| error.is_timeout()) && is_asking.load(Ordering::Relaxed) {
         service.counters.slow.add_one();
     }
+}
+
+/// Returns the settings of HTTP, with limits on the header of a request.
+pub(crate) fn protocol() -> http1::Builder {
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX).max_headers(HEADERS_MAX);
+    protocol
 }
 
 async fn reply(

@@ -158,11 +158,11 @@ impl Host {
         // This forks. A socket that is already open would stay open in the reading process after the service is killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
-            Some(listener) => Some(UnixEndpoint::inherited(listener).map_err(no_thread)?),
+            Some(listener) => Some(started(UnixEndpoint::inherited(listener))?),
             None => options.api.as_deref().map(UnixEndpoint::open).transpose().map_err(StartError::Failed)?,
         };
         let tcp = |inherited: Option<TcpListener>, address: Option<SocketAddr>| match inherited {
-            Some(listener) => listener.set_nonblocking(true).map(|()| Some(listener)).map_err(no_thread),
+            Some(listener) => started(listener.set_nonblocking(true).map(|()| Some(listener))),
             None => address.map(open_tcp).transpose().map_err(StartError::Failed),
         };
         let http = tcp(options.http_listener, options.listen)?;
@@ -172,7 +172,7 @@ impl Host {
         service.state = options.state;
         service.cluster = cluster;
         service.detail = options.metrics_detail;
-        let address = http.as_ref().map(TcpListener::local_addr).transpose().map_err(no_thread)?;
+        let address = started(http.as_ref().map(TcpListener::local_addr).transpose())?;
         service.page = address.map(|address| metrics::PageAddress { address, is_tls: tls.is_some() });
         service.fleet = options.fleet;
         service.complain = options.complain;
@@ -201,19 +201,19 @@ impl Host {
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
         let [sampler_ends, http_ends, alerts_ends] = ends;
         let for_alerts = Arc::clone(&service);
-        let (samples, mut threads) = alerting::start(&service).map_err(no_thread)?;
+        let (samples, mut threads) = started(alerting::start(&service))?;
         let judging = move || alerting::run(&for_alerts, &samples);
-        threads.push(spawn("alerts", alerts_ends, judging).map_err(no_thread)?);
+        threads.push(started(spawn("alerts", alerts_ends, judging))?);
         let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
-        let sampler = spawn("sampler", sampler_ends, sampling).map_err(no_thread)?;
-        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(no_thread)?;
+        let sampler = started(spawn("sampler", sampler_ends, sampling))?;
+        let answering = started(spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)))?;
         threads.extend([sampler, answering]);
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }
 }
 
-fn no_thread(error: io::Error) -> StartError {
-    StartError::Failed(format!("cannot start the service's threads: {error}; check the limit on processes"))
+fn started<T>(result: io::Result<T>) -> Result<T, StartError> {
+    result.map_err(|error| StartError::Failed(format!("cannot start the service's threads: {error}; check the limit on processes")))
 }
 
 impl Running {

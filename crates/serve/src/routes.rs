@@ -13,6 +13,9 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use hyper::{HeaderMap, Method, Response};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use ttmon_wire::Layout;
 
 use crate::access::{self, RequestOrigin, View};
 use crate::body::Body;
@@ -73,29 +76,16 @@ const PID: Parameter =
 
 const NO_UNLESS_ASKED: &str = r#"{"type": "boolean", "default": false}"#;
 
+/// Returns a path without parameters.
+const fn plain(answer: Answer, id: &'static str, path: &'static str, summary: &'static str) -> Route {
+    Route { path, id, summary, parameters: &[], answer }
+}
+
 /// All paths. Paths of `/api/v1` may be extended, but are never renamed or removed.
 pub(crate) const ROUTES: &[Route] = &[
-    Route {
-        path: "/api/v1/snapshot",
-        id: "snapshot",
-        summary: "The newest snapshot: devices, processes, allocators, problems.",
-        parameters: &[],
-        answer: Answer::Snapshot,
-    },
-    Route {
-        path: "/api/v1/devices",
-        id: "devices",
-        summary: "The devices of the newest snapshot.",
-        parameters: &[],
-        answer: Answer::Devices,
-    },
-    Route {
-        path: "/api/v1/processes",
-        id: "processes",
-        summary: "The processes of the newest snapshot.",
-        parameters: &[],
-        answer: Answer::Processes,
-    },
+    plain(Answer::Snapshot, "snapshot", "/api/v1/snapshot", "The newest snapshot: devices, processes, allocators, problems."),
+    plain(Answer::Devices, "devices", "/api/v1/devices", "The devices of the newest snapshot."),
+    plain(Answer::Processes, "processes", "/api/v1/processes", "The processes of the newest snapshot."),
     Route {
         path: "/api/v1/buffers",
         id: "buffers",
@@ -187,34 +177,20 @@ pub(crate) const ROUTES: &[Route] = &[
         ],
         answer: Answer::Events,
     },
-    Route {
-        path: "/api/v1/alerts",
-        id: "alerts",
-        summary: "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
-        parameters: &[],
-        answer: Answer::Alerts,
-    },
-    Route {
-        path: "/api/v1/mesh",
-        id: "mesh",
-        summary: "Where the chips are on a grid, and the Ethernet links between them where a cluster descriptor lists them.",
-        parameters: &[],
-        answer: Answer::Mesh,
-    },
-    Route {
-        path: "/api/v1/fields",
-        id: "fields",
-        summary: "The fields of devices and processes: names, titles, units, charts and help.",
-        parameters: &[],
-        answer: Answer::Fields,
-    },
-    Route {
-        path: "/api/v1/fleet",
-        id: "fleet",
-        summary: "All hosts of a fleet, worst first, from the store of --fleet; 404 without one.",
-        parameters: &[],
-        answer: Answer::Fleet,
-    },
+    plain(
+        Answer::Alerts,
+        "alerts",
+        "/api/v1/alerts",
+        "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
+    ),
+    plain(
+        Answer::Mesh,
+        "mesh",
+        "/api/v1/mesh",
+        "Where the chips are on a grid, and the Ethernet links between them where a cluster descriptor lists them.",
+    ),
+    plain(Answer::Fields, "fields", "/api/v1/fields", "The fields of devices and processes: names, titles, units, charts and help."),
+    plain(Answer::Fleet, "fleet", "/api/v1/fleet", "All hosts of a fleet, worst first, from the store of --fleet; 404 without one."),
     Route {
         path: "/api/v1/fleet/find",
         id: "fleet_find",
@@ -234,22 +210,15 @@ pub(crate) const ROUTES: &[Route] = &[
         ],
         answer: Answer::FleetFind,
     },
-    Route { path: "/api/v1/openapi.json", id: "openapi", summary: "This description.", parameters: &[], answer: Answer::OpenApi },
-    Route {
-        path: "/metrics",
-        id: "metrics",
-        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 if requested; compressed with Accept-Encoding: gzip.",
-        parameters: &[],
-        answer: Answer::Metrics,
-    },
-    Route { path: "/healthz", id: "healthz", summary: "Whether the service lives.", parameters: &[], answer: Answer::Healthz },
-    Route {
-        path: "/readyz",
-        id: "readyz",
-        summary: "Whether the service has something fresh to show, and if not, why.",
-        parameters: &[],
-        answer: Answer::Readyz,
-    },
+    plain(Answer::OpenApi, "openapi", "/api/v1/openapi.json", "This description."),
+    plain(
+        Answer::Metrics,
+        "metrics",
+        "/metrics",
+        "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 if requested; compressed with Accept-Encoding: gzip.",
+    ),
+    plain(Answer::Healthz, "healthz", "/healthz", "Whether the service lives."),
+    plain(Answer::Readyz, "readyz", "/readyz", "Whether the service has something fresh to show, and if not, why."),
 ];
 
 /// Returns the document of the field tables, which is the same for every version of the program.
@@ -320,11 +289,11 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
         // Over HTTP, buffers need a token. On the Unix socket, users see their own buffers.
         Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NeedsToken),
-        Answer::Buffers => documents::buffers(service, view, ask::buffers(&parameters)?).await,
-        Answer::Memory => documents::memory(service, view, ask::memory(&parameters)?).await,
+        Answer::Buffers => documents::buffers(service, view, &parameters).await,
+        Answer::Memory => documents::memory(service, view, &parameters).await,
         Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
         Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
-        Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
+        Answer::Events => stream::events(service, view, question, &parameters).await,
         Answer::Alerts => documents::alerts(service),
         Answer::Mesh => documents::mesh(service),
         Answer::Fields => Ok(typed("application/json", fields::document(service.version, service.fleet.is_some()))),
@@ -332,8 +301,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::FleetFind => fleet::find(service, view, fleet::request(&parameters)?).await,
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {
-            let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-            let dialect = Dialect::negotiate(accept);
+            let dialect = Dialect::negotiate(accepted(question));
             let is_gzip = page::takes_gzip(question.headers);
             let mut response = typed(dialect.content_type(), Bytes::from(service.scrape(dialect, is_gzip, question.door)));
             response.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
@@ -350,9 +318,13 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     }
 }
 
+fn accepted<'a>(question: &Question<'a>) -> &'a str {
+    question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+}
+
 /// Whether a client wants one document instead of a stream.
 fn wants_json(question: &Question<'_>) -> bool {
-    let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let accept = accepted(question);
     accept.contains("application/json") && !accept.contains("text/event-stream")
 }
 
@@ -360,6 +332,17 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+fn event_stream(parts: mpsc::Receiver<Bytes>) -> Response<Body> {
+    let mut response = typed("text/event-stream", Body::Stream(parts));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    response
+}
+
+/// Returns the text of a document, with a newline.
+fn line(document: &impl Serialize) -> String {
+    ttmon_wire::to_string(document, Layout::Line) + "\n"
 }
 
 /// Returns a document with its age in whole seconds.

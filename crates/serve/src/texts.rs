@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::body::Body;
-use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TEXT_CONNECTIONS_MAX};
+use crate::http::protocol;
+use crate::limits::TEXT_CONNECTIONS_MAX;
 use crate::page::takes_gzip;
 
 /// The parts of a request that are used.
@@ -63,13 +63,7 @@ where
                     let response = respond(&request, &*answer);
                     async move { Ok::<_, Infallible>(response) }
                 });
-                let mut connection = http1::Builder::new();
-                connection
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEADER_TIMEOUT)
-                    .max_buf_size(HEADER_BYTES_MAX)
-                    .max_headers(HEADERS_MAX);
-                let _ = connection.serve_connection(TokioIo::new(stream), reply).await;
+                let _ = protocol().serve_connection(TokioIo::new(stream), reply).await;
             });
         }
     })

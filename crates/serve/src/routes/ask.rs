@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use hyper::HeaderMap;
-use hyper::header::HeaderName;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
-use ttmon_wire::MemoryParts;
 
 use super::Parameter;
 use crate::history::Query;
-use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
+use crate::limits::{CELLS_MAX, POINTS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
 use crate::problem::Problem;
 use crate::service::{Service, now};
 
@@ -64,7 +61,7 @@ impl Parameters {
         }
     }
 
-    fn truth(&self, name: &str, otherwise: bool) -> Result<bool, Problem> {
+    pub(super) fn truth(&self, name: &str, otherwise: bool) -> Result<bool, Problem> {
         match self.get(name) {
             None => Ok(otherwise),
             Some("true") => Ok(true),
@@ -73,11 +70,11 @@ impl Parameters {
         }
     }
 
-    fn pid(&self) -> Result<Option<u32>, Problem> {
+    pub(super) fn pid(&self) -> Result<Option<u32>, Problem> {
         Ok(self.number("pid", 1, u64::from(u32::MAX))?.and_then(|pid| u32::try_from(pid).ok()))
     }
 
-    fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+    pub(super) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
         Ok(self.number("limit", 1, most as u64)?.map_or(usual, |limit| usize::try_from(limit).unwrap_or(most)))
     }
 
@@ -107,30 +104,6 @@ fn decoded(text: &str) -> Option<String> {
         });
     }
     String::from_utf8(bytes).ok()
-}
-
-/// Parameters of buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Buffers {
-    pub(super) pid: Option<u32>,
-    pub(super) limit: usize,
-}
-
-pub(super) fn buffers(parameters: &Parameters) -> Result<Buffers, Problem> {
-    Ok(Buffers { pid: parameters.pid()?, limit: parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)? })
-}
-
-/// Parameters of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) pid: Option<u32>,
-    pub(super) parts: MemoryParts,
-}
-
-pub(super) fn memory(parameters: &Parameters) -> Result<Memory, Problem> {
-    let truth = |name| parameters.truth(name, false);
-    let parts = MemoryParts { buffers: truth("buffers")?, banks: truth("banks")?, blocks: truth("blocks")?, buffers_left_out: 0 };
-    Ok(Memory { pid: parameters.pid()?, parts })
 }
 
 /// Parameters of recorders.
@@ -213,33 +186,23 @@ fn parse_time(text: &str) -> Option<UnixTime> {
     })
 }
 
-/// Parameters of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Events {
-    /// Return events after this number; `None` means from now on.
-    pub(super) after: Option<u64>,
-    pub(super) snapshots: bool,
-    pub(super) deltas: bool,
-}
-
-pub(super) fn events(parameters: &Parameters, headers: &HeaderMap) -> Result<Events, Problem> {
-    let last = headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
-    let (snapshots, deltas) = (parameters.truth("snapshots", false)?, parameters.truth("deltas", false)?);
-    Ok(Events { after: parameters.number("after", 0, u64::MAX)?.or(last), snapshots, deltas })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX};
     use proptest::prelude::*;
 
     const KNOWN: &[Parameter] = &[Parameter { name: "pid", schema: "{}", help: "." }, Parameter { name: "limit", schema: "{}", help: "." }];
 
+    fn buffers(parameters: &Parameters) -> Result<(Option<u32>, usize), Problem> {
+        Ok((parameters.pid()?, parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)?))
+    }
+
     #[test]
     fn words_are_read_once_and_known() {
         let parse = |query| Parameters::parse(query, KNOWN);
-        assert_eq!(parse("pid=7&limit=%32").map(|parameters| buffers(&parameters)), Ok(Ok(Buffers { pid: Some(7), limit: 2 })));
-        assert_eq!(parse("").map(|parameters| buffers(&parameters)), Ok(Ok(Buffers { pid: None, limit: BUFFERS_DEFAULT })));
+        assert_eq!(parse("pid=7&limit=%32").map(|parameters| buffers(&parameters)), Ok(Ok((Some(7), 2))));
+        assert_eq!(parse("").map(|parameters| buffers(&parameters)), Ok(Ok((None, BUFFERS_DEFAULT))));
         for wrong in ["pid=7&pid=8", "pod=7", "pid=%", "pid=%zz", "pid=%ff"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -14,13 +14,14 @@ use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_reads::boot_time;
 use ttmon_source::budget::Budget;
 use ttmon_source::ledgers::{self, Detail, OpenLedger};
-use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
+use ttmon_wire::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
-use super::{Answer, aged, ask};
+use super::ask::Parameters;
+use super::{Answer, aged, line};
 use crate::access::View;
 use crate::body::Body;
 use crate::history::Query;
-use crate::limits::MEMORY_BUFFERS_MAX;
+use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, MEMORY_BUFFERS_MAX};
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
 use crate::service::Service;
@@ -84,44 +85,46 @@ pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) ->
     newest.text(form, view, |snapshot| {
         let seen = view.of(snapshot);
         let snapshot = SnapshotJson { snapshot: &seen, version };
-        let mut text = match form {
-            Form::Devices => ttmon_wire::to_string(&DevicesJson(snapshot), Layout::Line),
-            Form::Processes => ttmon_wire::to_string(&ProcessesJson(snapshot), Layout::Line),
-            _ => ttmon_wire::to_string(&MemoryJson { snapshot, parts: MemoryParts::default() }, Layout::Line),
-        };
-        text.push('\n');
-        text
+        match form {
+            Form::Devices => line(&DevicesJson(snapshot)),
+            Form::Processes => line(&ProcessesJson(snapshot)),
+            _ => line(&MemoryJson { snapshot, parts: MemoryParts::default() }),
+        }
     })
 }
 
 /// Returns the buffers, which are read from the ledgers on request, because the sampler reads only totals.
-pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buffers) -> Result<Response<Body>, Problem> {
+pub(super) async fn buffers(service: &Arc<Service>, view: View, parameters: &Parameters) -> Result<Response<Body>, Problem> {
+    let (pid, limit) = (parameters.pid()?, parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)?);
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.version;
     let text = service.turns.make(view, move || {
         let order = BufferOrder::Size;
-        let mut snapshot = with_buffers(&newest, view, asked.pid, Detail::First(order, asked.limit));
+        let mut snapshot = with_buffers(&newest, view, pid, Detail::First(order, limit));
         let mut buffers = mem::take(&mut snapshot.buffers);
         let left_out: u64 = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum();
         let count = buffers.len().saturating_add(usize::try_from(left_out).unwrap_or(usize::MAX));
-        order.keep_first(&mut buffers, asked.limit);
+        order.keep_first(&mut buffers, limit);
         let head = SnapshotJson { snapshot: &snapshot, version };
-        Ok(ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n")
+        Ok(line(&BuffersJson { snapshot: head, buffers: &buffers, count }))
     });
     Ok(aged(text.await?, age))
 }
 
 /// Returns the document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
-pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memory) -> Result<Response<Body>, Problem> {
-    let has_parts = asked.parts != MemoryParts::default();
+pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Parameters) -> Result<Response<Body>, Problem> {
+    let asked = |name| parameters.truth(name, false);
+    let parts = MemoryParts { buffers: asked("buffers")?, banks: asked("banks")?, blocks: asked("blocks")?, buffers_left_out: 0 };
+    let pid = parameters.pid()?;
+    let has_parts = parts != MemoryParts::default();
     if has_parts && view == View::Public {
         return Err(Problem::NeedsToken);
     }
-    if !has_parts && asked.pid.is_none() {
+    if !has_parts && pid.is_none() {
         return part(service, Answer::Snapshot, view).await;
     }
-    let detail = match asked.parts {
+    let detail = match parts {
         MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => Detail::Blocks,
         _ if has_parts => Detail::Buffers,
         _ => Detail::Totals,
@@ -132,17 +135,17 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
     let text = service.turns.make(view, move || {
         let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
-        let ended = asked.pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
+        let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
         let mut snapshot = match ended {
             Some(past) => past.snapshot(&newest, detail),
             None if has_parts => {
-                let mut snapshot = with_buffers(&newest, view, asked.pid, detail);
+                let mut snapshot = with_buffers(&newest, view, pid, detail);
                 view.hide(&mut snapshot);
                 snapshot
             }
             None => view.of(&newest.snapshot).into_owned(),
         };
-        if let Some(pid) = asked.pid {
+        if let Some(pid) = pid {
             snapshot.processes.retain(|process| process.key.pid == pid);
             snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
         }
@@ -150,8 +153,8 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
         if count > MEMORY_BUFFERS_MAX {
             return Err(Problem::TooMuch(format!("{count} buffers; ask for one process, or /api/v1/buffers for the largest")));
         }
-        let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts: asked.parts };
-        Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
+        let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts };
+        Ok(line(&document))
     });
     Ok(aged(text.await?, age))
 }
@@ -233,7 +236,7 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
             "devices": devices,
             "marks": marks,
         });
-        Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
+        Ok(line(&document))
     });
     Ok(aged(text.await?, 0))
 }

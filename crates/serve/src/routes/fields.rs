@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, FieldInfo, PROCESS, PROCESS_KIND};
-use ttmon_wire::{Layout, SCHEMA};
+use ttmon_wire::SCHEMA;
+
+use super::line;
 
 pub(super) fn document(version: &str, has_fleet: bool) -> String {
     let mut charts: Vec<_> = DeviceField::all().filter_map(|field| Some((field, field.chart()?))).collect();
@@ -26,7 +28,7 @@ pub(super) fn document(version: &str, has_fleet: bool) -> String {
         "charts": charts,
         "fleet": has_fleet,
     });
-    ttmon_wire::to_string(&document, Layout::Line) + "\n"
+    line(&document)
 }
 
 fn table<T>(fields: &[Field<T>]) -> Vec<Value> {

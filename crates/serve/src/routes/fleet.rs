@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use hyper::Response;
 use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
-use ttmon_wire::{Layout, to_string};
 
-use super::aged;
 use super::ask::Parameters;
+use super::{aged, line};
 use crate::access::View;
 use crate::body::Body;
 use crate::problem::Problem;
@@ -19,7 +18,7 @@ pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Respo
     let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
-        Ok(to_string(&document, Layout::Line) + "\n")
+        Ok(line(&document))
     });
     Ok(aged(text.await?, 0))
 }
@@ -30,7 +29,7 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
     let text = service.store_turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let found = store.find(&request).map_err(|error| Problem::Stale(format!("the store {error}")))?;
-        Ok(to_string(&request.document(Some(store.url()), &found), Layout::Line) + "\n")
+        Ok(line(&request.document(Some(store.url()), &found)))
     });
     Ok(aged(text.await?, 0))
 }

@@ -34,7 +34,7 @@ pub(super) fn document(version: &str) -> String {
                 "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("processes_age_s", json!({"type": "number", "minimum": 0})), ("problems", anything())]),
                 "Devices": document_of(&[("devices", list("Device"))]),
                 "Processes": document_of(&[("processes", list("Process"))]),
-                "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()})), ("problems", anything())]),
+                "Buffers": document_of(&[("count", whole()), ("buffers", array(buffer())), ("problems", anything())]),
                 "History": history(),
                 "Events": events(),
                 "Fields": fields(),
@@ -42,7 +42,7 @@ pub(super) fn document(version: &str) -> String {
                 "Recorded": recorded(),
                 "Fleet": fleet(),
                 "FleetFind": fleet_find(),
-                "Alerts": document_of(&[("alerts", json!({"type": "array", "items": alert()})), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", json!({"type": "integer", "minimum": 0}))]),
+                "Alerts": document_of(&[("alerts", array(alert())), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", whole())]),
             },
         },
     });
@@ -98,7 +98,7 @@ fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
 
 fn content(answer: Answer) -> Value {
     let json = |name: &str| json!({"application/json": {"schema": reference(name)}});
-    let text = json!({"schema": {"type": "string"}});
+    let text = json!({"schema": of("string")});
     match answer {
         Answer::Snapshot => json("Snapshot"),
         Answer::Devices => json("Devices"),
@@ -113,7 +113,7 @@ fn content(answer: Answer) -> Value {
         Answer::Fields => json("Fields"),
         Answer::Fleet => json("Fleet"),
         Answer::FleetFind => json("FleetFind"),
-        Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
+        Answer::OpenApi => json!({"application/json": {"schema": of("object")}}),
         Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
         Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
     }
@@ -121,42 +121,36 @@ fn content(answer: Answer) -> Value {
 
 /// Schema of totals over hosts or chips. Unknown values have no key.
 fn fleet() -> Value {
-    let strings =
-        |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect::<Map<_, _>>();
-    let rows = |names: &[&str], required: &[&str]| json!({"type": "array", "items": {"type": "object", "properties": strings(names), "required": required, "additionalProperties": true}});
-    json!({
-        "type": "object",
-        "required": ["schema", "version", "time", "store", "host_count", "totals", "hosts", "missing", "racks", "partitions", "workloads", "alerts", "problems"],
-        "properties": {
-            "schema": {"type": "integer"},
-            "version": {"type": "string"},
-            "time": {"type": "string", "format": "date-time"},
-            "store": {"type": "object", "required": ["url", "error", "has_rules"], "properties": {"url": {"type": ["string", "null"]}, "error": {"type": ["string", "null"]}, "has_rules": {"type": "boolean"}}},
-            "host_count": {"type": "integer", "minimum": 0},
-            "totals": {"type": "object", "additionalProperties": {"type": "number"}},
-            "hosts": rows(&["host", "rack", "partition", "source", "url"], &["host", "age_s"]),
-            "missing": {"type": "array", "items": {"type": "string"}},
-            "racks": rows(&["name"], &["name", "hosts"]),
-            "partitions": rows(&["name"], &["name", "hosts"]),
-            "workloads": rows(&["slurm_job", "namespace", "pod"], &[]),
-            "alerts": {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string"}}},
-            "problems": {"type": "array", "items": {"type": "string"}},
-        },
-    })
+    let rows = |names: &[&str], required: &[&str]| {
+        let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), optional("string"))).collect();
+        array(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": true}))
+    };
+    record(&[
+        ("schema", of("integer")),
+        ("version", of("string")),
+        ("time", time()),
+        ("store", record(&[("url", optional("string")), ("error", optional("string")), ("has_rules", of("boolean"))])),
+        ("host_count", whole()),
+        ("totals", json!({"type": "object", "additionalProperties": of("number")})),
+        ("hosts", rows(&["host", "rack", "partition", "source", "url"], &["host", "age_s"])),
+        ("missing", array(of("string"))),
+        ("racks", rows(&["name"], &["name", "hosts"])),
+        ("partitions", rows(&["name"], &["name", "hosts"])),
+        ("workloads", rows(&["slurm_job", "namespace", "pod"], &[])),
+        ("alerts", array(json!({"type": "object", "additionalProperties": of("string")}))),
+        ("problems", array(of("string"))),
+    ])
 }
 
 fn fleet_find() -> Value {
-    json!({
-        "type": "object",
-        "required": ["schema", "store", "request", "reserved", "hosts"],
-        "properties": {
-            "schema": {"type": "integer"},
-            "store": {"type": "string"},
-            "request": {"type": "object"},
-            "reserved": {"const": false},
-            "hosts": {"type": "array", "items": {"type": "object", "required": ["host", "chips"], "properties": {"host": {"type": "string"}, "rack": {"type": "string"}, "partition": {"type": "string"}, "chips": {"type": "integer"}}}},
-        },
-    })
+    let host = json!({"host": of("string"), "rack": of("string"), "partition": of("string"), "chips": of("integer")});
+    record(&[
+        ("schema", of("integer")),
+        ("store", of("string")),
+        ("request", of("object")),
+        ("reserved", json!({"const": false})),
+        ("hosts", array(json!({"type": "object", "required": ["host", "chips"], "properties": host}))),
+    ])
 }
 
 fn reference(name: &str) -> Value {
@@ -164,11 +158,42 @@ fn reference(name: &str) -> Value {
 }
 
 fn list(name: &str) -> Value {
-    json!({"type": "array", "items": reference(name)})
+    array(reference(name))
 }
 
 fn anything() -> Value {
-    json!({"type": "array", "items": {"type": "object"}})
+    array(of("object"))
+}
+
+fn array(items: Value) -> Value {
+    Value::from_iter([("type", json!("array")), ("items", items)])
+}
+
+fn of(name: &str) -> Value {
+    json!({"type": name})
+}
+
+fn optional(name: &str) -> Value {
+    json!({"type": [name, "null"]})
+}
+
+fn whole() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+fn schema() -> Value {
+    json!({"const": ttmon_wire::SCHEMA})
+}
+
+/// Returns the schema of an object that always has these members.
+fn record(members: &[(&str, Value)]) -> Value {
+    let properties: Map<String, Value> = members.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    let required: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+    json!({"type": "object", "properties": properties, "required": required})
 }
 
 /// Returns the schema of a field. The type follows from its unit; a field without a unit is described in words.
@@ -177,7 +202,7 @@ fn property<T>(field: &Field<T>) -> (String, Value) {
         Unit::None => json!({}),
         Unit::Time => json!({"type": ["string", "null"], "format": "date-time"}),
         Unit::Bytes | Unit::Count | Unit::Megahertz | Unit::Rpm => json!({"type": ["integer", "null"], "minimum": 0}),
-        _ => json!({"type": ["number", "null"]}),
+        _ => optional("number"),
     };
     schema["description"] = json!(field.help);
     (field.name.to_owned(), schema)
@@ -198,20 +223,15 @@ fn device() -> Value {
 
 /// Returns the schema of a process on a device.
 fn device_process() -> Value {
+    let numbers = "TT-Metal's numbers of the device inside the process.";
+    let metal_ids = json!({"type": ["array", "null"], "items": whole(), "description": numbers});
     let properties = [
         ("pid", json!({"type": "integer", "minimum": 1, "description": "The rest of the process is in the document's processes, by pid."})),
-        ("name", json!({"type": ["string", "null"]})),
+        ("name", optional("string")),
         ("memory", json!({"type": ["integer", "null"], "minimum": 0, "description": "DRAM it uses here, in bytes."})),
         ("status", json!({"enum": Status::ALL.map(Status::name)})),
-        ("source", json!({"type": ["string", "null"]})),
-        (
-            "metal_ids",
-            json!({
-                "type": ["array", "null"],
-                "items": {"type": "integer", "minimum": 0},
-                "description": "TT-Metal's numbers of the device inside the process.",
-            }),
-        ),
+        ("source", optional("string")),
+        ("metal_ids", metal_ids),
         ("kinds", json!({"type": "object", "additionalProperties": reference("MemoryOfProcess")})),
     ];
     object(properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)))
@@ -219,180 +239,121 @@ fn device_process() -> Value {
 
 /// Returns the schema of a document: its header and its parts.
 fn document_of(parts: &[(&str, Value)]) -> Value {
-    let mut properties = json!({
-        "schema": {"const": ttmon_wire::SCHEMA},
-        "version": {"type": "string"},
-        "host": {"type": "string"},
-        "time": {"type": "string", "format": "date-time"},
-        "origin": {"type": "string"},
-    });
-    let mut required = vec!["schema", "version", "host", "time", "origin"];
-    for (name, schema) in parts {
-        properties[*name] = schema.clone();
-        required.push(name);
-    }
-    json!({"type": "object", "properties": properties, "required": required})
+    let header = [("schema", schema()), ("version", of("string")), ("host", of("string")), ("time", time()), ("origin", of("string"))];
+    record(&[&header, parts].concat())
 }
 
 fn buffer() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "pid": {"type": "integer"},
-            "allocator": {"type": "string"},
-            "kind": {"type": "string"},
-            "address": {"type": "string", "pattern": "^0x[0-9a-f]+$"},
-            "size": {"type": "integer", "minimum": 0},
-            "devices": {"type": "array", "items": {"type": "integer"}},
-            "age_s": {"type": ["number", "null"], "minimum": 0},
-            "tag": {"type": ["string", "null"]},
-        },
-        "required": ["pid", "allocator", "kind", "address", "size", "devices", "age_s", "tag"],
-    })
+    record(&[
+        ("pid", of("integer")),
+        ("allocator", of("string")),
+        ("kind", of("string")),
+        ("address", json!({"type": "string", "pattern": "^0x[0-9a-f]+$"})),
+        ("size", whole()),
+        ("devices", array(of("integer"))),
+        ("age_s", json!({"type": ["number", "null"], "minimum": 0})),
+        ("tag", optional("string")),
+    ])
 }
 
 fn mesh() -> Value {
-    let whole = || json!({"type": "integer", "minimum": 0});
-    let object = |properties: Value| {
-        let required: Vec<String> = properties.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-        json!({"type": "array", "items": {"type": "object", "properties": properties, "required": required}})
-    };
+    let tray = json!({"type": ["integer", "null"], "minimum": 0});
+    let ends = json!({"type": "array", "items": whole(), "minItems": 2, "maxItems": 2});
     document_of(&[
         ("layout", json!({"type": "string", "description": "What the places come from, in words."})),
         ("rows", whole()),
         ("columns", whole()),
-        (
-            "tiles",
-            object(json!({"device": whole(), "row": whole(), "column": whole(), "tray": {"type": ["integer", "null"], "minimum": 0}})),
-        ),
-        ("links", object(json!({"devices": {"type": "array", "items": whole(), "minItems": 2, "maxItems": 2}, "count": whole()}))),
+        ("tiles", array(record(&[("column", whole()), ("device", whole()), ("row", whole()), ("tray", tray)]))),
+        ("links", array(record(&[("count", whole()), ("devices", ends)]))),
     ])
 }
 
 fn alert() -> Value {
     let time = || json!({"type": ["string", "null"], "format": "date-time"});
-    let text = || json!({"type": ["string", "null"]});
-    let mut properties = json!({
-        "rule": {"type": "string"},
-        "severity": {"enum": Severity::ALL.map(Severity::name)},
-        "state": {"enum": ["firing", "pending", "resolved"]},
-        "device": {"type": "integer", "minimum": 0},
-        "summary": {"type": "string"},
-    });
-    for name in ["since", "fired", "resolved", "silenced_until"] {
-        properties[name] = time();
-    }
-    for name in ["board", "bdf", "asic_id"] {
-        properties[name] = text();
-    }
-    let required: Vec<String> = properties.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-    json!({"type": "object", "properties": properties, "required": required})
+    record(&[
+        ("asic_id", optional("string")),
+        ("bdf", optional("string")),
+        ("board", optional("string")),
+        ("device", whole()),
+        ("fired", time()),
+        ("resolved", time()),
+        ("rule", of("string")),
+        ("severity", json!({"enum": Severity::ALL.map(Severity::name)})),
+        ("silenced_until", time()),
+        ("since", time()),
+        ("state", json!({"enum": ["firing", "pending", "resolved"]})),
+        ("summary", of("string")),
+    ])
 }
 
 fn history() -> Value {
-    let column = json!({"type": "array", "items": {"type": ["number", "null"]}});
-    json!({
-        "type": "object",
-        "properties": {
-            "schema": {"const": ttmon_wire::SCHEMA},
-            "version": {"type": "string"},
-            "time": {"type": "string", "format": "date-time"},
-            "start": {"type": "string", "format": "date-time", "description": "Time of the first point, by the present clock."},
-            "step_s": {"type": "number", "exclusiveMinimum": 0},
-            "points": {"type": "integer", "minimum": 0},
-            "fields": {"type": "array", "items": {"type": "string"}},
-            "devices": {"type": "array", "items": {
-                "type": "object",
-                "properties": {"id": {"type": "integer", "minimum": 0}, "fields": {"type": "object", "additionalProperties": column}},
-                "required": ["id", "fields"],
-            }},
-            "marks": {"type": "array", "items": event()},
-        },
-        "required": ["schema", "version", "time", "start", "step_s", "points", "fields", "devices", "marks"],
-    })
+    let columns = json!({"type": "object", "additionalProperties": array(optional("number"))});
+    record(&[
+        ("schema", schema()),
+        ("version", of("string")),
+        ("time", time()),
+        ("start", json!({"type": "string", "format": "date-time", "description": "Time of the first point, by the present clock."})),
+        ("step_s", json!({"type": "number", "exclusiveMinimum": 0})),
+        ("points", whole()),
+        ("fields", array(of("string"))),
+        ("devices", array(record(&[("id", whole()), ("fields", columns)]))),
+        ("marks", array(event())),
+    ])
 }
 
 fn event() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "id": {"type": "integer", "minimum": 1},
-            "time": {"type": "string", "format": "date-time"},
-            "event": {"enum": ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable"]},
-        },
-        "required": ["id", "time", "event"],
-    })
+    let events = ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable"];
+    record(&[("id", json!({"type": "integer", "minimum": 1})), ("time", time()), ("event", json!({"enum": events}))])
 }
 
 fn events() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "schema": {"const": ttmon_wire::SCHEMA},
-            "version": {"type": "string"},
-            "last_id": {"type": "integer", "minimum": 0},
-            "events": {"type": "array", "items": event()},
-        },
-        "required": ["schema", "version", "last_id", "events"],
-    })
+    record(&[("schema", schema()), ("version", of("string")), ("last_id", whole()), ("events", array(event()))])
 }
 
 fn fields() -> Value {
-    let text = || json!({"type": "string"});
-    let optional = |of: &str| json!({"type": [of, "null"]});
-    let entry = |properties: Value| {
-        let required: Vec<String> = properties.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        json!({"type": "object", "properties": properties, "required": required})
-    };
-    let field = entry(json!({
-        "name": text(), "title": text(), "section": text(), "unit": text(), "metric": optional("string"),
-        "kept": {"type": "boolean"}, "help": text(),
-    }));
-    let chart = entry(json!({
-        "name": text(), "field": text(), "title": text(), "unit": text(), "limit": optional("string"),
-        "critical": optional("number"), "unless": optional("string"),
-    }));
-    let rows = json!({"type": "array", "items": field});
-    let mut document = entry(json!({
-        "version": text(), "device": rows.clone(), "device_kind": rows.clone(), "process": rows.clone(), "process_kind": rows,
-        "charts": {"type": "array", "items": chart}, "fleet": {"type": "boolean"},
-    }));
-    document["properties"]["schema"] = json!({"const": ttmon_wire::SCHEMA});
+    let field = record(&[
+        ("help", of("string")),
+        ("kept", of("boolean")),
+        ("metric", optional("string")),
+        ("name", of("string")),
+        ("section", of("string")),
+        ("title", of("string")),
+        ("unit", of("string")),
+    ]);
+    let chart = record(&[
+        ("critical", optional("number")),
+        ("field", of("string")),
+        ("limit", optional("string")),
+        ("name", of("string")),
+        ("title", of("string")),
+        ("unit", of("string")),
+        ("unless", optional("string")),
+    ]);
+    let rows = || array(field.clone());
+    let mut document = record(&[
+        ("charts", array(chart)),
+        ("device", rows()),
+        ("device_kind", rows()),
+        ("fleet", of("boolean")),
+        ("process", rows()),
+        ("process_kind", rows()),
+        ("version", of("string")),
+    ]);
+    document["properties"]["schema"] = schema();
     document
 }
 
 fn recorded() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "schema": {"const": ttmon_wire::SCHEMA},
-            "version": {"type": "string"},
-            "recorders": {"type": "integer", "minimum": 0},
-            "count": {"type": "integer", "minimum": 0},
-            "events": {"type": "array", "items": {
-                "type": "object",
-                "properties": {
-                    "time": {"type": ["string", "null"], "format": "date-time"},
-                    "pid": {"type": "integer", "minimum": 1},
-                    "op": {"enum": Op::ALL.map(Op::name)},
-                },
-                "required": ["time", "pid", "op"],
-            }},
-        },
-        "required": ["schema", "version", "recorders", "count", "events"],
-    })
+    let event = record(&[
+        ("time", json!({"type": ["string", "null"], "format": "date-time"})),
+        ("pid", json!({"type": "integer", "minimum": 1})),
+        ("op", json!({"enum": Op::ALL.map(Op::name)})),
+    ]);
+    record(&[("schema", schema()), ("version", of("string")), ("recorders", whole()), ("count", whole()), ("events", array(event))])
 }
 
 fn problem() -> Value {
-    json!({
-        "type": "object",
-        "description": "RFC 9457.",
-        "properties": {
-            "type": {"type": "string"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-        },
-        "required": ["type", "title", "status", "detail"],
-    })
+    let mut problem = record(&[("type", of("string")), ("title", of("string")), ("status", of("integer")), ("detail", of("string"))]);
+    problem["description"] = json!("RFC 9457.");
+    problem
 }

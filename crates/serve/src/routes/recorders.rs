@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::json;
 use tokio::sync::mpsc;
 use ttmon_recorder::{News, Recorder, Scene};
@@ -19,7 +18,7 @@ use ttmon_source::ledgers::OpenLedger;
 use ttmon_wire::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;
-use super::{Question, ask, typed, wants_json};
+use super::{Question, ask, event_stream, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
 use crate::limits::{
@@ -55,9 +54,7 @@ pub(super) async fn events(
             drop(place);
         });
     }
-    let mut response = typed("text/event-stream", Body::Stream(receiver));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
-    Ok(response)
+    Ok(event_stream(receiver))
 }
 
 /// A reader of recorders.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{CACHE_CONTROL, HeaderValue};
+use hyper::header::HeaderName;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use ttmon_wire::{Layout, SCHEMA};
 
-use super::{Question, ask, documents, typed, wants_json};
+use super::ask::Parameters;
+use super::{Question, documents, event_stream, line, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
 use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX};
@@ -26,28 +27,29 @@ pub(super) async fn events(
     service: &Arc<Service>,
     view: View,
     question: &Question<'_>,
-    asked: ask::Events,
+    parameters: &Parameters,
 ) -> Result<Response<Body>, Problem> {
+    let last = question.headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
+    let (snapshots, deltas) = (parameters.truth("snapshots", false)?, parameters.truth("deltas", false)?);
+    let after = parameters.number("after", 0, u64::MAX)?.or(last);
     if wants_json(question) {
-        let events: Vec<Value> = service.events_after(asked.after.unwrap_or(0)).iter().map(ServiceEvent::json).collect();
+        let events: Vec<Value> = service.events_after(after.unwrap_or(0)).iter().map(ServiceEvent::json).collect();
         let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_event(), "events": events});
-        return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
+        return Ok(typed("application/json", line(&document)));
     }
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
-    let after = asked.after.unwrap_or_else(|| service.last_event());
+    let after = after.unwrap_or_else(|| service.last_event());
     if question.method == hyper::Method::GET {
         let (seat, has_pushed) = service.streams.enter(question.holder).await;
         if has_pushed {
             service.counters.crowded.add_one();
         }
-        let events = Events { after, snapshots: asked.snapshots || asked.deltas, deltas: asked.deltas, number: 0 };
+        let events = Events { after, snapshots: snapshots || deltas, deltas, number: 0 };
         let sending = send(Arc::clone(service), view, events, sender);
         // If its slot is needed, the stream ends and its reader reconnects.
         tokio::spawn(async move { seat.hold(sending).await });
     }
-    let mut response = typed("text/event-stream", Body::Stream(receiver));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
-    Ok(response)
+    Ok(event_stream(receiver))
 }
 
 /// Position of a stream.
@@ -165,9 +167,8 @@ mod tests {
             let ask = |holder: Holder| async move {
                 let door = RequestOrigin::Loopback;
                 let question = Question { door, holder, authority: None, method, path: "", query: "", headers, has_body: false };
-                events(service, View::Public, &question, ask::Events { after: None, snapshots: false, deltas: false })
-                    .await
-                    .expect("a stream")
+                let parameters = Parameters::parse("", &[]).expect("no parameters");
+                events(service, View::Public, &question, &parameters).await.expect("a stream")
             };
             let mut first = ask(Holder::User(0)).await;
             let mut open = Vec::new();
