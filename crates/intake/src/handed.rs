@@ -35,8 +35,8 @@ pub struct KeptLedger {
     pub ended: Option<Ended>,
     /// Memory of the ledger at the last measurement.
     bytes: u64,
-    /// Live buffers and bytes at the end of the process, once counted.
-    live: Option<(u64, u64)>,
+    /// Live bytes at the end of the process, once counted.
+    live: Option<u64>,
     /// Device and inode of the ledger's file.
     pub identity: (u64, u64),
     file: File,
@@ -178,8 +178,8 @@ impl HandedLedgers {
         Some(region)
     }
 
-    /// Stores the number of live buffers and bytes.
-    pub(crate) fn counted(&mut self, number: u64, live: (u64, u64)) {
+    /// Stores the number of live bytes.
+    pub(crate) fn counted(&mut self, number: u64, live: u64) {
         if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
             known.live = Some(live);
         }
@@ -227,19 +227,17 @@ impl HandedLedgers {
             let Some(ended) = known.ended else { return };
             let (pid, name) = (known.owner.pid, &known.region.identity().program);
             let ago = ended.at.elapsed().as_secs();
-            let live = known.live.map_or_else(String::new, |(_, bytes)| format!(" with {} MB live", megabytes(bytes)));
+            let live = known.live.map_or_else(String::new, |bytes| format!(" with {} MB live", megabytes(bytes)));
             lines.push(format!("  PID {pid} ({}) ended {ago} s ago{live}", clean(name)));
         });
         lines
     }
 }
 
-/// Returns the live buffers and bytes in a ledger. This takes long if the writer was killed in the middle of an event.
-pub(crate) fn live(region: &Region) -> (u64, u64) {
-    region.totals().map_or((0, 0), |totals| {
-        let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
-        rows.fold((0, 0), |(count, bytes): (u64, u64), row| (count.saturating_add(row.count), bytes.saturating_add(row.used)))
-    })
+/// Returns the live bytes in a ledger. This takes long if the writer was killed in the middle of an event.
+pub(crate) fn live(region: &Region) -> u64 {
+    let Ok(totals) = region.totals() else { return 0 };
+    totals.allocators.iter().flat_map(|allocator| &allocator.rows).fold(0, |bytes, row| bytes.saturating_add(row.used))
 }
 
 /// Frees a slot when all are used. The user with the most slots loses the oldest, preferably of an ended process. If the new ledger belongs

@@ -60,28 +60,35 @@ pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "K
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
     match (format, told.kind) {
         (Format::Json, _) => json(out, told),
-        (Format::Text, kind::CB) => cb(out, told),
-        (Format::Text, kind::KERNEL) => kernel(out, told),
+        (Format::Text, kind::CB | kind::KERNEL) => summed(out, told),
         (Format::Text, _) => buffer(out, told),
     }
 }
 
 fn buffer(out: &mut Vec<u8>, told: &EventLine) {
-    let sign = match told.done {
-        Done::Allocated | Done::Replaced => "✓ [PID ",
-        Done::Freed | Done::FreedAll => "✗ [PID ",
-        Done::Unknown | Done::Twice | Done::Refused => "⚠ [PID ",
+    let (sign, what) = match told.done {
+        Done::Allocated | Done::Replaced => ("✓", "Allocated "),
+        Done::Freed => ("✗", "Freed buffer "),
+        Done::FreedAll => ("✗", "Freed all "),
+        Done::Unknown | Done::Twice => ("⚠", "Deallocation for unknown buffer "),
+        Done::Refused => ("⚠", "Out of memory: "),
     };
     text(out, sign);
+    text(out, " [PID ");
     number(out, u64::from(told.pid));
+    text(out, "] ");
+    text(out, what);
+    if matches!(told.done, Done::Freed | Done::Unknown | Done::Twice) {
+        hex(out, told.address);
+    } else {
+        number(out, told.size);
+        text(out, " bytes of ");
+        text(out, KINDS[usize::from(told.kind & 7)]);
+    }
+    text(out, " on device ");
+    signed(out, told.device);
     match told.done {
         Done::Allocated | Done::Replaced => {
-            text(out, "] Allocated ");
-            number(out, told.size);
-            text(out, " bytes of ");
-            text(out, KINDS[usize::from(told.kind & 7)]);
-            text(out, " on device ");
-            signed(out, told.device);
             text(out, " (buffer_id=");
             hex(out, told.address);
             if told.done == Done::Replaced {
@@ -93,10 +100,6 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
             text(out, ")\n");
         }
         Done::Freed => {
-            text(out, "] Freed buffer ");
-            hex(out, told.address);
-            text(out, " on device ");
-            signed(out, told.device);
             text(out, " (");
             number(out, told.size);
             if told.refs > 0 {
@@ -107,52 +110,31 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
                 text(out, " bytes, FINAL)\n");
             }
         }
-        Done::Unknown | Done::Twice => {
-            text(out, "] Deallocation for unknown buffer ");
-            hex(out, told.address);
-            text(out, " on device ");
-            signed(out, told.device);
-            text(out, if told.done == Done::Twice { " (freed before)\n" } else { " (allocated before tracking started)\n" });
-        }
-        Done::FreedAll | Done::Refused => {
-            text(out, if told.done == Done::FreedAll { "] Freed all " } else { "] Out of memory: " });
-            number(out, told.size);
-            text(out, " bytes of ");
-            text(out, KINDS[usize::from(told.kind & 7)]);
-            text(out, " on device ");
-            signed(out, told.device);
-            text(out, "\n");
-        }
+        Done::Unknown => text(out, " (allocated before tracking started)\n"),
+        Done::Twice => text(out, " (freed before)\n"),
+        Done::FreedAll | Done::Refused => text(out, "\n"),
     }
 }
 
-fn cb(out: &mut Vec<u8>, told: &EventLine) {
-    let (sign, change) = match told.done {
-        Done::Allocated | Done::Replaced => ("✓ [CB_ALLOC] Device ", "+"),
-        Done::Freed | Done::FreedAll => ("✗ [CB_FREE] Device ", "-"),
-        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [CB_FREE] Device ", "unknown "),
+/// Writes the line of a circular buffer or a kernel.
+fn summed(out: &mut Vec<u8>, told: &EventLine) {
+    let is_kernel = told.kind == kind::KERNEL;
+    let [begin, end] = if is_kernel { ["KERNEL_LOAD", "KERNEL_UNLOAD"] } else { ["CB_ALLOC", "CB_FREE"] };
+    let (sign, name, change) = match told.done {
+        Done::Allocated | Done::Replaced => ("✓ [", begin, "+"),
+        Done::Freed | Done::FreedAll => ("✗ [", end, "-"),
+        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [", end, "unknown "),
     };
     text(out, sign);
+    text(out, name);
+    text(out, "] ");
+    if is_kernel {
+        text(out, KernelType::from_number(told.kernel_type).title());
+        text(out, " kernel on ");
+    }
+    text(out, "Device ");
     signed(out, told.device);
     text(out, ": ");
-    change_of(out, told, change);
-}
-
-fn kernel(out: &mut Vec<u8>, told: &EventLine) {
-    let (sign, change) = match told.done {
-        Done::Allocated | Done::Replaced => ("✓ [KERNEL_LOAD] ", "+"),
-        Done::Freed | Done::FreedAll => ("✗ [KERNEL_UNLOAD] ", "-"),
-        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [KERNEL_UNLOAD] ", "unknown "),
-    };
-    text(out, sign);
-    text(out, KernelType::from_number(told.kernel_type).title());
-    text(out, " kernel on Device ");
-    signed(out, told.device);
-    text(out, ": ");
-    change_of(out, told, change);
-}
-
-fn change_of(out: &mut Vec<u8>, told: &EventLine, change: &str) {
     text(out, change);
     text(out, &megabytes(told.size));
     text(out, " MB (Total: ");

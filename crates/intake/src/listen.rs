@@ -3,7 +3,6 @@
 //! Two servers never share a path. A lock file beside the socket decides between two servers that start at once. A socket with a listener
 //! is left unchanged and a socket without one is replaced. Any other file is neither followed nor removed.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,78 +39,10 @@ struct BoundSocket {
     locked: File,
 }
 
-/// Why a path cannot be used.
-#[derive(Debug)]
-pub enum Taken {
-    /// A server listens there.
-    Live {
-        /// The path of the socket.
-        path: PathBuf,
-        /// The listener, if known.
-        pid: Option<u32>,
-    },
-    /// No process listens there, but one holds the lock beside it.
-    Locked {
-        /// The path of the lock file.
-        path: PathBuf,
-        /// The user who owns the lock file.
-        uid: u32,
-    },
-    /// The path is not a socket.
-    Foreign {
-        /// The path.
-        path: PathBuf,
-        /// The file type.
-        what: &'static str,
-    },
-    /// An abandoned socket that this user may not remove.
-    Owned {
-        /// The path of the socket.
-        path: PathBuf,
-        /// The user who owns the socket.
-        uid: u32,
-    },
-    /// A system call failed.
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The error.
-        error: io::Error,
-    },
-}
-
-impl fmt::Display for Taken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live { path, pid } => {
-                write!(f, "{}: a server listens there already", path.display())?;
-                match pid {
-                    Some(pid) => write!(f, " (pid {pid}); stop it, or use another --socket"),
-                    None => write!(f, "; stop it, or use another --socket"),
-                }
-            }
-            Self::Locked { path, uid } => {
-                write!(f, "{}: a process holds this lock of user {uid}, and nobody listens: ", path.display())?;
-                f.write_str("a server that starts or ends, or a mischief; try again, or use another --socket")
-            }
-            Self::Foreign { path, what } => {
-                write!(f, "{} is {what} and not a socket: it is left alone; move it, or use another --socket", path.display())
-            }
-            Self::Owned { path, uid } => {
-                write!(f, "{}: an abandoned socket of user {uid}, which this user may not remove; ", path.display())?;
-                f.write_str("remove it as that user or as root, or use another --socket")
-            }
-            Self::Io { path, error } => write!(f, "{}: {error}; use another --socket", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for Taken {}
-
 impl Listener {
     /// Listens at `path` with the permissions `mode`.
-    pub fn bind(path: &Path, mode: u32) -> Result<Self, Taken> {
-        let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
+    pub fn bind(path: &Path, mode: u32) -> Result<Self, String> {
+        let io = |error: io::Error| failed(path, &error);
         let (lock, locked) = take_lock(path)?;
         clear(path)?;
         let address = SocketAddrUnix::new(path).map_err(|error| io(error.into()))?;
@@ -181,11 +112,11 @@ impl Drop for BoundSocket {
 }
 
 /// Locks the file beside the socket.
-fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
+fn take_lock(path: &Path) -> Result<(PathBuf, File), String> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let lock = PathBuf::from(name);
-    let io = |error: io::Error| Taken::Io { path: lock.clone(), error };
+    let io = |error: io::Error| failed(&lock, &error);
     loop {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         // Any user who can open the file can lock it, so only the owner may open it.
@@ -196,23 +127,23 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
         let file = match opened {
             Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(Taken::Foreign { path: lock, what: "a symbolic link" }),
+            Err(Errno::LOOP) => return Err(foreign(&lock, "a symbolic link")),
             Err(error) => {
-                let live = listening(path).ok().filter(|_| error == Errno::ACCESS);
-                return Err(live.map_or_else(|| io(error.into()), |pid| Taken::Live { path: path.to_owned(), pid }));
+                let there = listening(path).ok().filter(|_| error == Errno::ACCESS);
+                return Err(there.map_or_else(|| io(error.into()), |pid| live(path, pid)));
             }
         };
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
-            return Err(Taken::Foreign { path: lock, what: "no plain file" });
+            return Err(foreign(&lock, "no plain file"));
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             // Any user may have written the content of the file, so the pid comes from the kernel.
             Err(Errno::WOULDBLOCK) => {
                 return Err(match listening(path) {
-                    Ok(pid) => Taken::Live { path: path.to_owned(), pid },
-                    Err(_) => Taken::Locked { path: lock, uid: metadata.uid() },
+                    Ok(pid) => live(path, pid),
+                    Err(_) => locked(&lock, metadata.uid()),
                 });
             }
             Err(error) => return Err(io(error.into())),
@@ -241,39 +172,68 @@ fn listening(path: &Path) -> Result<Option<u32>, Errno> {
 }
 
 /// Removes the socket at a path if no process listens on it.
-fn clear(path: &Path) -> Result<(), Taken> {
-    let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
+fn clear(path: &Path) -> Result<(), String> {
+    let io = |error: io::Error| failed(path, &error);
     let before = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(error)),
     };
-    let foreign = |what| Err(Taken::Foreign { path: path.to_owned(), what });
     let kind = before.file_type();
-    match () {
-        () if kind.is_symlink() => return foreign("a symbolic link"),
-        () if kind.is_dir() => return foreign("a directory"),
-        () if !kind.is_socket() => return foreign("a file"),
-        () => {}
+    if !kind.is_socket() {
+        let what = if kind.is_symlink() {
+            "a symbolic link"
+        } else if kind.is_dir() {
+            "a directory"
+        } else {
+            "a file"
+        };
+        return Err(foreign(path, what));
     }
     match listening(path) {
-        Ok(pid) => return Err(Taken::Live { path: path.to_owned(), pid }),
+        Ok(pid) => return Err(live(path, pid)),
         // No process listens, or the socket was for datagrams.
         Err(Errno::CONNREFUSED) => {}
         Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ACCESS | Errno::PERM) => return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(owned(path, before.uid())),
         Err(error) => return Err(io(error.into())),
     }
     let now = fs::symlink_metadata(path).map_err(io)?;
     if (now.dev(), now.ino()) != (before.dev(), before.ino()) {
-        return Err(Taken::Live { path: path.to_owned(), pid: None });
+        return Err(live(path, None));
     }
     match fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(owned(path, before.uid())),
         Err(error) => Err(io(error)),
     }
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}; use another --socket", path.display())
+}
+
+/// A server listens at the path; its pid, if known.
+fn live(path: &Path, pid: Option<u32>) -> String {
+    let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    format!("{}: a server listens there already{pid}; stop it, or use another --socket", path.display())
+}
+
+/// No process listens, but one holds the lock beside the socket, which belongs to this user.
+fn locked(lock: &Path, uid: u32) -> String {
+    let why = "a server that starts or ends, or a mischief; try again, or use another --socket";
+    format!("{}: a process holds this lock of user {uid}, and nobody listens: {why}", lock.display())
+}
+
+fn foreign(path: &Path, what: &str) -> String {
+    format!("{} is {what} and not a socket: it is left alone; move it, or use another --socket", path.display())
+}
+
+/// An abandoned socket that this user may not remove.
+fn owned(path: &Path, uid: u32) -> String {
+    let remedy = "remove it as that user or as root, or use another --socket";
+    format!("{}: an abandoned socket of user {uid}, which this user may not remove; {remedy}", path.display())
 }
 
 #[cfg(test)]
@@ -288,7 +248,7 @@ mod tests {
         assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: with any umask");
         let lock = fs::symlink_metadata(directory.path().join("a.sock.lock")).expect("lock");
         assert_eq!(lock.mode() & 0o777, 0o600, "a user who could open it could hold it");
-        let second = Listener::bind(&path, 0o666).expect_err("taken").to_string();
+        let second = Listener::bind(&path, 0o666).expect_err("taken");
         assert!(second.contains(&format!("pid {}", std::process::id())), "{second}");
         drop(first);
         assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0, "nothing is left");
@@ -307,7 +267,7 @@ mod tests {
             rustix::net::connect(&socket, &SocketAddrUnix::new(&path).expect("path")).ok().map(|()| socket)
         })
         .collect();
-        assert!(matches!(Listener::bind(&path, 0o666), Err(Taken::Live { pid: None, .. })));
+        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.contains("listens there already;")));
     }
 
     #[test]
@@ -317,7 +277,7 @@ mod tests {
         let lock = File::create(directory.path().join("a.sock.lock")).expect("lock");
         io::Write::write_all(&mut &lock, b"1\n").expect("written");
         flock(&lock, FlockOperation::LockExclusive).expect("locked");
-        let message = Listener::bind(&path, 0o666).expect_err("locked").to_string();
+        let message = Listener::bind(&path, 0o666).expect_err("locked");
         assert!(message.contains("holds this lock") && !message.contains("pid 1"), "{message}");
     }
 
@@ -326,7 +286,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let _other = UnixListener::bind(&path).expect("free");
-        assert!(matches!(Listener::bind(&path, 0o666), Err(Taken::Live { pid: Some(_), .. })));
+        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.contains("listens there already (pid ")));
         assert!(path.exists());
     }
 
@@ -351,11 +311,12 @@ mod tests {
         std::os::unix::fs::symlink(at("file"), at("link")).expect("link");
         std::os::unix::fs::symlink(at("nowhere"), at("dangling")).expect("link");
         for name in ["file", "folder", "link", "dangling"] {
-            assert!(matches!(Listener::bind(&at(name), 0o666), Err(Taken::Foreign { .. })), "{name}");
+            assert!(Listener::bind(&at(name), 0o666).is_err_and(|why| why.contains("and not a socket")), "{name}");
         }
         assert_eq!(fs::read_to_string(at("file")).expect("file"), "mine");
         assert!(!at("nowhere").exists() && at("dangling").is_symlink());
         std::os::unix::fs::symlink(at("file"), at("other.lock")).expect("link");
-        assert!(matches!(Listener::bind(&at("other"), 0o666), Err(Taken::Foreign { .. })), "nor is a link for the lock followed");
+        let other = Listener::bind(&at("other"), 0o666);
+        assert!(other.is_err_and(|why| why.contains("and not a socket")), "nor is a link for the lock followed");
     }
 }

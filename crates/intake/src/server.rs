@@ -41,7 +41,7 @@ use crate::owner::{Budget, Tracked, View};
 use crate::peer::HeldProcess;
 use crate::slab::Slab;
 use crate::store::Store;
-use crate::work::{Control, Handle, Inbox, News, Sampler, Sources, Workers, unix_ns};
+use crate::work::{Control, Handle, Inbox, News, Remains, Sampler, Sources, Workers, unix_ns};
 
 /// The parts of a server.
 pub struct Settings {
@@ -306,7 +306,7 @@ impl Server {
                 News::Found(connection, pid, held) => self.found(connection, pid, held.map(|held| *held)),
                 News::Dumped(about, texts) => self.dumped(about, &texts),
                 News::Followed(lines) => self.log.out().extend_from_slice(&lines),
-                News::Counted(number, live) => self.handed_counted(number, live),
+                News::Counted(number, live) => self.handed.counted(number, live),
                 News::Control(Control::Stop) => self.is_stopping = true,
                 News::Control(Control::Statistics) => self.statistics(),
             }
@@ -522,7 +522,7 @@ impl Server {
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
-            self.workers.forget(forgotten);
+            self.workers.undertaker.ask(Remains::Handed(forgotten));
         }
     }
 
@@ -576,7 +576,7 @@ impl Server {
         }
         if !connection.is_guarded {
             // The unread data may contain descriptors.
-            self.workers.close(connection.socket);
+            self.workers.closer.ask(connection.socket);
         }
     }
 }

@@ -3,7 +3,6 @@
 //! The server owns the files. The owner of a file may truncate it, and truncating a mapped file kills the process that writes to it. So a
 //! peer does not own its ledger; an access control list lets it read the file.
 
-use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -53,45 +52,6 @@ enum StoredLedger {
     Ended,
 }
 
-/// Why a state directory cannot be used.
-#[derive(Debug)]
-pub enum Unusable {
-    /// It is on a network or user-space file system, which may never respond. Readers do not open files there.
-    Foreign(PathBuf),
-    /// Another server uses it: the path, and the server's pid if known.
-    InUse(PathBuf, Option<u32>),
-    /// Other users could create files there, or replace a directory on the path.
-    Open(PathBuf),
-    /// A system call failed.
-    Io(PathBuf, io::Error),
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Foreign(path) => {
-                write!(
-                    f,
-                    "{}: neither in memory nor on a disk of this host; use another --state-dir, such as one below /dev/shm",
-                    path.display()
-                )
-            }
-            Self::InUse(path, pid) => {
-                write!(f, "{}: another server keeps its state there", path.display())?;
-                pid.map_or(Ok(()), |pid| write!(f, " (pid {pid})"))?;
-                f.write_str("; stop it, or use another --state-dir")
-            }
-            Self::Open(path) => {
-                write!(f, "{}: other users may write there, or own it; ", path.display())?;
-                f.write_str("have it removed, or use a --state-dir of this user alone")
-            }
-            Self::Io(path, error) => write!(f, "{}: {error}; use another --state-dir", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for Unusable {}
-
 /// Whether a directory, or its nearest existing ancestor, is in memory.
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
@@ -138,25 +98,33 @@ fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
 
 impl Store {
     /// Opens the directory and creates it if it is missing. `machine` is 0, or the mark of a simulated machine.
-    pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, Unusable> {
-        let io = |error: io::Error| Unusable::Io(path.to_owned(), error);
+    pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, String> {
+        let io = |error: io::Error| format!("{}: {error}; use another --state-dir", path.display());
+        let writable = |path: &Path| {
+            let remedy = "have it removed, or use a --state-dir of this user alone";
+            format!("{}: other users may write there, or own it; {remedy}", path.display())
+        };
         // Other users may list the directory: the processes in it are no secret, the content of the files is.
         make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let storage = served::storage(&directory).map_err(io)?;
         if storage == Storage::Foreign {
-            return Err(Unusable::Foreign(path.to_owned()));
+            // A network or user-space file system may never respond, so readers do not open files there.
+            let remedy = "use another --state-dir, such as one below /dev/shm";
+            return Err(format!("{}: neither in memory nor on a disk of this host; {remedy}", path.display()));
         }
         let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;
         if metadata.st_uid != geteuid().as_raw() || metadata.st_mode & 0o022 != 0 {
-            return Err(Unusable::Open(path.to_owned()));
+            return Err(writable(path));
         }
         if let Some(above) = open_above(&directory).map_err(io)? {
-            return Err(Unusable::Open(above));
+            return Err(writable(&above));
         }
-        flock(&directory, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| Unusable::InUse(path.to_owned(), locks::holder(&directory)))?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            let pid = locks::holder(&directory).map_or_else(String::new, |pid| format!(" (pid {pid})"));
+            format!("{}: another server keeps its state there{pid}; stop it, or use another --state-dir", path.display())
+        })?;
         let config = Config { kind: WriterKind::Service, version, clock: ClockChoice::Auto, machine, on_created: None };
         let store = Self { directory, path: path.to_owned(), config, storage };
         if storage == Storage::Disk {
@@ -331,10 +299,11 @@ pub(crate) mod tests {
     fn nobody_else_may_put_another_directory_in_its_place() {
         let place = in_memory();
         let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
-        let refused = || match Store::open(&state, 0, "0.0.0") {
-            Ok(_) => None,
-            Err(Unusable::Open(path)) => Some(path),
-            Err(other) => panic!("{other}"),
+        let refused = || {
+            let why = Store::open(&state, 0, "0.0.0").err()?;
+            let path =
+                why.strip_suffix(": other users may write there, or own it; have it removed, or use a --state-dir of this user alone");
+            Some(PathBuf::from(path.expect("an open directory")))
         };
         assert_eq!(refused(), None, "made where it was not");
         mode(&above, 0o777);

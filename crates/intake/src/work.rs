@@ -53,8 +53,8 @@ pub(crate) enum News {
     Dumped(About, Vec<(Viewer, String)>),
     /// Lines about events of programs that write ledgers.
     Followed(Vec<u8>),
-    /// Live buffers and bytes of an ended process in the ledger that it handed over.
-    Counted(u64, (u64, u64)),
+    /// Live bytes of an ended process in the ledger that it handed over.
+    Counted(u64, u64),
     /// A command from another thread.
     Control(Control),
 }
@@ -149,7 +149,7 @@ pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
 }
 
 /// A thread that handles work items one at a time, with a bounded queue.
-struct Worker<T>(SyncSender<T>);
+pub(crate) struct Worker<T>(SyncSender<T>);
 
 impl<T: Send + 'static> Worker<T> {
     fn start(name: &str, waiting_max: usize, run: impl FnOnce(&Receiver<T>) + Send + 'static) -> io::Result<Self> {
@@ -159,7 +159,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Queues work. Returns false if the queue is full.
-    fn ask(&self, work: T) -> bool {
+    pub(crate) fn ask(&self, work: T) -> bool {
         self.0.try_send(work).is_ok()
     }
 }
@@ -184,21 +184,29 @@ pub(crate) struct DumpWork {
 }
 
 /// Ledgers of dead processes, to be freed.
-enum Remains {
+pub(crate) enum Remains {
     Hosted(Hosted),
     Handed(Vec<KeptLedger>),
 }
 
 /// The worker threads. Work that a peer can prolong has a thread of its own.
 pub(crate) struct Workers {
-    inspector: Worker<ProcessKey>,
-    genealogist: Worker<(u64, NamedPeer)>,
-    clerk: Worker<DumpWork>,
-    coroner: Worker<(u64, Arc<Region>)>,
-    undertaker: Worker<Remains>,
-    closer: Worker<OwnedFd>,
-    sampler: Worker<()>,
-    follow: SyncSender<()>,
+    /// Finds out how a process sees the machine. A connection that waits for a result that was dropped continues after a timeout.
+    pub(crate) inspector: Worker<ProcessKey>,
+    /// Finds the process that a connection named.
+    pub(crate) genealogist: Worker<(u64, NamedPeer)>,
+    /// Writes dumps, at most one of each sort at once.
+    pub(crate) clerk: Worker<DumpWork>,
+    /// Counts the live bytes of an ended process in the ledger that it handed over.
+    pub(crate) coroner: Worker<(u64, Arc<Region>)>,
+    /// If its queue is full, the caller drops the ledger. This delays the loop, but loses nothing.
+    pub(crate) undertaker: Worker<Remains>,
+    /// Closes descriptors that may take long to close.
+    pub(crate) closer: Worker<OwnedFd>,
+    /// Reads the other sources.
+    pub(crate) sampler: Worker<()>,
+    /// Reports new events in ledgers immediately.
+    pub(crate) follower: Worker<()>,
 }
 
 /// Maximum wait for a file of a peer. A peer can block the reader of its files.
@@ -238,55 +246,8 @@ impl Workers {
             sampler: Worker::start("intake-sampler", 1, move |work: &Receiver<()>| {
                 work.iter().for_each(|()| of_sampler.send(News::Sampled(sample().map(Box::new))));
             })?,
-            follow: handle.follow.clone(),
+            follower: Worker(handle.follow.clone()),
         })
-    }
-
-    /// Finds out how a process sees the machine.
-    pub(crate) fn inspect(&self, process: ProcessKey) {
-        // If the queue is full, the request is dropped; a connection that waits for the result continues after a timeout.
-        self.inspector.ask(process);
-    }
-
-    /// Finds the process that a connection named. Returns false if the queue is full.
-    pub(crate) fn find(&self, connection: u64, named: NamedPeer) -> bool {
-        self.genealogist.ask((connection, named))
-    }
-
-    /// Reads the other sources.
-    pub(crate) fn sample(&self) {
-        self.sampler.ask(());
-    }
-
-    /// Writes a dump. At most one of each sort is in progress.
-    pub(crate) fn dump(&self, work: DumpWork) {
-        self.clerk.ask(work);
-    }
-
-    /// Reports new events in ledgers immediately.
-    pub(crate) fn follow(&self) {
-        let _ = self.follow.try_send(());
-    }
-
-    /// Counts the live buffers of an ended process in the ledger that it handed over. Skipped if the queue is full.
-    pub(crate) fn count(&self, number: u64, region: Arc<Region>) {
-        self.coroner.ask((number, region));
-    }
-
-    /// Closes a descriptor that may take long to close.
-    pub(crate) fn close(&self, descriptor: OwnedFd) {
-        self.closer.ask(descriptor);
-    }
-
-    /// Frees the ledger of a dead process.
-    pub(crate) fn remove(&self, hosted: Hosted) {
-        // If the queue is full, the ledger is dropped here. This delays the loop, but loses nothing.
-        self.undertaker.ask(Remains::Hosted(hosted));
-    }
-
-    /// Frees handed-over ledgers that are no longer kept.
-    pub(crate) fn forget(&self, ledgers: Vec<KeptLedger>) {
-        self.undertaker.ask(Remains::Handed(ledgers));
     }
 }
 

@@ -138,7 +138,7 @@ impl Server {
             return None;
         }
         self.by_pid.insert(key.pid, number);
-        self.workers.inspect(key);
+        self.workers.inspector.ask(key);
         Some(number)
     }
 

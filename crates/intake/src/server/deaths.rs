@@ -11,6 +11,7 @@ use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines;
 use crate::owner::Tracked;
+use crate::work::Remains;
 
 impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
@@ -27,11 +28,9 @@ impl Server {
             self.plan = None;
             self.print_end(key.pid, &tracked);
             // Freeing a million entries takes long.
-            self.workers.remove(tracked.release(&mut self.budget));
+            self.workers.undertaker.ask(Remains::Hosted(tracked.release(&mut self.budget)));
         }
-        if self.by_pid.get(&key.pid) == Some(&number) {
-            self.by_pid.remove(&key.pid);
-        }
+        self.forget_pid(key.pid, number);
         if is_over {
             self.processes.remove(number);
         }
@@ -48,22 +47,21 @@ impl Server {
         }
     }
 
-    /// Records that a process has one connection fewer.
+    /// Records that a process has one connection fewer. Removes a process without connections and entries.
     pub(super) fn let_go(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(number) else { return };
         process.connections = process.connections.saturating_sub(1);
         if process.connections == 0 && process.tracked.is_none() {
-            self.forget_process(number);
+            let _ = epoll::delete(&self.ends, &process.held.pidfd);
+            let pid = process.held.key.pid;
+            self.processes.remove(number);
+            self.forget_pid(pid, number);
         }
     }
 
-    /// Removes a process without connections and entries.
-    fn forget_process(&mut self, number: u64) {
-        if let Some(process) = self.processes.remove(number) {
-            let _ = epoll::delete(&self.ends, &process.held.pidfd);
-            if self.by_pid.get(&process.held.key.pid) == Some(&number) {
-                self.by_pid.remove(&process.held.key.pid);
-            }
+    fn forget_pid(&mut self, pid: u32, number: u64) {
+        if self.by_pid.get(&pid) == Some(&number) {
+            self.by_pid.remove(&pid);
         }
     }
 
@@ -105,14 +103,9 @@ impl Server {
     /// Handles the end of a process that handed over its ledger. The ledger is kept for a while.
     pub(super) fn handed_ended(&mut self, number: u64) {
         if let Some(region) = self.handed.ended(number) {
-            self.workers.count(number, region);
+            self.workers.coroner.ask((number, region));
             // The process may have started and ended between two samples.
-            self.workers.follow();
+            self.workers.follower.ask(());
         }
-    }
-
-    /// Stores the number of live entries of an ended process.
-    pub(super) fn handed_counted(&mut self, number: u64, (entries, bytes): (u64, u64)) {
-        self.handed.counted(number, (entries, bytes));
     }
 }

@@ -109,10 +109,7 @@ impl Server {
     fn is_larger_than_its_memory(&mut self, number: u64, request: &Request) -> bool {
         let view = self.processes.get(number).and_then(|process| process.view.clone());
         let Some(view) = view.filter(|_| request.kind == Type::Alloc) else { return false };
-        let mut plan = match self.plan.take() {
-            Some(plan) => plan,
-            None => self.make_plan(),
-        };
+        let mut plan = self.take_plan();
         let capacity = plan.capacity(&view, request.device_id, kind_of(request.buffer_type));
         self.plan = Some(plan);
         capacity.is_some_and(|capacity| request.size > capacity)
@@ -146,7 +143,7 @@ impl Server {
     fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
         let named = peer.map(|peer| peer::NamedPeer { peer: peer.held.key.pid, uids: peer.held.uids, pid });
-        if named.is_some_and(|named| self.workers.find(number, named)) {
+        if named.is_some_and(|named| self.workers.genealogist.ask((number, named))) {
             connection.pause = Some(Pause::Kin(*request));
             self.change_due(number, connection, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
         } else {
@@ -174,22 +171,18 @@ impl Server {
             let known = self.by_pid.get(&held.key.pid).copied();
             match known.and_then(|number| Some((number, self.processes.get(number).filter(|process| !process.is_dead)?))) {
                 Some((number, process)) => (process.connections == 0).then_some(number),
-                None => self.add_child(held, view),
+                // A process that the peer forked gets the view of its parent, if known.
+                None => {
+                    let number = self.add_process(held)?;
+                    self.processes.get_mut(number)?.view = view;
+                    Some(number)
+                }
             }
         });
         if let (Some(process), Some(connection)) = (process, self.connections.get_mut(number)) {
             connection.remember(Speaker { pid: request.process_id, process: Some(process), is_label: false });
         }
         self.resume(number);
-    }
-
-    /// Adds a process that a peer forked. It gets the view of its parent, if known.
-    fn add_child(&mut self, held: peer::HeldProcess, view: Option<View>) -> Option<u64> {
-        let number = self.add_process(held)?;
-        if let Some(process) = self.processes.get_mut(number) {
-            process.view = view;
-        }
-        Some(number)
     }
 
     /// Creates the ledger of a process. After a refusal it is not attempted again with every event.

@@ -35,10 +35,7 @@ impl Server {
     }
 
     pub(super) fn answer(&mut self, connection: &mut Connection, request: &Request, size: Size) -> Flow {
-        let mut plan = match self.plan.take() {
-            Some(plan) => plan,
-            None => self.make_plan(),
-        };
+        let mut plan = self.take_plan();
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
         // A process that cannot be inspected sees all devices of the machine, like a monitor.
         let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != View::UNKNOWN).unwrap_or(EVERYTHING);
@@ -82,7 +79,11 @@ impl Server {
         }
     }
 
-    pub(super) fn make_plan(&self) -> Plan {
+    /// Takes the plan, or makes a new one. The caller puts it back.
+    pub(super) fn take_plan(&mut self) -> Plan {
+        if let Some(plan) = self.plan.take() {
+            return plan;
+        }
         let heard: Vec<ReportingProcess<'_>> = self
             .processes
             .iter()
@@ -98,7 +99,7 @@ impl Server {
     pub(super) fn refresh_sample(&mut self) {
         if !self.is_sampling {
             self.is_sampling = true;
-            self.workers.sample();
+            self.workers.sampler.ask(());
         }
     }
 
@@ -189,7 +190,7 @@ impl Server {
             Some(ToDump { pid: process.held.key.pid, uid: process.held.uid(), file })
         });
         let heard = heard.collect();
-        self.workers.dump(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
+        self.workers.clerk.ask(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
     }
 
     /// Handles an empty line: a user at a terminal wants a dump.

@@ -254,7 +254,7 @@ impl Sockets {
             if self.listeners.iter().any(|listener| listener.path() == path) {
                 continue;
             }
-            let bound = make_parent(&path).and_then(|()| Listener::bind(&path, mode).map_err(|taken| Failure::new(taken.to_string())));
+            let bound = make_parent(&path).and_then(|()| Listener::bind(&path, mode).map_err(Failure::new));
             match bound {
                 Ok(listener) => self.listeners.push(listener),
                 Err(failure) => {
