@@ -87,12 +87,9 @@ impl Follower {
         let is_heard = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
         let mut followed: Vec<Followed> = Vec::new();
         handed.each(|kept| {
-            if kept.region.identity().machine == self.machine {
-                followed.push(Followed {
-                    key: (kept.owner, kept.identity),
-                    region: Arc::clone(&kept.region),
-                    has_ended: kept.ended.is_some(),
-                });
+            let (ledger, has_ended) = (&kept.ledger, kept.ended.is_some());
+            if ledger.region.identity().machine == self.machine {
+                followed.push(Followed { key: (ledger.owner, ledger.identity()), region: Arc::clone(&ledger.region), has_ended });
             }
         });
         for found in present.iter().filter(|found| found.source == Source::Ledger) {

@@ -10,6 +10,7 @@ use crate::handover::{self, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
+use ttmon_source::ledgers::OpenLedger;
 
 use crate::limits::{
     HANDED_BYTES_OF_USER_MAX, HANDED_DEAD_BYTES_MAX, HANDED_DEAD_BYTES_OF_USER_MAX, HANDED_DEAD_TIME, HANDED_MAX, HANDED_MEASURE_INTERVAL,
@@ -25,20 +26,14 @@ const RECEIVED_MAX: usize = 64;
 #[derive(Debug)]
 pub struct KeptLedger {
     number: u64,
-    /// The process that wrote the ledger.
-    pub owner: ProcessKey,
-    /// The user of the process.
-    pub uid: u32,
     /// The ledger. It stays readable after the end of its process.
-    pub region: Arc<Region>,
+    pub ledger: Arc<OpenLedger>,
     /// The end of the process, if it has ended.
     pub ended: Option<Ended>,
     /// Memory of the ledger at the last measurement.
     bytes: u64,
     /// Live bytes at the end of the process, once counted.
     live: Option<u64>,
-    /// Device and inode of the ledger's file.
-    pub identity: (u64, u64),
     file: File,
     pidfd: Option<OwnedFd>,
 }
@@ -113,11 +108,11 @@ impl HandedLedgers {
                 continue;
             };
             let mut kept = self.kept.lock();
-            if kept.iter().any(|known| known.identity == handed.identity) {
+            if kept.iter().any(|known| known.ledger.identity() == handed.identity) {
                 continue;
             }
             // A process has one ledger. After `exec` it has a new one.
-            self.forgotten.extend(kept.extract_if(.., |known| known.owner == owner));
+            self.forgotten.extend(kept.extract_if(.., |known| known.ledger.owner == owner));
             if kept.len() >= HANDED_MAX {
                 let Some(oldest) = make_place(&mut kept, handed.uid) else {
                     self.refused += 1;
@@ -129,14 +124,11 @@ impl HandedLedgers {
             let number = self.last & 0xFFFF_FFFF_FFFF;
             kept.push(KeptLedger {
                 number,
-                owner,
-                uid: handed.uid,
-                region: Arc::new(handed.region),
+                ledger: Arc::new(OpenLedger::handed(owner, handed.uid, Arc::new(handed.region), handed.identity)),
                 ended: None,
                 bytes: 0,
                 live: None,
                 file: handed.file,
-                identity: handed.identity,
                 pidfd: None,
             });
             drop(kept);
@@ -173,7 +165,7 @@ impl HandedLedgers {
         known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now() });
         // Closing the pidfd also removes it from the epoll.
         known.pidfd = None;
-        let region = Arc::clone(&known.region);
+        let region = Arc::clone(&known.ledger.region);
         self.forgotten.extend(drop_excess(&mut kept));
         Some(region)
     }
@@ -225,7 +217,7 @@ impl HandedLedgers {
         let mut lines = Vec::new();
         self.kept.each(|known| {
             let Some(ended) = known.ended else { return };
-            let (pid, name) = (known.owner.pid, &known.region.identity().program);
+            let (pid, name) = (known.ledger.owner.pid, &known.ledger.region.identity().program);
             let ago = ended.at.elapsed().as_secs();
             let live = known.live.map_or_else(String::new, |bytes| format!(" with {} MB live", megabytes(bytes)));
             lines.push(format!("  PID {pid} ({}) ended {ago} s ago{live}", clean(name)));
@@ -244,7 +236,7 @@ pub(crate) fn live(region: &Region) -> u64 {
 /// to this user, no ledger of a live process is removed.
 fn make_place(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
     let most = user_with_most(kept, |_| 1)?;
-    let is_theirs = |known: &KeptLedger| known.uid == most;
+    let is_theirs = |known: &KeptLedger| known.ledger.uid == most;
     let oldest = kept.iter().position(|known| is_theirs(known) && known.ended.is_some());
     let oldest = oldest.or_else(|| kept.iter().position(is_theirs).filter(|_| most != newcomer));
     oldest.map(|oldest| kept.remove(oldest))
@@ -259,12 +251,12 @@ fn drop_excess(kept: &mut Vec<KeptLedger>) -> Vec<KeptLedger> {
         || user_with_most(kept, dead).is_some_and(|uid| of_user(kept, uid, dead) > HANDED_DEAD_BYTES_OF_USER_MAX)
     {
         let most = user_with_most(kept, dead);
-        let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
+        let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.ledger.uid) == most) else { break };
         dropped.push(kept.remove(oldest));
     }
     let all = |known: &KeptLedger| known.bytes;
     while let Some(uid) = user_with_most(kept, all).filter(|uid| of_user(kept, *uid, all) > HANDED_BYTES_OF_USER_MAX) {
-        let largest = (0..kept.len()).filter(|at| kept[*at].uid == uid).max_by_key(|at| kept[*at].bytes);
+        let largest = (0..kept.len()).filter(|at| kept[*at].ledger.uid == uid).max_by_key(|at| kept[*at].bytes);
         let Some(largest) = largest else { break };
         dropped.push(kept.remove(largest));
     }
@@ -272,11 +264,11 @@ fn drop_excess(kept: &mut Vec<KeptLedger>) -> Vec<KeptLedger> {
 }
 
 fn of_user(kept: &[KeptLedger], uid: u32, of: impl Fn(&KeptLedger) -> u64) -> u64 {
-    kept.iter().filter(|known| known.uid == uid).map(of).fold(0, u64::saturating_add)
+    kept.iter().filter(|known| known.ledger.uid == uid).map(of).fold(0, u64::saturating_add)
 }
 
 fn user_with_most(kept: &[KeptLedger], of: impl Fn(&KeptLedger) -> u64) -> Option<u32> {
-    kept.iter().map(|known| known.uid).max_by_key(|uid| of_user(kept, *uid, &of))
+    kept.iter().map(|known| known.ledger.uid).max_by_key(|uid| of_user(kept, *uid, &of))
 }
 
 /// Replaces control characters, to print a name safely on a terminal.
@@ -316,16 +308,14 @@ mod tests {
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = HandedLedgers::new(None, 0);
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
+            let owner = ProcessKey { pid: 1, start_ticks: number };
             let ended = dead_bytes.map(|_| Ended { time: UnixTime(0), at: Instant::now() });
             handed.kept.lock().push(KeptLedger {
                 number,
-                owner: ProcessKey { pid: 1, start_ticks: number },
-                uid: *uid,
-                region: Arc::clone(&region),
+                ledger: Arc::new(OpenLedger::handed(owner, *uid, Arc::clone(&region), (0, number))),
                 ended,
                 bytes: dead_bytes.unwrap_or_default(),
                 live: None,
-                identity: (0, number),
                 file: hosted.file().try_clone().expect("descriptor"),
                 pidfd: None,
             });

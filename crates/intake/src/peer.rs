@@ -88,8 +88,8 @@ pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
 
 /// Reads a process from /proc; `None` if it has ended.
 pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
-    let stat = Stat::read(pid)?;
-    let status = Status::read(pid)?;
+    let stat = Stat::parse(&file_of(pid, "stat")?)?;
+    let status = Status::parse(&file_of(pid, "status")?)?;
     // The process is alive after the reads, so they were about this process.
     is_alive(pidfd.as_fd()).then(|| HeldProcess {
         pidfd,
@@ -129,7 +129,7 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
 fn is_below(ancestor: u32, pid: u32) -> bool {
     let mut at = pid;
     for _ in 0..DESCENDANTS_MAX {
-        match Stat::read(at).map(|stat| stat.parent) {
+        match file_of(at, "stat").and_then(|stat| Some(Stat::parse(&stat)?.parent)) {
             Some(parent) if parent == ancestor => return true,
             Some(parent) if parent > 1 => at = parent,
             _ => return false,
@@ -155,6 +155,10 @@ fn below(ancestor: u32, end: Instant) -> Vec<u32> {
     found.split_off(1)
 }
 
+fn file_of(pid: u32, name: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}")).ok()?).into_owned())
+}
+
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
@@ -163,10 +167,6 @@ struct Stat {
 }
 
 impl Stat {
-    fn read(pid: u32) -> Option<Self> {
-        Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
-    }
-
     /// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
     fn parse(text: &str) -> Option<Self> {
         let (front, rest) = text.rsplit_once(')')?;
@@ -184,10 +184,6 @@ struct Status {
 }
 
 impl Status {
-    fn read(pid: u32) -> Option<Self> {
-        Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/status")).ok()?))
-    }
-
     /// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`.
     fn parse(text: &str) -> Option<Self> {
         let numbers = |key: &str| -> Option<Vec<u32>> {

@@ -32,6 +32,12 @@ impl<T> Slab<T> {
     }
 
     #[inline]
+    fn slot(&mut self, number: u64) -> Option<&mut Option<T>> {
+        let (place, turn) = Self::place(number);
+        self.places.get_mut(place).filter(|(known, _)| *known == turn).map(|(_, slot)| slot)
+    }
+
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         let (place, turn) = Self::place(number);
         self.places.get(place).filter(|(known, _)| *known == turn)?.1.as_ref()
@@ -39,23 +45,20 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
-        let (place, turn) = Self::place(number);
-        self.places.get_mut(place).filter(|(known, _)| *known == turn)?.1.as_mut()
+        self.slot(number)?.as_mut()
     }
 
     /// Removes an item.
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
-        let (place, turn) = Self::place(number);
-        let item = self.places.get_mut(place).filter(|(known, _)| *known == turn)?.1.take()?;
-        self.free.push(place);
+        let item = self.lend(number)?;
+        self.free.push(Self::place(number).0);
         Some(item)
     }
 
     /// Takes an item out temporarily. The caller returns it with [`Slab::put_back`].
     #[inline]
     pub(crate) fn lend(&mut self, number: u64) -> Option<T> {
-        let (place, turn) = Self::place(number);
-        self.places.get_mut(place).filter(|(known, _)| *known == turn)?.1.take()
+        self.slot(number)?.take()
     }
 
     #[inline]

@@ -342,8 +342,9 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
         work.heard.iter().map(|heard| with_totals((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
     let mut found: BTreeMap<(u64, u64), (ProcessKey, Arc<Region>)> = BTreeMap::new();
     kept.each(|kept| {
-        if kept.ended.is_none() && kept.region.identity().machine == work.machine {
-            found.insert(kept.identity, (kept.owner, Arc::clone(&kept.region)));
+        let ledger = &kept.ledger;
+        if kept.ended.is_none() && ledger.region.identity().machine == work.machine {
+            found.insert(ledger.identity(), (ledger.owner, Arc::clone(&ledger.region)));
         }
     });
     let sampled = work.sources.iter().flat_map(|sources| &sources.ledgers);

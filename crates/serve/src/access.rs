@@ -43,6 +43,11 @@ impl View {
         }
     }
 
+    /// Whether the processes of a user may be shown in full.
+    pub(crate) fn has_user(self, uid: u32) -> bool {
+        self == Self::Whole || self == Self::User(uid)
+    }
+
     /// Returns the snapshot without the values that this client may not see.
     pub(crate) fn of(self, snapshot: &Snapshot) -> Cow<'_, Snapshot> {
         if self == Self::Whole {

@@ -7,10 +7,29 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use crate::connections::Answering;
+
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) struct Body {
+    pub(crate) content: Content,
+    /// Its answer is in progress until the body is dropped.
+    _answering: Option<Answering>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
     Whole(Option<Bytes>),
     Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Body {
+    pub(crate) fn stream(parts: mpsc::Receiver<Bytes>) -> Self {
+        Self { content: Content::Stream(parts), _answering: None }
+    }
+
+    pub(crate) fn of(self, answering: Answering) -> Self {
+        Self { _answering: Some(answering), ..self }
+    }
 }
 
 impl From<String> for Body {
@@ -21,7 +40,7 @@ impl From<String> for Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), _answering: None }
     }
 }
 
@@ -30,20 +49,20 @@ impl hyper::body::Body for Body {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream(parts) => parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part)))),
+        match &mut self.get_mut().content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Stream(parts) => parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self.content, Content::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Stream(_) => SizeHint::default(),
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Content::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -6,15 +6,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
-use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::Notify;
 
-use crate::body::Body;
 use crate::lock;
 
 /// The holder of a connection.
@@ -164,40 +162,11 @@ impl Answering {
     pub(crate) fn holder(&self) -> Holder {
         self.0.holder
     }
-
-    /// Wraps a body, so that the answer is in progress until the body is sent.
-    pub(crate) fn with(self, body: Body) -> Answer {
-        Answer { body, _answering: self }
-    }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
         self.0.answers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A body that marks the end of its answer when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    body: Body,
-    _answering: Answering,
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

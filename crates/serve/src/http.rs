@@ -17,7 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
 use crate::access::RequestOrigin;
-use crate::connections::{Answer, Answering, ConnectionSlot, Connections, Holder};
+use crate::body::Body;
+use crate::connections::{Answering, ConnectionSlot, Connections, Holder};
 use crate::descriptor_guard::DescriptorGuard;
 use crate::endpoints::UnixEndpoint;
 use crate::limits::{
@@ -131,7 +132,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
     service: Arc<Service>,
     seat: Arc<ConnectionSlot>,
 ) {
-    let _open = service.counters.connection();
+    let _open = service.counters.connections.hold();
     let stream = WriteDeadline::new(stream, Arc::clone(&service));
     let is_asking = stream.is_asking();
     let answering = service_fn(|request| reply(request, door, Arc::clone(&service), seat.answering()));
@@ -154,7 +155,7 @@ async fn reply(
     door: RequestOrigin,
     service: Arc<Service>,
     answering: Answering,
-) -> Result<Response<Answer>, Infallible> {
+) -> Result<Response<Body>, Infallible> {
     let uri = request.uri();
     let question = Question {
         door,
@@ -166,7 +167,7 @@ async fn reply(
         headers: request.headers(),
         has_body: !request.body().is_end_stream(),
     };
-    Ok(routes::answer(&service, question).await.map(|body| answering.with(body)))
+    Ok(routes::answer(&service, question).await.map(|body| body.of(answering)))
 }
 
 /// Returns the answer to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not

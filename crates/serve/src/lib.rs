@@ -56,7 +56,7 @@ use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::Token;
 pub use alerting::{SILENCES, deliver};
-pub use ended_processes::{EndedProcess, IntakeCallbacks};
+pub use ended_processes::IntakeCallbacks;
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
 pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};

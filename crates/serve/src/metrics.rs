@@ -84,12 +84,6 @@ pub(crate) struct Scope {
     pub(crate) processes: Processes,
 }
 
-impl From<Processes> for Scope {
-    fn from(processes: Processes) -> Self {
-        Self { detail: Detail::Full, processes }
-    }
-}
-
 impl Scope {
     fn has<T>(self, field: &Field<T>) -> bool {
         self.detail == Detail::Full || field.metric.is_some_and(|metric| metric.is_lean)
@@ -97,8 +91,7 @@ impl Scope {
 }
 
 /// Formats all series of the machine, without the end mark.
-pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scope: impl Into<Scope>) -> String {
-    let scope = scope.into();
+pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scope: Scope) -> String {
     let mut out = Writer::new(dialect);
     // A series keeps its labels while its chip does not report its identity.
     let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();

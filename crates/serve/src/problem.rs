@@ -38,41 +38,37 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    fn parts(&self) -> (StatusCode, &'static str, &'static str, String) {
+    fn parts(&self) -> (StatusCode, &'static str, &'static str, &str) {
         match self {
-            Self::NotFound => {
-                (StatusCode::NOT_FOUND, "not-found", "No such path", "see /api/v1/openapi.json for those there are".to_owned())
-            }
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method", "Only GET and HEAD", "nothing can be changed here".to_owned()),
-            Self::Body => (StatusCode::BAD_REQUEST, "body", "A request has no body here", "send the request without one".to_owned()),
-            Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why.clone()),
-            Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why.clone()),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "No such path", "see /api/v1/openapi.json for those there are"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method", "Only GET and HEAD", "nothing can be changed here"),
+            Self::Body => (StatusCode::BAD_REQUEST, "body", "A request has no body here", "send the request without one"),
+            Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why),
+            Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why),
             Self::Refused(AccessError::SeveralHosts) => {
-                (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host".to_owned())
+                (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host")
             }
             Self::Refused(AccessError::ForeignHost) => {
                 let why = "this address is for this host alone; ask for it as localhost, and let a proxy do the same";
-                (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why.to_owned())
+                (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why)
             }
             Self::Refused(AccessError::ForeignOrigin) => {
-                (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly".to_owned())
+                (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly")
             }
             Self::Refused(AccessError::WrongToken) => {
-                (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none".to_owned())
+                (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none")
             }
             Self::Refused(AccessError::NoToken) | Self::NeedsToken => {
                 let why = "send Authorization: Bearer TOKEN; on this host the Unix socket shows a user's own processes without one";
-                (StatusCode::UNAUTHORIZED, "needs-token", "This needs the token", why.to_owned())
+                (StatusCode::UNAUTHORIZED, "needs-token", "This needs the token", why)
             }
-            Self::Stale(why) => (StatusCode::SERVICE_UNAVAILABLE, "stale", "Nothing fresh to show", why.clone()),
-            Self::Streams => {
-                (StatusCode::SERVICE_UNAVAILABLE, "streams", "Too many event streams", "close one, or try again later".to_owned())
-            }
+            Self::Stale(why) => (StatusCode::SERVICE_UNAVAILABLE, "stale", "Nothing fresh to show", why),
+            Self::Streams => (StatusCode::SERVICE_UNAVAILABLE, "streams", "Too many event streams", "close one, or try again later"),
             Self::Busy => {
                 let why = "take what you asked for first, ask for less, or try again later";
-                (StatusCode::SERVICE_UNAVAILABLE, "busy", "Too many large answers under way", why.to_owned())
+                (StatusCode::SERVICE_UNAVAILABLE, "busy", "Too many large answers under way", why)
             }
-            Self::Defect => (StatusCode::INTERNAL_SERVER_ERROR, "defect", "A defect of ttmon", "please report it".to_owned()),
+            Self::Defect => (StatusCode::INTERNAL_SERVER_ERROR, "defect", "A defect of ttmon", "please report it"),
         }
     }
 

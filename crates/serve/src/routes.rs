@@ -335,7 +335,7 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
 }
 
 fn event_stream(parts: mpsc::Receiver<Bytes>) -> Response<Body> {
-    let mut response = typed("text/event-stream", Body::Stream(parts));
+    let mut response = typed("text/event-stream", Body::stream(parts));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     response
 }

@@ -225,7 +225,11 @@ pub(crate) fn thread_time() -> Duration {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::access::View;
+    use crate::chips::Chips;
     use crate::fixture::machine;
+    use crate::metrics::{self, Detail, Dialect, Processes, Scope};
+    use crate::newest::Form;
     use ttmon_model::units::UnixTime;
     use ttmon_model::{DeviceId, Kind};
 
@@ -257,7 +261,7 @@ pub(crate) mod tests {
     /// While a scan is late, device samples continue. Processes keep their last rates, and their age is shown.
     #[test]
     fn a_late_scan_holds_up_no_device() {
-        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
+        let service = Service::new("0.1.0", seconds(1.0), Processes::Left, None);
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut take = |second: f64, cpu: Option<f64>| {
             let mut sample = Sample { at: seconds(second), ..crate::fixture::held(seconds(cpu.unwrap_or_default())) };
@@ -319,7 +323,7 @@ pub(crate) mod tests {
     /// The wall clock is set forward and back while the service samples. The history continues every second, and each jump is marked.
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
-        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
+        let service = Service::new("0.1.0", seconds(1.0), Processes::Left, None);
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
         let first = machine.sample().expect("a sample");
@@ -352,8 +356,9 @@ pub(crate) mod tests {
     /// than after the first hours. `cargo xtask bench day` runs the whole day; otherwise the test simulates a few minutes.
     #[test]
     fn a_day_takes_no_more_than_its_first_hours() {
-        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
+        let service = Service::new("0.1.0", seconds(1.0), Processes::Shown, None);
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
+        let scope = Scope { detail: Detail::Full, processes: Processes::Shown };
         let mut past = SamplerState { scanned_at: Duration::ZERO, ..SamplerState::default() };
         let mut resident = Vec::new();
         let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
@@ -369,18 +374,9 @@ pub(crate) mod tests {
             take_in(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
             // One client scrapes metrics, one reads the document.
-            let text = last.text(
-                crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()),
-                crate::access::View::Whole,
-                |snapshot| {
-                    crate::metrics::machine(
-                        snapshot,
-                        &crate::chips::Chips::default(),
-                        crate::metrics::Dialect::Text,
-                        crate::metrics::Processes::Shown,
-                    )
-                },
-            );
+            let text = last.text(Form::Metrics(Dialect::Text, scope), View::Whole, |snapshot| {
+                metrics::machine(snapshot, &Chips::default(), Dialect::Text, scope)
+            });
             assert!(!text.is_empty());
             if told.contains(&second) {
                 let status = std::fs::read_to_string("/proc/self/status").expect("a status");

@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::panic;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::units::UnixTime;
 use ttmon_source::budget::Budget;
 use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use ttmon_source::{Departed, Error, Scanned, Scanner, Scope};
@@ -41,14 +42,13 @@ pub(crate) struct EndedLedgers {
 
 impl EndedLedgers {
     /// Reads new ledgers, up to a limit. Returns those with refusals.
-    pub(crate) fn read(&mut self, kept: Vec<OpenLedger>) -> Vec<LedgerSample> {
-        let present: BTreeSet<(u64, u64)> = kept.iter().map(OpenLedger::identity).collect();
+    pub(crate) fn read(&mut self, kept: Vec<(Arc<OpenLedger>, UnixTime)>) -> Vec<LedgerSample> {
+        let present: BTreeSet<(u64, u64)> = kept.iter().map(|(found, _)| found.identity()).collect();
         self.known.retain(|identity| present.contains(identity));
         let mut budget = Budget::default();
-        let new = kept.into_iter().filter(|found| !self.known.contains(&found.identity())).take(ENDED_PER_SCAN_MAX).collect::<Vec<_>>();
         let mut refused = Vec::new();
-        for found in new {
-            self.known.insert(found.identity());
+        let known = &mut self.known;
+        for (found, _) in kept.into_iter().filter(|(found, _)| known.insert(found.identity())).take(ENDED_PER_SCAN_MAX) {
             let content = ledgers::read(&found, Detail::Totals, &mut budget);
             if content.as_ref().is_ok_and(|ledger| ledger.allocators.iter().any(|allocator| allocator.refused() > 0)) {
                 refused.push(LedgerSample { owner: found.owner, content });
@@ -111,13 +111,7 @@ impl Scans {
 
     /// Waits for the result of the started scan. Returns `None` on timeout.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Result<Scan, Error>> {
-        let result = match self.results.try_recv() {
-            Err(TryRecvError::Empty) if self.is_running => self.results.recv_timeout(patience),
-            Err(TryRecvError::Empty) => Err(RecvTimeoutError::Timeout),
-            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            Ok(result) => Ok(result),
-        };
-        match result {
+        match self.results.recv_timeout(if self.is_running { patience } else { Duration::ZERO }) {
             Ok(result) => {
                 self.is_running = false;
                 Some(result)
@@ -178,7 +172,8 @@ mod tests {
         let owner = ProcessKey { pid: 4_000_000, start_ticks: 1 };
         let kept = || {
             let file = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().expect("a descriptor"))).expect("a ledger");
-            vec![OpenLedger::handed(owner, 1001, Arc::new(Region::open(file).expect("a region")), (1, 7))]
+            let found = OpenLedger::handed(owner, 1001, Arc::new(Region::open(file).expect("a region")), (1, 7));
+            vec![(Arc::new(found), UnixTime(0))]
         };
         let mut ledgers = EndedLedgers::default();
         assert_eq!(ledgers.read(Vec::new()), []);

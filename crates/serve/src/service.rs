@@ -17,7 +17,7 @@ use crate::answer_queue::AnswerQueue;
 use crate::chips::Chips;
 use crate::connections::Connections;
 use crate::deltas::Deltas;
-use crate::ended_processes::{EndedProcess, IntakeCallbacks};
+use crate::ended_processes::IntakeCallbacks;
 use crate::history::History;
 use crate::limits::{
     CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STORE_TURNS_AT_ONCE, STREAMS_MAX, TURNS_AT_ONCE,
@@ -120,14 +120,14 @@ impl Service {
         }
     }
 
-    /// Returns the ended processes with this pid.
-    pub(crate) fn past(&self, pid: u32) -> Vec<EndedProcess> {
-        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.past)(pid))
+    /// Returns the ledgers of ended processes that are still kept, and when the processes ended.
+    pub(crate) fn ended(&self) -> Vec<(Arc<OpenLedger>, UnixTime)> {
+        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
     }
 
-    /// Returns the ledgers of ended processes that are still kept.
-    pub(crate) fn ended(&self) -> Vec<OpenLedger> {
-        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
+    /// Returns the kept ledgers of ended processes with this pid that this client may see.
+    pub(crate) fn ended_with(&self, pid: u32, view: View) -> impl Iterator<Item = (Arc<OpenLedger>, UnixTime)> {
+        self.ended().into_iter().filter(move |(found, _)| found.owner.pid == pid && view.has_user(found.uid))
     }
 
     /// Replaces the newest snapshot. `planned` is the planned time of its sample.

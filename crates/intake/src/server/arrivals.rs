@@ -55,17 +55,19 @@ impl Server {
             let (count, pause) = (self.counters.connections_refused, ACCEPT_PAUSE.as_millis());
             self.warn(&format!("⚠️  Accept failed ({count} so far): {error}; trying again in {pause} ms"));
         }
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::empty());
-        }
+        self.watch_listeners(EventFlags::empty());
         self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
     }
 
     pub(super) fn accept_on(&mut self) {
         self.accept_again = None;
         self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
+        self.watch_listeners(EventFlags::IN);
+    }
+
+    fn watch_listeners(&self, flags: EventFlags) {
         for (index, listener) in self.listeners.iter().enumerate() {
-            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN);
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), flags);
         }
     }
 

@@ -70,21 +70,26 @@ pub(super) const ALL: [(Family<'static>, &str); 24] = [
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Answers with status 2xx, 3xx, 4xx, 5xx.
-    answers: [AtomicU64; 4],
-    connections: AtomicU64,
-    streams: AtomicU64,
+    answers: [Count; 4],
+    pub(crate) connections: Count,
+    pub(crate) streams: Count,
     pub(crate) slow: Count,
     pub(crate) behind: Count,
     pub(crate) crowded: Count,
 }
 
-/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
     pub(crate) fn add_one(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one until the returned value is dropped.
+    pub(crate) fn hold(&self) -> Open<'_> {
+        self.add_one();
+        Open(&self.0)
     }
 
     pub(crate) fn get(&self) -> u64 {
@@ -104,24 +109,8 @@ impl Drop for Open<'_> {
 impl Counters {
     pub(crate) fn answered(&self, status: u16) {
         if let Some(count) = self.answers.get(usize::from(status / 100).wrapping_sub(2)) {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.add_one();
         }
-    }
-
-    /// Counts a connection until the returned value is dropped.
-    pub(crate) fn connection(&self) -> Open<'_> {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        Open(&self.connections)
-    }
-
-    /// Counts an event stream until the returned value is dropped.
-    pub(crate) fn stream(&self) -> Open<'_> {
-        self.streams.fetch_add(1, Ordering::Relaxed);
-        Open(&self.streams)
-    }
-
-    pub(crate) fn streams(&self) -> u64 {
-        self.streams.load(Ordering::Relaxed)
     }
 }
 
@@ -236,12 +225,12 @@ impl ServiceFigures {
         one(&families::EVENTS, Some(self.events as f64));
         out.family(&families::REQUESTS);
         for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.answers) {
-            out.value(&[], &[("code", class)], count.load(Ordering::Relaxed) as f64);
+            out.value(&[], &[("code", class)], count.get() as f64);
         }
         out.family(&families::CONNECTIONS);
-        out.value(&[], &[], counters.connections.load(Ordering::Relaxed) as f64);
+        out.value(&[], &[], counters.connections.get() as f64);
         out.family(&families::STREAMS);
-        out.value(&[], &[], counters.streams() as f64);
+        out.value(&[], &[], counters.streams.get() as f64);
         out.family(&families::DROPPED);
         out.value(&[], &[("reason", "slow")], counters.slow.get() as f64);
         out.value(&[], &[("reason", "stream_behind")], counters.behind.get() as f64);

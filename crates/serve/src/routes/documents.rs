@@ -20,6 +20,7 @@ use super::ask::Parameters;
 use super::{Answer, aged, line};
 use crate::access::View;
 use crate::body::Body;
+use crate::ended_processes;
 use crate::history::Query;
 use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, MEMORY_BUFFERS_MAX};
 use crate::newest::{Form, Published};
@@ -135,9 +136,9 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
     let text = service.turns.make(view, move || {
         let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
-        let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
+        let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.ended_with(pid, view).last());
         let mut snapshot = match ended {
-            Some(past) => past.snapshot(&newest, detail),
+            Some((found, _)) => ended_processes::snapshot(&found, &newest, detail),
             None if has_parts => {
                 let mut snapshot = with_buffers(&newest, view, pid, detail);
                 view.hide(&mut snapshot);

@@ -49,7 +49,7 @@ pub(super) async fn events(
     if question.method == hyper::Method::GET {
         tokio::spawn(async move {
             let service = Arc::clone(&follower.service);
-            let _open = service.counters.stream();
+            let _open = service.counters.streams.hold();
             follower.send(sender).await;
             drop(place);
         });
@@ -84,10 +84,9 @@ impl Follower {
         // A closed ledger is only included if this reader followed it before, or if the client requested its pid.
         let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
         let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
-        let past = self.asked.pid.map_or_else(Vec::new, |pid| self.service.past(pid));
-        for past in past.into_iter().filter(|past| past.is_seen_by(self.view)) {
-            if !departed.iter().any(|known| known.found.identity() == past.departed.found.identity()) {
-                departed.push(past.departed);
+        for (found, time) in self.asked.pid.into_iter().flat_map(|pid| self.service.ended_with(pid, self.view)) {
+            if !departed.iter().any(|known| known.found.identity() == found.identity()) {
+                departed.push(Arc::new(Departed::exited(found, time)));
             }
         }
         let (sample, snapshot) = (&newest.sample, &newest.snapshot);

@@ -65,7 +65,7 @@ struct Events {
 
 /// Sends events until the reader disconnects.
 async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mpsc::Sender<Bytes>) {
-    let _open = service.counters.stream();
+    let _open = service.counters.streams.hold();
     let mut pulse = service.subscribe();
     // With this part, a reader gets the header at once, and reconnects soon after an interruption.
     let mut parts = vec![Bytes::from_static(b"retry: 2000\n\n")];
@@ -152,6 +152,7 @@ async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, befor
 mod tests {
     use super::*;
     use crate::access::RequestOrigin;
+    use crate::body::Content;
     use crate::connections::Holder;
     use crate::limits::STREAMS_MAX;
     use crate::metrics::Processes;
@@ -175,14 +176,14 @@ mod tests {
             for _ in 0..2 * STREAMS_MAX {
                 open.push(ask(Holder::Loopback).await);
             }
-            while service.counters.streams() != STREAMS_MAX as u64 {
+            while service.counters.streams.get() != STREAMS_MAX as u64 {
                 tokio::task::yield_now().await;
             }
             assert_eq!(service.counters.crowded.get(), STREAMS_MAX as u64 + 1);
-            let Body::Stream(parts) = first.body_mut() else { panic!("not a stream") };
+            let Content::Stream(parts) = &mut first.body_mut().content else { panic!("not a stream") };
             assert!(parts.recv().await.is_some() && !parts.is_closed(), "root keeps its own");
             drop((first, open));
-            while service.counters.streams() != 0 {
+            while service.counters.streams.get() != 0 {
                 tokio::task::yield_now().await;
             }
         });

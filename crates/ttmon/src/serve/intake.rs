@@ -10,10 +10,9 @@ use std::thread::{self, JoinHandle};
 use ttmon_intake::handover::Receiver;
 use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
-use ttmon_model::units::UnixTime;
-use ttmon_serve::{EndedProcess, IntakeCallbacks};
+use ttmon_serve::IntakeCallbacks;
 use ttmon_source::ledgers::OpenLedger;
-use ttmon_source::{Departed, Error, Machine, Reach};
+use ttmon_source::{Error, Machine, Reach};
 
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
@@ -149,32 +148,14 @@ impl Running {
             let counted = handle.counters();
             COUNTERS.iter().map(|(name, _, get)| (*name, get(&counted))).collect()
         };
-        let past = move |pid: u32| {
-            let mut found = Vec::new();
-            // Only collect here: reading a ledger while the list is locked would block the socket.
-            kept.each(|kept| {
-                if let Some(ended) = kept.ended.filter(|_| kept.owner.pid == pid) {
-                    found.push((OpenLedger::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
-                }
-            });
-            let past = |(found, time, uid): (OpenLedger, UnixTime, u32)| {
-                let program = found.region.identity().program.clone();
-                EndedProcess { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
-            };
-            found.into_iter().map(past).collect()
-        };
-        let of_ended = self.handle.post_mortem().clone();
         let ended = move || {
             let mut found = Vec::new();
-            of_ended.each(|kept| {
-                if kept.ended.is_some() {
-                    found.push(OpenLedger::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity));
-                }
-            });
+            // Only collect here: reading a ledger while the list is locked would block the socket.
+            kept.each(|kept| found.extend(kept.ended.map(|ended| (Arc::clone(&kept.ledger), ended.time))));
             found
         };
         let found = move |ledgers: &[Arc<OpenLedger>]| for_found.found(ledgers);
-        IntakeCallbacks { past: Box::new(past), ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
+        IntakeCallbacks { ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
     }
 
     pub(super) fn statistics(&self) {
