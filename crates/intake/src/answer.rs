@@ -13,6 +13,7 @@ use ttmon_model::identity::{DeviceId, ProcessKey};
 use ttmon_model::ledger::{
     BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
 };
+use ttmon_model::memory::Figure;
 use ttmon_model::sample::{ProcessSample, Workload};
 use ttmon_model::snapshot::{Device, State};
 use ttmon_model::units::UnixTime;
@@ -90,48 +91,44 @@ impl Plan {
         plan.devices = snapshot.devices.iter().map(|device| (device.id, info(device))).collect();
         for process in &snapshot.processes {
             let heard = heard.iter().find(|heard| heard.key == process.key);
-            for on in &process.devices {
-                let live = |plan: &mut Self, kind| plan.live(heard, kind, |device| device == Ok(on.device));
-                let place = plan.place_of(&on.kinds, live);
-                plan.places.entry(on.device).or_default().add(&place);
-            }
-            for on in &process.unmapped {
-                let live = |plan: &mut Self, kind| plan.live(heard, kind, |device| device == Err(on.id));
-                let place = plan.place_of(&on.kinds, live);
-                let view = heard.map_or_else(|| view_of(&whole, process.key), |heard| heard.view.clone());
-                plan.unmapped.entry(on.id).or_default().push((process.key, view, place));
+            let on_devices = process.devices.iter().map(|on| (Ok(on.device), &on.kinds));
+            let unmapped = process.unmapped.iter().map(|on| (Err(on.id), &on.kinds));
+            for (target, kinds) in on_devices.chain(unmapped) {
+                let place = plan.place_of(heard, target, kinds);
+                match target {
+                    Ok(device) => plan.places.entry(device).or_default().add(&place),
+                    Err(number) => {
+                        let view = heard.map_or_else(|| view_of(&whole, process.key), |heard| heard.view.clone());
+                        plan.unmapped.entry(number).or_default().push((process.key, view, place));
+                    }
+                }
             }
         }
         plan
     }
 
-    fn place_of(
-        &mut self,
-        kinds: &PerKind<ttmon_model::memory::Figure>,
-        mut live: impl FnMut(&mut Self, Kind) -> Vec<Live>,
-    ) -> MemoryPlace {
-        let mut place = MemoryPlace::default();
+    /// Returns the memory of a process on a device, or with a number that matches no device.
+    fn place_of(&mut self, heard: Option<&ReportingProcess<'_>>, target: Result<DeviceId, u64>, kinds: &PerKind<Figure>) -> MemoryPlace {
+        let (mut place, mut reported) = (MemoryPlace::default(), Vec::new());
+        if let Some(heard) = heard {
+            for (device, allocator) in heard.tracked.devices() {
+                let given = u64::from(device.unsigned_abs());
+                if self.device(heard.view, *device).ok_or(given) == target {
+                    reported.push((heard, *allocator));
+                }
+            }
+        }
         for (kind, figure) in kinds.iter() {
             match (figure.source, figure.used) {
-                (Ok(Source::Server), _) => place.live.extend(live(self, kind)),
+                (Ok(Source::Server), _) => {
+                    let used = reported.iter().filter(|(heard, allocator)| heard.tracked.hosted.is_used(*allocator, kind as u8));
+                    place.live.extend(used.map(|(heard, allocator)| Live { process: heard.number, allocator: *allocator, kind }));
+                }
                 (_, Ok(used)) => place.base[kind as usize] = used,
                 (_, Err(_)) => {}
             }
         }
         place
-    }
-
-    /// Returns the ledger rows with a process's bytes of one kind, for the devices that `is_there` accepts.
-    fn live(&mut self, heard: Option<&ReportingProcess<'_>>, kind: Kind, is_there: impl Fn(Result<DeviceId, u64>) -> bool) -> Vec<Live> {
-        let Some(heard) = heard else { return Vec::new() };
-        let mut found = Vec::new();
-        for (device, allocator) in heard.tracked.devices() {
-            let given = u64::from(device.unsigned_abs());
-            if is_there(self.device(heard.view, *device).ok_or(given)) && heard.tracked.hosted.is_used(*allocator, kind as u8) {
-                found.push(Live { process: heard.number, allocator: *allocator, kind });
-            }
-        }
-        found
     }
 
     /// Returns the device that a process means by a number. A process on mock chips means no device of this machine.
