@@ -20,7 +20,6 @@ pub(crate) enum Pause {
     Kin(Request),
     /// The query waits for a sample of other sources.
     Sample(Request, Size),
-    /// The dump is being written.
     Dump,
 }
 
@@ -90,11 +89,9 @@ pub(crate) struct Connection {
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// No data is available now.
     Nothing,
     /// The next message has a descriptor.
     Descriptor,
-    /// The connection has ended.
     End,
 }
 

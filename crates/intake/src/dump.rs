@@ -75,7 +75,6 @@ pub(crate) struct Content {
     pub(crate) tags: Vec<String>,
 }
 
-/// A buffer in the list.
 #[derive(Debug)]
 struct Item {
     size: u64,
@@ -107,7 +106,6 @@ enum ChipNumber {
     Device(DeviceId),
 }
 
-/// The dump for one viewer.
 #[derive(Debug)]
 pub(crate) struct Dump {
     viewer: Viewer,
@@ -194,7 +192,6 @@ impl Dump {
         }
     }
 
-    /// Formats the dump.
     pub(crate) fn text(&self, about: About, now_unix_ns: u64) -> String {
         let mut text = String::new();
         for pid in &self.unreadable {

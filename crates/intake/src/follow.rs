@@ -21,7 +21,6 @@ use crate::peer;
 /// One ledger of one process. After `exec` a process has another ledger.
 type LedgerKey = (ProcessKey, (u64, u64));
 
-/// A ledger to read.
 struct Followed {
     key: LedgerKey,
     region: Arc<Region>,

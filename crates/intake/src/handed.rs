@@ -170,7 +170,6 @@ impl HandedLedgers {
         Some(region)
     }
 
-    /// Stores the number of live bytes.
     pub(crate) fn counted(&mut self, number: u64, live: u64) {
         if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
             known.live = Some(live);

@@ -27,7 +27,6 @@ pub(crate) enum Done {
     Freed,
     /// No entry was known at the address.
     Unknown,
-    /// The buffer was freed already.
     Twice,
     /// All entries of one kind were freed together.
     FreedAll,
@@ -56,7 +55,6 @@ pub(crate) struct EventLine {
 /// The protocol's names of kinds, by their number in the ledger.
 pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
 
-/// Appends the line of an event.
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
     match (format, told.kind) {
         (Format::Json, _) => json(out, told),

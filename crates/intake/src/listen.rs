@@ -111,7 +111,6 @@ impl Drop for BoundSocket {
     }
 }
 
-/// Locks the file beside the socket.
 fn take_lock(path: &Path) -> Result<(PathBuf, File), String> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");

@@ -29,7 +29,6 @@ impl View {
 pub(crate) struct Budget {
     pub(crate) bytes: u64,
     users: HashMap<u32, u64>,
-    /// Maximum bytes of one user.
     share: u64,
 }
 
@@ -43,7 +42,6 @@ impl Budget {
         if uid == rustix::process::geteuid().as_raw() { MEMORY_BYTES_MAX } else { self.share }
     }
 
-    /// Whether a user has used up its share.
     pub(crate) fn is_spent_by(&self, uid: u32) -> bool {
         self.users.get(&uid).is_some_and(|bytes| *bytes >= self.share_of(uid))
     }
@@ -62,7 +60,6 @@ impl Budget {
 /// Why an event is not included in the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRecorded {
-    /// No device has this number.
     Device,
     /// The size exceeds the memory of every chip.
     Size,
@@ -78,14 +75,12 @@ pub(crate) enum NotRecorded {
     Full,
 }
 
-/// The result of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) done: Done,
     pub(crate) kind: u8,
     pub(crate) size: u64,
     pub(crate) refs: u32,
-    /// The type of a kernel.
     pub(crate) kernel_type: u8,
     /// The free matched more than one buffer.
     pub(crate) is_ambiguous: bool,
@@ -114,7 +109,6 @@ pub(crate) struct Tracked {
     /// The devices that the process named so far, the most recent first.
     devices: Vec<(i32, AllocatorId)>,
     freed: Freed,
-    /// Bytes charged to the budget.
     charged: u64,
     /// When the state directory was last found full. Allocation is not attempted again for a while.
     full_since: Option<Instant>,
@@ -149,7 +143,6 @@ impl Tracked {
         tag
     }
 
-    /// The devices that the process named, and their allocators.
     pub(crate) fn devices(&self) -> &[(i32, AllocatorId)] {
         &self.devices
     }
@@ -236,7 +229,6 @@ impl Tracked {
         Ok(Change { done, kind, size, refs, kernel_type: kernel_type(reported.flags), is_ambiguous: false, is_new })
     }
 
-    /// Records a free.
     pub(crate) fn free(&mut self, device: i32, target: FreeTarget, address: u64) -> Change {
         let allocator = self.allocator(device);
         let Some(freed) = report::free(&mut self.hosted.session(), allocator, target, address) else {

@@ -20,7 +20,6 @@ use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_WAIT};
 pub(crate) struct HeldProcess {
     pub(crate) pidfd: OwnedFd,
     pub(crate) key: ProcessKey,
-    /// The pid in the process's own namespace.
     pub(crate) namespace_pid: u32,
     /// Real, effective, saved and file system user ids.
     pub(crate) uids: [u32; 4],
@@ -28,13 +27,11 @@ pub(crate) struct HeldProcess {
 }
 
 impl HeldProcess {
-    /// The real user id.
     pub(crate) fn uid(&self) -> u32 {
         self.uids[0]
     }
 }
 
-/// The process that connected.
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// 0 if the process is in a pid namespace that is not visible from here.
@@ -125,7 +122,6 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     found.filter(|held| held.uids == uids)
 }
 
-/// Whether `ancestor` is an ancestor of `pid`.
 fn is_below(ancestor: u32, pid: u32) -> bool {
     let mut at = pid;
     for _ in 0..DESCENDANTS_MAX {

@@ -75,7 +75,6 @@ struct Process {
     is_dead: bool,
 }
 
-/// Why a process has no ledger.
 #[derive(Clone, Copy, Debug)]
 enum Untracked {
     /// The maximum number of processes has one already.
@@ -90,7 +89,6 @@ pub struct Server {
     /// The connections whose last message was a query. They are served between any two other connections, so that an answer waits for the
     /// events of at most one connection.
     askers: OwnedFd,
-    /// Number of connections in `askers`.
     asking: usize,
     /// The pidfds of the processes, which become readable when a process ends.
     ends: OwnedFd,
@@ -99,7 +97,6 @@ pub struct Server {
     connections: Slab<Connection>,
     processes: Slab<Process>,
     by_pid: HashMap<u32, u64>,
-    /// Number of connections of each user.
     by_user: HashMap<u32, usize>,
     owners: usize,
     store: Store,
@@ -254,7 +251,6 @@ impl Server {
         }
     }
 
-    /// Handles the processes that have ended.
     fn take_ends(&mut self) {
         for event in at_once(&self.ends, EVENTS_MAX) {
             let token = event.data.u64();

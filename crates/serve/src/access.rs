@@ -20,7 +20,6 @@ use crate::page;
 /// Permissions of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
-    /// Everything.
     Whole,
     /// The processes of this user in full.
     User(u32),
@@ -148,7 +147,6 @@ pub(crate) enum AccessError {
     ForeignHost,
     /// The request comes from a page of another site.
     ForeignOrigin,
-    /// The token is wrong.
     WrongToken,
     /// Data at this endpoint needs a token.
     NoToken,

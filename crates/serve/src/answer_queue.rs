@@ -11,7 +11,6 @@ use crate::access::View;
 use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, TURNS_PER_USER_MAX};
 use crate::problem::Problem;
 
-/// The queue of expensive answers.
 #[derive(Debug)]
 pub(crate) struct AnswerQueue {
     making: Arc<Semaphore>,

@@ -69,7 +69,6 @@ impl Chips {
         }
     }
 
-    /// Returns the usage of a device.
     pub(crate) fn usage(&self, device: DeviceId) -> Option<&Usage> {
         self.0.get(&device).map(|known| &known.usage)
     }

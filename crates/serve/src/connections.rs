@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 
 use crate::lock;
 
-/// The holder of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
     /// A user on the Unix socket.
@@ -50,7 +49,6 @@ struct Open {
     last: u64,
     /// Connections that were not asked to end, the oldest first.
     staying: HashMap<Holder, BTreeMap<u64, Arc<Entry>>>,
-    /// Number of these connections.
     count: usize,
     /// Connections that were asked to end.
     leaving: HashSet<u64>,
@@ -59,7 +57,6 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     holder: Holder,
-    /// Number of answers in progress.
     answers: AtomicUsize,
     /// Notified when the connection must end.
     leave: Notify,
@@ -154,7 +151,6 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// An answer in progress.
 #[derive(Debug)]
 pub(crate) struct Answering(Arc<Entry>);
 

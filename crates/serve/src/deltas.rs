@@ -22,7 +22,6 @@ pub(crate) struct Deltas {
     /// Locked by the stream that computes a document. A new snapshot wakes all streams at once; the first one computes the document and the
     /// others reuse it.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    /// Number of computed deltas.
     made: AtomicU64,
 }
 

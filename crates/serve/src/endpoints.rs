@@ -17,7 +17,6 @@ use ttmon_sys::refuse_descriptors;
 /// Connections that may wait to be accepted. The kernel drops further ones, and their clients retry a second later.
 const BACKLOG: i32 = 4096;
 
-/// A Unix socket.
 #[derive(Debug)]
 pub(crate) struct UnixEndpoint {
     pub(crate) listener: UnixListener,
@@ -120,7 +119,6 @@ impl Drop for UnixEndpoint {
     }
 }
 
-/// Listens on a TCP port.
 pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, String> {
     let wrap = |error| format!("cannot listen on {address}: {error}; give another ADDR:PORT, or leave it out (--listen off)");
     let listener = TcpListener::bind(address).map_err(wrap)?;

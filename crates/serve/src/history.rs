@@ -27,7 +27,6 @@ const COARSE_SPAN: Duration = Duration::from_secs(24 * 3600);
 /// Its shortest step.
 const COARSE_STEP_MIN: Duration = Duration::from_secs(60);
 
-/// The history of all devices.
 #[derive(Debug)]
 pub(crate) struct History {
     fields: Vec<DeviceField>,
@@ -47,7 +46,6 @@ struct Filling {
     sums: Vec<Vec<Sum>>,
 }
 
-/// Sum of the values in one slot so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     total: i128,
@@ -55,7 +53,6 @@ struct Sum {
 }
 
 impl History {
-    /// Creates a history for this sample interval.
     pub(crate) fn new(interval: Duration) -> Self {
         let fine = Ring::new(interval.max(FINE_STEP_MIN), FINE_SPAN);
         let coarse = Ring::new(interval.max(COARSE_STEP_MIN), COARSE_SPAN);

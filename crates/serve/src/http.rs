@@ -29,7 +29,6 @@ use crate::service::Service;
 use crate::tls::Acceptor;
 use crate::write_deadline::WriteDeadline;
 
-/// The sockets to listen on.
 pub(crate) struct Endpoints {
     pub(crate) unix: Option<UnixEndpoint>,
     pub(crate) http: Option<StdListener>,

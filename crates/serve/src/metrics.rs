@@ -27,16 +27,16 @@ use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 pub(crate) mod families {
     use super::{Family, SeriesType};
 
-    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: SeriesType::Info, unit: "", help: "A device: its ids, serial, chip and location." };
-    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: SeriesType::Info, unit: "", help: "Versions of a device's firmware." };
-    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: SeriesType::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
-    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: SeriesType::Gauge, unit: "", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
-    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: SeriesType::Gauge, unit: "", help: "Processes on the device whose names are known." };
-    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: SeriesType::Info, unit: "", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
-    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: SeriesType::Counter, unit: "seconds", help: "Time in which a process had the device open, since the service started." };
-    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: SeriesType::Counter, unit: "", help: "How often a process opened the device, since the service started." };
-    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: SeriesType::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
-    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: SeriesType::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
+    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: SeriesType::Info, unit: "", labels: DEVICE_LABELS, help: "A device: its ids, serial, chip and location." };
+    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: SeriesType::Info, unit: "", labels: FIRMWARE_LABELS, help: "Versions of a device's firmware." };
+    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: SeriesType::Gauge, unit: "", labels: "device, bdf, board, arch, asic_id, state", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
+    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: SeriesType::Gauge, unit: "", labels: "device, bdf, board, arch, asic_id, health", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
+    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: SeriesType::Gauge, unit: "", labels: CHIP, help: "Processes on the device whose names are known." };
+    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: SeriesType::Info, unit: "", labels: "device, asic_id, namespace, pod, container, pod_uid, container_id, slurm_job", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
+    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: SeriesType::Counter, unit: "seconds", labels: CHIP, help: "Time in which a process had the device open, since the service started." };
+    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: SeriesType::Counter, unit: "", labels: CHIP, help: "How often a process opened the device, since the service started." };
+    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: SeriesType::Gauge, unit: "bytes", labels: "device, pid, name, kind", help: "Memory of a process on a device; only with --process-metrics." };
+    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: SeriesType::Info, unit: "", labels: PROCESS_LABELS, help: "A process: owner, container, pod and job; only with --process-metrics." };
 
     /// Labels of the series of a device.
     pub(crate) const CHIP: &str = "device, bdf, board, arch, asic_id";
@@ -45,19 +45,9 @@ pub(crate) mod families {
     pub(crate) const WORKLOAD: &str = "namespace, pod, container, pod_uid, container_id, slurm_job";
     pub(crate) const PROCESS_LABELS: &str = "pid, user, namespace, pod, container, pod_uid, container_id, slurm_job";
 
-    /// Families of devices and processes, in the order of the scrape, with their labels.
-    pub(crate) const ALL: [(Family, &str); 10] = [
-        (DEVICE_INFO, DEVICE_LABELS),
-        (FIRMWARE_INFO, FIRMWARE_LABELS),
-        (STATE, "device, bdf, board, arch, asic_id, state"),
-        (HEALTH, "device, bdf, board, arch, asic_id, health"),
-        (PROCESSES, CHIP),
-        (HELD, CHIP),
-        (ACQUISITIONS, CHIP),
-        (WORKLOAD_INFO, "device, asic_id, namespace, pod, container, pod_uid, container_id, slurm_job"),
-        (PROCESS_MEMORY, "device, pid, name, kind"),
-        (PROCESS_INFO, PROCESS_LABELS),
-    ];
+    /// Families of devices and processes, in the order of the scrape.
+    pub(crate) const ALL: [Family; 10] =
+        [DEVICE_INFO, FIRMWARE_INFO, STATE, HEALTH, PROCESSES, HELD, ACQUISITIONS, WORKLOAD_INFO, PROCESS_MEMORY, PROCESS_INFO];
 }
 
 /// Whether each process has its own series. These series change often, so they must be enabled.
@@ -77,7 +67,6 @@ pub enum Detail {
     Lean,
 }
 
-/// Which series are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub(crate) detail: Detail,
@@ -152,7 +141,7 @@ fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnO
         MetricKind::Counter => SeriesType::Counter,
     };
     let help = format!("{}{more}", field.help);
-    out.family(&Family { name: metric.name, sort, unit: field.unit.base().name, help: &help });
+    out.family(&Family { name: metric.name, sort, unit: field.unit.base().name, labels: "", help: &help });
     series(out);
 }
 
@@ -236,7 +225,6 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     }
 }
 
-/// Converts a value to its base unit.
 fn number(reading: &Reading<Value>, unit: Unit) -> Option<f64> {
     reading.as_ref().ok()?.number().map(|number| number * unit.base().factor)
 }
@@ -266,7 +254,7 @@ pub fn markdown() -> String {
     page.push_str("\n## States, identities, workloads, processes\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
     families_of(&mut page, &families::ALL);
     page.push_str("\n## The service itself\n\nThe first of these, up to `ttmon_alerts_firing`, are all that `--metrics lean` and `--metrics-listen` have.\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
-    families_of(&mut page, &service::ALL);
+    families_of(&mut page, &service::families::ALL);
     page.push_str(
         "\n## Joining\n\n\
          Power of each Slurm job's devices:\n\n\
@@ -282,9 +270,9 @@ pub fn markdown() -> String {
     page
 }
 
-fn families_of(page: &mut String, families: &[(Family<'_>, &str)]) {
-    for (family, labels) in families {
-        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
+fn families_of(page: &mut String, families: &[Family<'_>]) {
+    for Family { name, sort, labels, help, .. } in families {
+        page.push_str(&format!("| `{name}` | {} | {labels} | {help} |\n", sort.name()));
     }
 }
 

@@ -17,7 +17,6 @@ use crate::limits::READY_MAX;
 use crate::lock;
 use crate::metrics::{Dialect, Scope};
 
-/// A sample and its derived snapshot.
 #[derive(Debug)]
 pub(crate) struct Published {
     /// Number of the snapshot, from 1.
@@ -68,7 +67,6 @@ impl Published {
         text
     }
 
-    /// Returns the time since the sample was taken.
     pub(crate) fn age(&self) -> Duration {
         boot_time().saturating_sub(self.sample.at)
     }

@@ -9,7 +9,6 @@ use hyper::{HeaderMap, Response, StatusCode};
 
 use crate::body::Body;
 
-/// One file of the page.
 pub(crate) struct Asset {
     path: &'static str,
     content_type: &'static str,
@@ -42,7 +41,6 @@ const VERSION: &str = include_str!("../page/etag");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Returns the file at a path.
 pub(crate) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }

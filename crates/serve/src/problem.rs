@@ -13,27 +13,20 @@ const DETAIL_CHARS_MAX: usize = 1024;
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The path does not exist.
     NotFound,
     /// Only GET and HEAD are supported.
     Method,
     /// The request has a body. It would not be read, and data after the request hides the end of the connection.
     Body,
-    /// A parameter is invalid.
     Parameter(String),
-    /// The answer would exceed a limit.
     TooMuch(String),
-    /// The client has no permission.
     Refused(AccessError),
-    /// The path needs the token.
     NeedsToken,
-    /// There is no recent sample.
     Stale(String),
     /// The limit of streams is reached.
     Streams,
     /// The limit of expensive answers is reached.
     Busy,
-    /// A defect of the service.
     Defect,
 }
 
@@ -72,7 +65,6 @@ impl Problem {
         }
     }
 
-    /// Returns the HTTP response.
     pub(crate) fn response(&self) -> Response<Body> {
         let (status, name, title, detail) = self.parts();
         // The text may repeat input of the client, which has up to 64 KiB.

@@ -26,7 +26,6 @@ use crate::problem::Problem;
 use crate::service::Service;
 use ask::Parameters;
 
-/// A path.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) id: &'static str,
@@ -35,7 +34,6 @@ pub(crate) struct Route {
     pub(crate) answer: Answer,
 }
 
-/// A query parameter.
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     /// Its schema, as JSON text.
@@ -43,7 +41,6 @@ pub(crate) struct Parameter {
     pub(crate) help: &'static str,
 }
 
-/// The answer of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Snapshot,
@@ -249,7 +246,6 @@ pub(crate) struct Question<'a> {
     pub(crate) has_body: bool,
 }
 
-/// Answers a request.
 pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Response<Body> {
     let mut response = match answer_or_not(service, &question).await {
         Ok(response) => response,

@@ -23,7 +23,6 @@ use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
 use crate::service_events::{EventKind, differences};
 
-/// Samples until the service stops.
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
     let mut pace = SampleSchedule::new(boot_time(), service.interval);
     let mut past = SamplerState { scanned_at: boot_time(), ..SamplerState::default() };
@@ -63,18 +62,14 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
     }
 }
 
-/// State of the sampler between two samples.
 #[derive(Debug, Default)]
 struct SamplerState {
-    /// The previous sample.
     before: Option<Arc<Published>>,
     /// The newest sample with the previous scan. Rates of processes are computed from it.
     before_scan: Option<Arc<Published>>,
     /// Time of the newest scan. Before the first scan: the start time of the service.
     scanned_at: Duration,
-    /// Problems of the newest scan.
     scan_problems: Vec<Problem>,
-    /// Why the last scan failed.
     scan_failure: Option<String>,
     scan_cpu: Duration,
     scans: u64,
@@ -193,10 +188,8 @@ fn record_failure(service: &Service, error: &Error) {
     }
 }
 
-/// The schedule of samples.
 #[derive(Debug)]
 struct SampleSchedule {
-    /// Planned time of the next sample.
     planned: Duration,
     interval: Duration,
 }

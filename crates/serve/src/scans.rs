@@ -21,7 +21,6 @@ use crate::limits::ENDED_PER_SCAN_MAX;
 use crate::sampler::thread_time;
 use crate::service::Service;
 
-/// The result of a scan.
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) scanned: Scanned,

@@ -42,7 +42,6 @@ pub(crate) struct Service {
     pub(crate) token: Option<Token>,
     /// State directory of the allocation socket.
     pub(crate) state: Option<PathBuf>,
-    /// The user's cluster descriptor.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) counters: Counters,
     pub(crate) deltas: Deltas,
@@ -61,16 +60,12 @@ pub(crate) struct Service {
     pub(crate) turns: AnswerQueue,
     /// Queue of answers of the store on another host. A slow store delays only these answers.
     pub(crate) store_turns: AnswerQueue,
-    /// Streams of events.
     pub(crate) streams: Arc<Connections>,
-    /// Slots for recorder streams.
     pub(crate) recorder_places: Arc<RecorderSlots>,
 }
 
-/// The sampler's own figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// Duration of the newest sample.
     pub(crate) duration: Duration,
     pub(crate) samples: u64,
     pub(crate) errors: u64,
@@ -142,7 +137,6 @@ impl Service {
         self.pulse.send_modify(|pulse| *pulse += 1);
     }
 
-    /// Records an event.
     pub(crate) fn note(&self, at: Duration, time: UnixTime, what: EventKind) {
         lock(&self.journal).add(at, time, what);
         self.pulse.send_modify(|pulse| *pulse += 1);
@@ -255,7 +249,6 @@ impl Service {
         metrics::gzip_of(&machine, &fresh.as_ref().map(compressed).unwrap_or_default(), &own)
     }
 
-    /// Returns the service's own figures.
     fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> ServiceFigures {
         ServiceFigures {
             version: self.version,
@@ -286,7 +279,6 @@ fn is_full(directory: &Path) -> bool {
     rustix::fs::statvfs(directory).is_ok_and(|room| room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) < STATE_BYTES_MIN)
 }
 
-/// Returns the wall-clock time.
 pub(crate) fn now() -> UnixTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

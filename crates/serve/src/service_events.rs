@@ -9,7 +9,6 @@ use ttmon_model::units::UnixTime;
 
 use crate::limits::EVENTS_MAX;
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceEvent {
     /// Numbers increase, also over restarts of the service.
@@ -67,7 +66,6 @@ impl EventKind {
 }
 
 impl ServiceEvent {
-    /// Returns the event as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut document = match &self.what {
             EventKind::Started | EventKind::Readable => json!({}),
@@ -128,12 +126,10 @@ impl Journal {
         self.last.iter().filter(move |event| event.id > id)
     }
 
-    /// Returns the events since a time.
     pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &ServiceEvent> {
         self.last.iter().filter(move |event| event.at >= at)
     }
 
-    /// Returns the number of the newest event.
     pub(crate) fn last_id(&self) -> u64 {
         self.begin + self.told
     }
@@ -144,7 +140,6 @@ impl Journal {
     }
 }
 
-/// Returns the differences between two snapshots.
 pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<EventKind> {
     let mut found = Vec::new();
     for device in &now.devices {

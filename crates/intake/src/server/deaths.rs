@@ -65,7 +65,6 @@ impl Server {
         }
     }
 
-    /// Receives handed-over ledgers.
     pub(super) fn handed_over(&mut self) {
         for (number, pidfd) in self.handed.receive() {
             self.counters.handed_over += 1;

@@ -8,14 +8,12 @@ use ttmon_model::fields::DeviceField;
 use super::ring::Ring;
 use super::{History, scale};
 
-/// A query.
 #[derive(Clone)]
 pub(crate) struct Query {
     /// Start time, on the monotonic clock.
     pub(crate) since: Duration,
     /// Time between two points; `None` means the finest stored step.
     pub(crate) step: Option<Duration>,
-    /// Fields of the answer.
     pub(crate) fields: Vec<DeviceField>,
     /// Devices of the answer; empty means all.
     pub(crate) devices: Vec<DeviceId>,
@@ -25,9 +23,7 @@ pub(crate) struct Query {
 pub(crate) struct Answer {
     /// Time of the first point.
     pub(crate) start: Duration,
-    /// Time between two points.
     pub(crate) step: Duration,
-    /// Number of points.
     pub(crate) points: u64,
     /// Values by device, then by field, in the order of the query.
     pub(crate) series: Vec<Series>,

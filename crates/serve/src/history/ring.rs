@@ -21,12 +21,10 @@ impl Ring {
         Self { step, length, newest: 0, first: None, columns: Vec::new() }
     }
 
-    /// Returns the slot of a time.
     pub(super) fn slot(&self, at: Duration) -> u64 {
         u64::try_from(at.as_nanos() / self.step.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Returns the start time of a slot.
     pub(super) fn time(&self, slot: u64) -> Duration {
         self.step.saturating_mul(u32::try_from(slot).unwrap_or(u32::MAX))
     }
@@ -70,12 +68,10 @@ impl Ring {
         (oldest..=newest).contains(&slot).then(|| self.columns[device][field].get(self.index(slot)))?
     }
 
-    /// Adds columns for more devices.
     pub(super) fn grow(&mut self, devices: usize, fields: usize) {
         self.columns.resize_with(devices, || (0..fields).map(|_| Column::Empty).collect());
     }
 
-    /// Clears the history of a device.
     pub(super) fn forget(&mut self, device: usize) {
         self.columns[device].iter_mut().for_each(|column| *column = Column::Empty);
     }

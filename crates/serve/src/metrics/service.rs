@@ -5,66 +5,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Detail;
-use super::writer::{Dialect, Family, SeriesType, Writer};
+use super::writer::{Dialect, Writer};
 use crate::service::Figures;
 
 #[rustfmt::skip] // one row per line
-mod families {
-    use super::{Family, SeriesType};
+pub(super) mod families {
+    use crate::metrics::writer::{Family, SeriesType};
 
-    pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: SeriesType::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
-    pub(super) const PAGE_INFO: Family = Family { name: "ttmon_page_info", sort: SeriesType::Info, unit: "", help: "Where the page of this host is: http or https, its port, and whether it can be reached from the network or only from its host. No series if there is no page." };
-    pub(super) const UP: Family = Family { name: "ttmon_up", sort: SeriesType::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
-    pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest sample." };
-    pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
-    pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: SeriesType::Counter, unit: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
-    pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "How long the newest sample took." };
-    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Interval between two samples of the machine." };
-    pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: SeriesType::Counter, unit: "", help: "Samples taken." };
-    pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: SeriesType::Counter, unit: "", help: "Samples that could not be taken at all." };
-    pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: SeriesType::Counter, unit: "", help: "Samples left out because the sampler came late." };
-    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: SeriesType::Counter, unit: "seconds", help: "Processor time of the threads that sample devices and scan processes." };
-    pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: SeriesType::Gauge, unit: "", help: "Things that could not be read as they should in the newest sample." };
-    pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: SeriesType::Gauge, unit: "bytes", help: "Memory of the history." };
-    pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: SeriesType::Counter, unit: "", help: "Things that happened to devices and to the service." };
-    pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: SeriesType::Counter, unit: "", help: "Requests answered, by the class of the answer." };
-    pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: SeriesType::Gauge, unit: "", help: "Connections now open." };
-    pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: SeriesType::Gauge, unit: "", help: "Event streams now open." };
-    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: SeriesType::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
-    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: SeriesType::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
-    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: SeriesType::Gauge, unit: "", help: "Devices for which an alert rule fires." };
-    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: SeriesType::Counter, unit: "", help: "Alert messages by result: sent, failed." };
-    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: SeriesType::Counter, unit: "", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
-    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
+    pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: SeriesType::Info, unit: "", labels: "version, origin", help: "Version of the service, and whether the machine is simulated." };
+    pub(super) const PAGE_INFO: Family = Family { name: "ttmon_page_info", sort: SeriesType::Info, unit: "", labels: "scheme, port, reach", help: "Where the page of this host is: http or https, its port, and whether it can be reached from the network or only from its host. No series if there is no page." };
+    pub(super) const UP: Family = Family { name: "ttmon_up", sort: SeriesType::Gauge, unit: "", labels: "", help: "1 while there is a fresh snapshot." };
+    pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: SeriesType::Gauge, unit: "seconds", labels: "", help: "Age of the newest sample." };
+    pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: SeriesType::Gauge, unit: "seconds", labels: "", help: "Age of the newest scan of processes and their memory." };
+    pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
+    pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: SeriesType::Gauge, unit: "seconds", labels: "", help: "How long the newest sample took." };
+    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: SeriesType::Gauge, unit: "seconds", labels: "", help: "Interval between two samples of the machine." };
+    pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples taken." };
+    pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples that could not be taken at all." };
+    pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples left out because the sampler came late." };
+    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: SeriesType::Counter, unit: "seconds", labels: "", help: "Processor time of the threads that sample devices and scan processes." };
+    pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: SeriesType::Gauge, unit: "", labels: "", help: "Things that could not be read as they should in the newest sample." };
+    pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: SeriesType::Gauge, unit: "bytes", labels: "", help: "Memory of the history." };
+    pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Things that happened to devices and to the service." };
+    pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: SeriesType::Counter, unit: "", labels: "code", help: "Requests answered, by the class of the answer." };
+    pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: SeriesType::Gauge, unit: "", labels: "", help: "Connections now open." };
+    pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: SeriesType::Gauge, unit: "", labels: "", help: "Event streams now open." };
+    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: SeriesType::Counter, unit: "", labels: "reason", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
+    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: SeriesType::Counter, unit: "", labels: "what", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
+    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: SeriesType::Gauge, unit: "", labels: "rule, severity", help: "Devices for which an alert rule fires." };
+    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: SeriesType::Counter, unit: "", labels: "receiver, result", help: "Alert messages by result: sent, failed." };
+    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: SeriesType::Counter, unit: "", labels: "receiver", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
+    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
+
+    /// All families, in the order of the scrape.
+    pub(crate) const ALL: [Family; 24] = [
+        BUILD_INFO, PAGE_INFO, UP, AGE, SCAN_AGE, INTERVAL, SAMPLES, ERRORS, PROBLEMS, ALERTS,
+        CUT, DURATION, MISSED, CPU, HISTORY, EVENTS, REQUESTS, CONNECTIONS, STREAMS, DROPPED, HEARD, MESSAGES, UNTOLD, UNJUDGED,
+    ];
 }
-
-/// All families, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 24] = [
-    (families::BUILD_INFO, "version, origin"),
-    (families::PAGE_INFO, "scheme, port, reach"),
-    (families::UP, ""),
-    (families::AGE, ""),
-    (families::SCAN_AGE, ""),
-    (families::INTERVAL, ""),
-    (families::SAMPLES, ""),
-    (families::ERRORS, ""),
-    (families::PROBLEMS, ""),
-    (families::ALERTS, "rule, severity"),
-    (families::CUT, ""),
-    (families::DURATION, ""),
-    (families::MISSED, ""),
-    (families::CPU, ""),
-    (families::HISTORY, ""),
-    (families::EVENTS, ""),
-    (families::REQUESTS, "code"),
-    (families::CONNECTIONS, ""),
-    (families::STREAMS, ""),
-    (families::DROPPED, "reason"),
-    (families::HEARD, "what"),
-    (families::MESSAGES, "receiver, result"),
-    (families::UNTOLD, "receiver"),
-    (families::UNJUDGED, ""),
-];
 
 /// Counters of the sockets. Each is updated and read separately.
 #[derive(Debug, Default)]
@@ -97,7 +75,6 @@ impl Count {
     }
 }
 
-/// Decrements a counter when dropped.
 pub(crate) struct Open<'a>(&'a AtomicU64);
 
 impl Drop for Open<'_> {
@@ -114,14 +91,12 @@ impl Counters {
     }
 }
 
-/// Address of the page, and whether it uses HTTPS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageAddress {
     pub(crate) address: SocketAddr,
     pub(crate) is_tls: bool,
 }
 
-/// The service's own figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceFigures {
     pub(crate) version: &'static str,
@@ -135,12 +110,10 @@ pub(crate) struct ServiceFigures {
     pub(crate) problems: Option<usize>,
     pub(crate) history_bytes: usize,
     pub(crate) events: u64,
-    /// Counters of the allocation socket.
     pub(crate) heard: Vec<(&'static str, u64)>,
     pub(crate) alerts: AlertFigures,
 }
 
-/// Figures of alerts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlertFigures {
     /// Each rule: name, severity, number of devices.
@@ -150,7 +123,6 @@ pub(crate) struct AlertFigures {
     pub(crate) dropped: u64,
 }
 
-/// Figures of one receiver of alerts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageFigures {
     pub(crate) receiver: String,
@@ -177,8 +149,7 @@ impl AlertFigures {
         for MessageFigures { receiver, dropped, .. } in &self.messages {
             out.value(&[], &[("receiver", receiver)], *dropped as f64);
         }
-        out.family(&families::UNJUDGED);
-        out.value(&[], &[], self.dropped as f64);
+        out.one(&families::UNJUDGED, Some(self.dropped as f64));
     }
 }
 
@@ -194,17 +165,13 @@ impl ServiceFigures {
             let reach = if address.ip().is_loopback() { "host" } else { "network" };
             out.value(&[("scheme", scheme.to_owned()), ("port", address.port().to_string())], &[("reach", reach)], 1.0);
         }
-        let mut one = |family: &Family<'_>, value: Option<f64>| {
-            out.family(family);
-            out.reading(&[], &[], value);
-        };
-        one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
-        one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
-        one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
-        one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
-        one(&families::SAMPLES, Some(self.sampler.samples as f64));
-        one(&families::ERRORS, Some(self.sampler.errors as f64));
-        one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
+        out.one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
+        out.one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
+        out.one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
+        out.one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
+        out.one(&families::SAMPLES, Some(self.sampler.samples as f64));
+        out.one(&families::ERRORS, Some(self.sampler.errors as f64));
+        out.one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
         self.alerts.write_firing(&mut out);
         if detail == Detail::Full {
             self.write_details(&mut out, counters);
@@ -213,28 +180,22 @@ impl ServiceFigures {
     }
 
     fn write_details(&self, out: &mut Writer, counters: &Counters) {
-        let mut one = |family: &Family<'_>, value: Option<f64>| {
-            out.family(family);
-            out.reading(&[], &[], value);
-        };
-        one(&families::CUT, Some(self.sampler.cut as f64));
-        one(&families::DURATION, self.age.map(|_| self.sampler.duration.as_secs_f64()));
-        one(&families::MISSED, Some(self.sampler.missed as f64));
-        one(&families::CPU, Some(self.sampler.cpu.as_secs_f64()));
-        one(&families::HISTORY, Some(self.history_bytes as f64));
-        one(&families::EVENTS, Some(self.events as f64));
+        out.one(&families::CUT, Some(self.sampler.cut as f64));
+        out.one(&families::DURATION, self.age.map(|_| self.sampler.duration.as_secs_f64()));
+        out.one(&families::MISSED, Some(self.sampler.missed as f64));
+        out.one(&families::CPU, Some(self.sampler.cpu.as_secs_f64()));
+        out.one(&families::HISTORY, Some(self.history_bytes as f64));
+        out.one(&families::EVENTS, Some(self.events as f64));
         out.family(&families::REQUESTS);
         for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.answers) {
             out.value(&[], &[("code", class)], count.get() as f64);
         }
-        out.family(&families::CONNECTIONS);
-        out.value(&[], &[], counters.connections.get() as f64);
-        out.family(&families::STREAMS);
-        out.value(&[], &[], counters.streams.get() as f64);
+        out.one(&families::CONNECTIONS, Some(counters.connections.get() as f64));
+        out.one(&families::STREAMS, Some(counters.streams.get() as f64));
         out.family(&families::DROPPED);
-        out.value(&[], &[("reason", "slow")], counters.slow.get() as f64);
-        out.value(&[], &[("reason", "stream_behind")], counters.behind.get() as f64);
-        out.value(&[], &[("reason", "crowded")], counters.crowded.get() as f64);
+        for (reason, count) in [("slow", &counters.slow), ("stream_behind", &counters.behind), ("crowded", &counters.crowded)] {
+            out.value(&[], &[("reason", reason)], count.get() as f64);
+        }
         out.family(&families::HEARD);
         for (what, count) in &self.heard {
             out.value(&[], &[("what", what)], *count as f64);

@@ -5,7 +5,6 @@
 
 use std::fmt::Write;
 
-/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dialect {
     /// The text format 0.0.4.
@@ -52,7 +51,6 @@ impl Dialect {
     }
 }
 
-/// The type of the series of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeriesType {
     Gauge,
@@ -85,6 +83,8 @@ pub(crate) struct Family<'a> {
     pub(crate) sort: SeriesType,
     /// The base unit, which is the suffix of the name.
     pub(crate) unit: &'a str,
+    /// The labels of the series, for the documentation.
+    pub(crate) labels: &'a str,
     pub(crate) help: &'a str,
 }
 
@@ -101,7 +101,6 @@ impl Writer {
         Self { dialect, text: String::new(), name: String::new(), header: String::new() }
     }
 
-    /// Begins a family.
     pub(crate) fn family(&mut self, family: &Family<'_>) {
         family.name.clone_into(&mut self.name);
         self.header.clear();
@@ -118,6 +117,12 @@ impl Writer {
         }
     }
 
+    /// Writes a family with one series without labels, if there is a value.
+    pub(crate) fn one(&mut self, family: &Family<'_>, value: Option<f64>) {
+        self.family(family);
+        self.reading(&[], &[], value);
+    }
+
     /// Writes one series of the family if there is a value.
     pub(crate) fn reading(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: Option<f64>) {
         if let Some(value) = value {
@@ -125,7 +130,6 @@ impl Writer {
         }
     }
 
-    /// Writes one series of the family.
     pub(crate) fn value(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: f64) {
         self.text.push_str(&self.header);
         self.header.clear();
@@ -194,11 +198,11 @@ mod tests {
     #[test]
     fn hostile_labels_are_escaped() {
         let mut out = Writer::new(Dialect::Open);
-        out.family(&Family { name: "ttmon_x_info", sort: SeriesType::Info, unit: "", help: "A\nB\\." });
+        out.family(&Family { name: "ttmon_x_info", sort: SeriesType::Info, unit: "", labels: "", help: "A\nB\\." });
         out.value(&[("name", "a\"b\\c\nd".to_owned())], &[], 1.0);
-        out.family(&Family { name: "ttmon_y_total", sort: SeriesType::Counter, unit: "", help: "Y." });
+        out.family(&Family { name: "ttmon_y_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Y." });
         out.reading(&[], &[], Some(2.5));
-        out.family(&Family { name: "ttmon_none", sort: SeriesType::Gauge, unit: "", help: "N." });
+        out.family(&Family { name: "ttmon_none", sort: SeriesType::Gauge, unit: "", labels: "", help: "N." });
         out.reading(&[], &[], None);
         assert_eq!(
             out.into_text(),

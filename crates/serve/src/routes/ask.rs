@@ -106,7 +106,6 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Parameters of recorders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorders {
     pub(super) pid: Option<u32>,

@@ -32,7 +32,6 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
-/// Returns the snapshot or one of its parts.
 pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -54,7 +53,6 @@ pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
     Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
 }
 
-/// Returns the positions of the chips and their links.
 pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let snapshot = &newest.snapshot;

@@ -10,7 +10,6 @@ use ttmon_model::units::Unit;
 use super::{Answer, ROUTES, Route};
 use crate::limits::HEADER_BYTES_MAX;
 
-/// Returns the whole document.
 pub(super) fn document(version: &str) -> String {
     let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
     let document = json!({
@@ -221,7 +220,6 @@ fn device() -> Value {
     object(fields.chain([("processes".to_owned(), list("DeviceProcess"))]))
 }
 
-/// Returns the schema of a process on a device.
 fn device_process() -> Value {
     let numbers = "TT-Metal's numbers of the device inside the process.";
     let metal_ids = json!({"type": ["array", "null"], "items": whole(), "description": numbers});

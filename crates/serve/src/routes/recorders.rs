@@ -57,7 +57,6 @@ pub(super) async fn events(
     Ok(event_stream(receiver))
 }
 
-/// A reader of recorders.
 struct Follower {
     service: Arc<Service>,
     view: View,

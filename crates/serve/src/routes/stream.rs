@@ -52,7 +52,6 @@ pub(super) async fn events(
     Ok(event_stream(receiver))
 }
 
-/// Position of a stream.
 struct Events {
     /// Number of the last event that was sent.
     after: u64,
@@ -63,7 +62,6 @@ struct Events {
     number: u64,
 }
 
-/// Sends events until the reader disconnects.
 async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mpsc::Sender<Bytes>) {
     let _open = service.counters.streams.hold();
     let mut pulse = service.subscribe();
