@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
-use ttmon_ledger::reader::{Allocator, Circular, Entry, Totals};
+use ttmon_ledger::reader::{Allocator, Circular, Live, Totals};
 use ttmon_ledger::report::BUFFER_KINDS;
 use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
 use ttmon_source::ledgers;
@@ -68,11 +68,9 @@ impl Viewer {
 
 /// The content of one ledger.
 pub(crate) struct Content {
-    pub(crate) totals: Totals,
-    /// Empty if the list exceeded the limit.
-    pub(crate) entries: Vec<Entry>,
+    /// Its entries are empty if the list exceeded the limit.
+    pub(crate) live: Live,
     pub(crate) circulars: Vec<Circular>,
-    pub(crate) tags: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -128,7 +126,7 @@ impl Dump {
     /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted.
     pub(crate) fn add(&mut self, pid: u32, uid: u32, content: &Content, is_counted: impl Fn(u32, u8) -> bool) {
         let is_seen = self.viewer.has(uid);
-        let Content { totals, entries, circulars, tags } = content;
+        let Content { live: Live { totals, entries, tags }, circulars } = content;
         let allocators: BTreeMap<u16, Vec<u32>> = totals.allocators.iter().map(|one| (one.slot, devices(one))).collect();
         let devices_of = |slot: u16| allocators.get(&slot).into_iter().flatten().copied();
         for allocator in &totals.allocators {
@@ -375,8 +373,7 @@ mod tests {
     fn content(buffers: u64) -> Content {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
-        let own = std::process::id();
-        let held = peer::read_process(own, peer::open(own).expect("alive")).expect("alive");
+        let held = peer::held(std::process::id()).expect("alive");
         let mut budget = Budget::new(0);
         let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         for address in 1..=buffers {
@@ -384,8 +381,7 @@ mod tests {
             tracked.allocate(&reported, &mut budget).expect("room");
         }
         let region = Region::open(tracked.hosted.file().try_clone().expect("descriptor")).expect("a ledger");
-        let listing = region.list().expect("readable");
-        Content { totals: listing.totals, entries: listing.entries, circulars: Vec::new(), tags: listing.tags }
+        Content { live: region.live(u64::MAX).expect("readable"), circulars: Vec::new() }
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u6
 
 /// Whether the process still runs, as another program.
 fn lives(owner: ProcessKey) -> bool {
-    peer::open(owner.pid).and_then(|pidfd| peer::read_process(owner.pid, pidfd)).is_some_and(|held| held.key == owner)
+    peer::held(owner.pid).is_some_and(|held| held.key == owner)
 }
 
 /// Live bytes and buffers: plain buffers, circular buffers, kernels.

@@ -280,8 +280,7 @@ fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
     let key = ProcessKey { pid, start_ticks: identity.start_ticks };
-    let held = peer::open(pid).and_then(|pidfd| peer::read_process(pid, pidfd));
-    match held {
+    match peer::held(pid) {
         Some(held) => {
             let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid() == handed.uid;
             is_its_own.then(|| (key, held.pidfd.as_fd().try_clone_to_owned().ok()))
@@ -301,8 +300,7 @@ mod tests {
     fn handed(ledgers: &[(u32, Option<u64>)]) -> HandedLedgers {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
-        let own = std::process::id();
-        let held = peer::read_process(own, peer::open(own).expect("alive")).expect("alive");
+        let held = peer::held(std::process::id()).expect("alive");
         let hosted = store.create(&held, &View::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = HandedLedgers::new(None, 0);

@@ -101,10 +101,7 @@ impl Receiver {
         let identity = (metadata.dev(), metadata.ino());
         let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
         fs::set_permissions(path, Permissions::from_mode(mode))?;
-        if sees_all_pids() {
-            // In other pid namespaces the kernel may report the pid 0, which is no process.
-            sockopt::set_socket_passcred(&receiver, true)?;
-        }
+        ask_for_sender(&receiver)?;
         Ok(receiver)
     }
 
@@ -122,9 +119,7 @@ impl Receiver {
     pub fn inherited(socket: UnixDatagram) -> io::Result<Self> {
         let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         socket.set_nonblocking(true)?;
-        if sees_all_pids() {
-            sockopt::set_socket_passcred(&socket, true)?;
-        }
+        ask_for_sender(&socket)?;
         // No file has the identity (0, 0).
         Ok(Self { socket: socket.into(), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
     }
@@ -241,8 +236,10 @@ pub fn remove_abandoned(path: &Path) -> bool {
     SocketAddrUnix::new(path).is_ok_and(|address| is_abandoned(path, &address).unwrap_or(false)) && fs::remove_file(path).is_ok()
 }
 
-fn sees_all_pids() -> bool {
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
+fn ask_for_sender(socket: impl AsFd) -> io::Result<()> {
+    // In other pid namespaces the kernel may report the pid 0, which is no process.
+    let sees_all_pids = fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE);
+    if sees_all_pids { Ok(sockopt::set_socket_passcred(socket, true)?) } else { Ok(()) }
 }
 
 /// Opens a ledger in a file with a fixed length. The file must be exactly as long as the ledger, because it must not grow while it is held.

@@ -83,6 +83,11 @@ pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready == 0)
 }
 
+/// Returns the process that has this pid now.
+pub(crate) fn held(pid: u32) -> Option<HeldProcess> {
+    read_process(pid, open(pid)?)
+}
+
 /// Reads a process from /proc; `None` if it has ended.
 pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
     let stat = Stat::parse(&file_of(pid, "stat")?)?;
@@ -114,10 +119,10 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     // Outside containers, the pid in the process's own namespace is its global pid.
     let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
         let end = Instant::now() + DESCENDANTS_WAIT;
-        below(peer, end).into_iter().take_while(|_| Instant::now() < end).find_map(|other| {
-            let pidfd = open(other)?;
-            read_process(other, pidfd).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid)
-        })
+        below(peer, end)
+            .into_iter()
+            .take_while(|_| Instant::now() < end)
+            .find_map(|other| held(other).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid))
     });
     found.filter(|held| held.uids == uids)
 }

@@ -8,7 +8,6 @@ mod deaths;
 mod events;
 mod messages;
 mod questions;
-mod unbound;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -34,7 +33,7 @@ use crate::counters::Counters;
 use crate::dump::DumpQueue;
 use crate::follow::Follower;
 use crate::handed::HandedLedgers;
-use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, LISTEN_PAUSE, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
@@ -93,7 +92,7 @@ pub struct Server {
     /// The pidfds of the processes, which become readable when a process ends.
     ends: OwnedFd,
     listeners: Vec<Listener>,
-    unbound: unbound::Unbound,
+    unbound: Vec<(PathBuf, u32)>,
     connections: Slab<Connection>,
     processes: Slab<Process>,
     by_pid: HashMap<u32, u64>,
@@ -121,6 +120,7 @@ pub struct Server {
     spare: Option<File>,
     accept_again: Option<Instant>,
     handover_again: Option<Instant>,
+    listen_again: Option<Instant>,
     dumps: [DumpQueue; 3],
     /// Dumps wait until this time at most for other sources.
     dump_due: Option<Instant>,
@@ -163,15 +163,15 @@ impl Server {
         }
         let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_ns()));
         let budget = Budget::new(settings.store.bytes_of_user());
-        let unbound = unbound::Unbound::new(settings.unbound);
         let mut server = Self {
             epoll,
             askers,
             asking: 0,
             ends,
             listeners: settings.listeners,
-            counters: Counters { listen_failures: unbound.len(), ..Counters::default() },
-            unbound,
+            counters: Counters { listen_failures: settings.unbound.len() as u64, ..Counters::default() },
+            listen_again: listen_again(&settings.unbound),
+            unbound: settings.unbound,
             connections: Slab::default(),
             processes: Slab::default(),
             by_pid: HashMap::new(),
@@ -284,7 +284,7 @@ impl Server {
             self.dump_due,
             self.handed.next_due(),
             self.complaints.next_due(),
-            self.unbound.next_due(),
+            self.listen_again,
         ]
         .into_iter()
         .flatten()
@@ -510,11 +510,13 @@ impl Server {
         if self.handover_again.is_some_and(|at| at <= now) {
             self.handover_on(now);
         }
+        if self.listen_again.is_some_and(|at| at <= now) {
+            self.listen_on();
+        }
         if self.dump_due.is_some_and(|at| at <= now) {
             self.write_dumps();
         }
         self.end_complaints(now);
-        self.listen_again(now);
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
@@ -575,6 +577,11 @@ impl Server {
             self.workers.closer.ask(connection.socket);
         }
     }
+}
+
+/// When to try again to listen at paths that another process uses.
+fn listen_again(unbound: &[(PathBuf, u32)]) -> Option<Instant> {
+    (!unbound.is_empty()).then(|| Instant::now() + LISTEN_PAUSE)
 }
 
 /// The ready events of an epoll, without waiting.

@@ -353,7 +353,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     }
     for (owner, region) in found.into_values() {
         // The process may have ended since the sample.
-        let held = peer::open(owner.pid).and_then(|pidfd| peer::read_process(owner.pid, pidfd)).filter(|held| held.key == owner);
+        let held = peer::held(owner.pid).filter(|held| held.key == owner);
         ledgers.extend(held.map(|held| with_totals((owner.pid, held.uid()), Some(region), true)));
     }
     ledgers
@@ -364,11 +364,14 @@ fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     let circulars = region.circulars(totals).ok()?;
     let listed = if totals.live_entries > *entries_left { Err(ReadError::TooMany) } else { region.live(*entries_left) };
     match listed {
-        Ok(Live { totals, entries, tags }) => {
-            *entries_left -= entries.len() as u64;
-            Some(Content { totals, entries, circulars, tags })
+        Ok(live) => {
+            *entries_left -= live.entries.len() as u64;
+            Some(Content { live, circulars })
         }
-        Err(ReadError::TooMany) => Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() }),
+        Err(ReadError::TooMany) => {
+            let live = Live { totals: totals.clone(), entries: Vec::new(), tags: Vec::new() };
+            Some(Content { live, circulars })
+        }
         Err(_) => None,
     }
 }

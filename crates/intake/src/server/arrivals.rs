@@ -9,9 +9,10 @@ use rustix::io::Errno;
 
 use ttmon_model::identity::ProcessKey;
 
-use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
+use super::{CONNECTION, LISTENER, PROCESS, Process, Server, listen_again};
 use crate::connection::{Connection, Due, Pause};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
+use crate::listen::Listener;
 use crate::owner::{Tracked, View};
 use crate::peer::{self, HeldProcess, Peer};
 use crate::store::AdoptedState;
@@ -69,6 +70,26 @@ impl Server {
         for (index, listener) in self.listeners.iter().enumerate() {
             let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), flags);
         }
+    }
+
+    /// Tries again to listen at the paths that another process used.
+    pub(super) fn listen_on(&mut self) {
+        let mut left = Vec::new();
+        for (path, mode) in std::mem::take(&mut self.unbound) {
+            let bound = Listener::bind(&path, mode).ok().filter(|listener| {
+                let data = EventData::new_u64(LISTENER | self.listeners.len() as u64);
+                epoll::add(&self.epoll, listener, data, EventFlags::IN).is_ok()
+            });
+            if let Some(listener) = bound {
+                self.say(&format!("   Listening on: {}", path.display()));
+                self.listeners.push(listener);
+            } else {
+                self.counters.listen_failures += 1;
+                left.push((path, mode));
+            }
+        }
+        self.listen_again = listen_again(&left);
+        self.unbound = left;
     }
 
     fn refuse(&mut self, why: &str) {

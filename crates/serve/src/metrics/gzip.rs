@@ -3,37 +3,31 @@
 //! The series of the machine are compressed once per snapshot, the series of the service for each scrape. Both are parts of one deflate
 //! stream: every part except the last ends with an empty block, so that another part can follow.
 
-use flate2::{Compress, Compression, Crc, FlushCompress};
+use std::io::Write;
+
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
 
 /// Series repeat the same words, so a fast level is nearly as good as a slow one.
 const LEVEL: u32 = 1;
 /// RFC 1952: deflate, no name, no time, any system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// Extra capacity for the overhead of any stream, even of a short text.
-const SPARE_BYTES: usize = 256;
 
 /// Compresses a part of a stream that another part follows.
 pub(crate) fn deflated(text: &[u8]) -> Vec<u8> {
-    piece(text, FlushCompress::Full)
+    encoder(text).flush_finish().unwrap_or_default()
 }
 
-fn piece(text: &[u8], flush: FlushCompress) -> Vec<u8> {
-    let mut compress = Compress::new(Compression::new(LEVEL), false);
-    let mut out = Vec::with_capacity(text.len() / 8 + SPARE_BYTES);
-    loop {
-        let read = usize::try_from(compress.total_in()).unwrap_or(text.len());
-        let rest = text.get(read..).unwrap_or_default();
-        // If capacity is left, the compressor has written everything.
-        if compress.compress_vec(rest, &mut out, flush).is_err() || out.len() < out.capacity() {
-            return out;
-        }
-        out.reserve(out.capacity());
-    }
+fn encoder(text: &[u8]) -> DeflateEncoder<Vec<u8>> {
+    let mut encoder = DeflateEncoder::new(Vec::with_capacity(text.len() / 8), Compression::new(LEVEL));
+    // Memory accepts every write.
+    let _ = encoder.write_all(text);
+    encoder
 }
 
 /// Returns a gzip file of two texts. [`deflated`] has already compressed the first one.
 pub(crate) fn gzip_of(first: &[u8], first_deflated: &[u8], last: &str) -> Vec<u8> {
-    let last_deflated = piece(last.as_bytes(), FlushCompress::Finish);
+    let last_deflated = encoder(last.as_bytes()).finish().unwrap_or_default();
     let mut crc = Crc::new();
     crc.update(first);
     crc.update(last.as_bytes());
