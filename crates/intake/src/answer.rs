@@ -50,7 +50,6 @@ struct MemoryPlace {
 /// The view of a querying process about which nothing is known: all devices.
 pub(crate) const EVERYTHING: View = View { visible: VisibleDevices::All, is_mock: false };
 
-/// A process that sends queries.
 pub(crate) struct Asker {
     /// `None` if the process is not visible from here.
     pub(crate) process: Option<ProcessKey>,

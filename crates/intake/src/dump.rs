@@ -49,7 +49,6 @@ pub(crate) struct DumpQueue {
 /// What the reader of a dump may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Viewer {
-    /// Everything.
     Whole,
     /// The buffers of this user in full, those of others as totals.
     User(u32),

@@ -459,6 +459,11 @@ impl Server {
         self.rearm(number);
     }
 
+    fn resume_all(&mut self, is_waiting: impl Fn(&Connection) -> bool) {
+        let waiting = self.connections.iter().filter(|(_, connection)| is_waiting(connection)).map(|(number, _)| number);
+        waiting.collect::<Vec<u64>>().into_iter().for_each(|number| self.resume(number));
+    }
+
     /// Registers the wanted events with the kernel.
     fn rearm(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(number) else { return };

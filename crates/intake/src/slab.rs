@@ -48,7 +48,6 @@ impl<T> Slab<T> {
         self.slot(number)?.as_mut()
     }
 
-    /// Removes an item.
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let item = self.lend(number)?;
         self.free.push(Self::place(number).0);

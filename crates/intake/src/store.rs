@@ -243,7 +243,6 @@ impl Store {
         hosted.map_or(StoredLedger::Unreadable, |hosted| StoredLedger::Whole(held, Box::new(hosted)))
     }
 
-    /// Removes the ledger of an ended process.
     pub(crate) fn remove(&self, owner: ProcessKey) {
         let _ = unlinkat(&self.directory, served::file_name(owner), AtFlags::empty());
     }

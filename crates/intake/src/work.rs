@@ -55,7 +55,6 @@ pub(crate) enum News {
     Followed(Vec<u8>),
     /// Live bytes of an ended process in the ledger that it handed over.
     Counted(u64, u64),
-    /// A command from another thread.
     Control(Control),
 }
 
@@ -172,11 +171,9 @@ pub(crate) struct ToDump {
     pub(crate) file: Option<File>,
 }
 
-/// A dump to write.
 pub(crate) struct DumpWork {
     pub(crate) about: About,
     pub(crate) viewers: Vec<Viewer>,
-    /// The ledgers of socket peers.
     pub(crate) heard: Vec<ToDump>,
     /// The last sample of the other sources.
     pub(crate) sources: Option<Arc<Sources>>,
@@ -376,7 +373,6 @@ fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     }
 }
 
-/// The current wall-clock time.
 pub(crate) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

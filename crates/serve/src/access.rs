@@ -17,7 +17,6 @@ use ttmon_model::{Missing, Process, ProcessKey, Snapshot};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use crate::page;
 
-/// Permissions of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
     Whole,
@@ -33,7 +32,6 @@ impl View {
         if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
     }
 
-    /// Whether a process may be shown in full.
     pub(crate) fn has(self, process: &Process) -> bool {
         match self {
             Self::Whole => true,
@@ -138,10 +136,8 @@ pub(crate) enum RequestOrigin {
     Metrics,
 }
 
-/// Why a client is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessError {
-    /// The request has several Host headers.
     SeveralHosts,
     /// The Host header is not a name of this host.
     ForeignHost,

@@ -76,7 +76,6 @@ impl Alerting {
         self.mailboxes.iter().for_each(|mailbox| mailbox.close());
     }
 
-    /// Returns the figures for the metrics.
     pub(crate) fn figures(&self) -> AlertFigures {
         let listing = Arc::clone(&lock(&self.shown).listing);
         let firing = |rule: &Arc<Rule>| listing.firing().filter(|alert| alert.rule.name == rule.name).count();
@@ -97,7 +96,6 @@ impl Alerting {
     }
 }
 
-/// Threads of receivers.
 type Threads = Vec<JoinHandle<io::Result<()>>>;
 
 /// Creates the queue and starts the thread of each receiver. The thread that evaluates the rules is [`run`].

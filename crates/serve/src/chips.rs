@@ -57,7 +57,6 @@ impl Usage {
 }
 
 impl Chips {
-    /// Adds a sample.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             let new = || LastAnswer { identity: ChipIdentity::of(device), answered: at, usage: Usage::default() };

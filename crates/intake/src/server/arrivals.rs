@@ -201,14 +201,6 @@ impl Server {
         let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
         process.view = Some(view);
         self.plan = None;
-        let waiting: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number))
-            .map(|(number, _)| number)
-            .collect();
-        for number in waiting {
-            self.resume(number);
-        }
+        self.resume_all(|connection| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number));
     }
 }

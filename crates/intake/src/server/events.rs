@@ -28,7 +28,6 @@ enum Whose {
 }
 
 impl Server {
-    /// Handles one message.
     #[inline]
     pub(super) fn handle(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
         match request.kind {

@@ -116,15 +116,7 @@ impl Server {
         self.sources = sources.ok().map(|sources| Arc::new(*sources));
         self.plan = None;
         self.write_dumps();
-        let waiting: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| matches!(connection.pause, Some(Pause::Sample(..))))
-            .map(|(number, _)| number)
-            .collect();
-        for number in waiting {
-            self.resume(number);
-        }
+        self.resume_all(|connection| matches!(connection.pause, Some(Pause::Sample(..))));
     }
 
     /// Prints a dump on the service's output. Dumps of ordinary users are limited together with the warnings about them.

@@ -13,7 +13,6 @@ use crate::limits::{DELIVERY_TRIES, MAILBOX_EVENTS_MAX, RETRY_WAIT};
 use crate::metrics::{Count, MessageFigures};
 use crate::service::now;
 
-/// A receiver and its queue.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     receiver: Receiver,
@@ -38,7 +37,6 @@ struct Content {
     last_error: Option<String>,
 }
 
-/// A message to send.
 struct Message {
     body: String,
     events: u64,
