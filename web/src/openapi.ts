@@ -143,7 +143,7 @@ export type Devices = {
 
 export type Events = {
   "events": ({
-  "event": "started" | "appeared" | "left" | "state" | "health" | "clock" | "gap" | "unreadable" | "readable";
+  "event": "started" | "appeared" | "left" | "state" | "health" | "clock" | "gap" | "unreadable" | "readable" | "alert" | "receiver";
   "id": number;
   "time": string;
 })[];
@@ -257,7 +257,7 @@ export type History = {
 })[];
   "fields": string[];
   "marks": ({
-  "event": "started" | "appeared" | "left" | "state" | "health" | "clock" | "gap" | "unreadable" | "readable";
+  "event": "started" | "appeared" | "left" | "state" | "health" | "clock" | "gap" | "unreadable" | "readable" | "alert" | "receiver";
   "id": number;
   "time": string;
 })[];

@@ -47,6 +47,10 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
+    /// All names, for the description of the API.
+    pub(crate) const NAMES: [&str; 11] =
+        ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable", "alert", "receiver"];
+
     /// Returns the name of the kind, as in streams and documents.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -192,6 +196,25 @@ mod tests {
         assert_eq!((after.after(seen).count(), after.count()), (3, 3));
         assert!(after.last_id() > seen);
         assert_eq!(start(1_600_000_000, 2).after(seen).count(), 2);
+    }
+
+    #[test]
+    fn every_kind_is_described() {
+        let (text, device) = (String::new, 0);
+        let kinds = [
+            EventKind::Started,
+            EventKind::Appeared { device, board: text() },
+            EventKind::Left { device },
+            EventKind::State { device, from: "", to: "" },
+            EventKind::Health { device, from: "", to: "", reasons: Vec::new() },
+            EventKind::Clock { millis: 0 },
+            EventKind::Gap { missed: 0 },
+            EventKind::Unreadable { why: text() },
+            EventKind::Readable,
+            EventKind::Alert { device, rule: text(), severity: "", is_firing: true, summary: text() },
+            EventKind::Receiver { receiver: text(), error: None },
+        ];
+        assert_eq!(kinds.map(|kind| kind.name()), EventKind::NAMES);
     }
 
     #[test]

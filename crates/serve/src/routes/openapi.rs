@@ -9,6 +9,7 @@ use ttmon_model::units::Unit;
 
 use super::{Answer, ROUTES, Route};
 use crate::limits::HEADER_BYTES_MAX;
+use crate::service_events::EventKind;
 
 pub(super) fn document(version: &str) -> String {
     let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
@@ -300,8 +301,7 @@ fn history() -> Value {
 }
 
 fn event() -> Value {
-    let events = ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable"];
-    record(&[("id", json!({"type": "integer", "minimum": 1})), ("time", time()), ("event", json!({"enum": events}))])
+    record(&[("id", json!({"type": "integer", "minimum": 1})), ("time", time()), ("event", json!({"enum": EventKind::NAMES}))])
 }
 
 fn events() -> Value {
