@@ -27,7 +27,7 @@ impl Body {
         Self { content: Content::Stream(parts), _answering: None }
     }
 
-    pub(crate) fn of(self, answering: Answering) -> Self {
+    pub(crate) fn during(self, answering: Answering) -> Self {
         Self { _answering: Some(answering), ..self }
     }
 }

@@ -166,7 +166,7 @@ async fn reply(
         headers: request.headers(),
         has_body: !request.body().is_end_stream(),
     };
-    Ok(routes::answer(&service, question).await.map(|body| body.of(answering)))
+    Ok(routes::answer(&service, question).await.map(|body| body.during(answering)))
 }
 
 /// Returns the answer to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
