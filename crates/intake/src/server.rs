@@ -33,7 +33,7 @@ use crate::counters::Counters;
 use crate::dump::DumpQueue;
 use crate::follow::Follower;
 use crate::handed::HandedLedgers;
-use crate::limits::{GRACE, LINE_FEED_QUIET, LISTEN_PAUSE, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
@@ -170,7 +170,7 @@ impl Server {
             ends,
             listeners: settings.listeners,
             counters: Counters { listen_failures: settings.unbound.len() as u64, ..Counters::default() },
-            listen_again: listen_again(&settings.unbound),
+            listen_again: arrivals::listen_again(&settings.unbound),
             unbound: settings.unbound,
             connections: Slab::default(),
             processes: Slab::default(),
@@ -459,11 +459,6 @@ impl Server {
         self.rearm(number);
     }
 
-    fn resume_all(&mut self, is_waiting: impl Fn(&Connection) -> bool) {
-        let waiting = self.connections.iter().filter(|(_, connection)| is_waiting(connection)).map(|(number, _)| number);
-        waiting.collect::<Vec<u64>>().into_iter().for_each(|number| self.resume(number));
-    }
-
     /// Registers the wanted events with the kernel.
     fn rearm(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(number) else { return };
@@ -582,11 +577,6 @@ impl Server {
             self.workers.closer.ask(connection.socket);
         }
     }
-}
-
-/// When to try again to listen at paths that another process uses.
-fn listen_again(unbound: &[(PathBuf, u32)]) -> Option<Instant> {
-    (!unbound.is_empty()).then(|| Instant::now() + LISTEN_PAUSE)
 }
 
 /// The ready events of an epoll, without waiting.

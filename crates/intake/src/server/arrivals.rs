@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -9,9 +10,9 @@ use rustix::io::Errno;
 
 use ttmon_model::identity::ProcessKey;
 
-use super::{CONNECTION, LISTENER, PROCESS, Process, Server, listen_again};
+use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
 use crate::connection::{Connection, Due, Pause};
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT, LISTEN_PAUSE};
 use crate::listen::Listener;
 use crate::owner::{Tracked, View};
 use crate::peer::{self, HeldProcess, Peer};
@@ -203,4 +204,14 @@ impl Server {
         self.plan = None;
         self.resume_all(|connection| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number));
     }
+
+    pub(super) fn resume_all(&mut self, is_waiting: impl Fn(&Connection) -> bool) {
+        let waiting = self.connections.iter().filter(|(_, connection)| is_waiting(connection)).map(|(number, _)| number);
+        waiting.collect::<Vec<u64>>().into_iter().for_each(|number| self.resume(number));
+    }
+}
+
+/// When to try again to listen at paths that another process uses.
+pub(super) fn listen_again(unbound: &[(PathBuf, u32)]) -> Option<Instant> {
+    (!unbound.is_empty()).then(|| Instant::now() + LISTEN_PAUSE)
 }
