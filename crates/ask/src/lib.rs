@@ -8,7 +8,6 @@ mod events;
 mod past;
 mod place;
 mod post;
-mod roots;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -17,7 +16,7 @@ mod tls;
 mod tls;
 mod trouble;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use ttmon_model::Snapshot;
@@ -27,8 +26,7 @@ use ttmon_model::sample::Origin;
 pub use events::Events;
 pub use past::{Past, Series};
 pub use place::{BadPlace, ServicePlace};
-pub use post::{Credentials, PostError, Target, get, post};
-pub use roots::RootsError;
+pub use post::{Credentials, Target, get, post};
 pub use tls::Roots;
 pub use trouble::Trouble;
 
@@ -38,23 +36,14 @@ use stream::{Deadline, Stream};
 #[derive(Debug)]
 pub struct Service {
     place: ServicePlace,
-    token: Option<Secret>,
+    token: Option<Credentials>,
     roots: Option<Roots>,
-}
-
-/// A token. It is never printed.
-struct Secret(String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("..")
-    }
 }
 
 impl Service {
     /// Creates a service at an address, with an optional token. `https://` needs trusted certificates.
     pub fn new(place: ServicePlace, token: Option<String>, roots: Option<Roots>) -> Self {
-        Self { place, token: token.map(Secret), roots }
+        Self { place, token: token.map(Credentials::Bearer), roots }
     }
 
     /// Returns its address.
@@ -101,14 +90,7 @@ impl Service {
 
     /// Requests the text at a path. Returns it with its age.
     fn answer(&self, path: &str, deadline: &Deadline) -> Result<(String, Duration), Trouble> {
-        let stream = self.ask(path, "application/json", deadline.clone())?;
-        let mut answer = Vec::new();
-        match stream.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
-            // If a TLS peer closes without notice, the answer may be incomplete. The length below decides.
-            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
-            _ if answer.len() > DOCUMENT_BYTES_MAX => Err(Trouble::Endless),
-            _ => understand(answer),
-        }
+        read_whole(self.ask(path, "application/json", deadline.clone())?, DOCUMENT_BYTES_MAX)
     }
 
     /// Opens the events at a path. The header must arrive within `patience`; later silence is limited by `silence`.
@@ -118,12 +100,19 @@ impl Service {
     }
 
     fn ask(&self, path: &str, accept: &str, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
-        let mut stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
-        let token = self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.0));
-        let host = self.place.host_header();
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: {accept}\r\n{token}\r\n");
-        stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
-        Ok(stream)
+        let stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
+        stream::get(stream, &self.place, path, accept, self.token.as_ref())
+    }
+}
+
+/// Reads an answer to its end. Returns its body and its age.
+fn read_whole(stream: Box<dyn Stream>, bytes_max: usize) -> Result<(String, Duration), Trouble> {
+    let mut answer = Vec::new();
+    match stream.take(bytes_max as u64 + 1).read_to_end(&mut answer) {
+        // If a TLS peer closes without notice, the answer may be incomplete. The length below decides.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
+        _ if answer.len() > bytes_max => Err(Trouble::Endless),
+        _ => understand(answer),
     }
 }
 

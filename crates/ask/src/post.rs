@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::stream::{self, Deadline};
-use crate::{BadPlace, Roots, ServicePlace, Trouble, status, understand};
+use crate::{BadPlace, Roots, ServicePlace, Trouble, read_whole, status};
 
 /// Longest status line that is read.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -81,7 +81,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    fn header(&self) -> String {
+    pub(crate) fn header(&self) -> String {
         match self {
             Self::Bearer(token) => format!("Authorization: Bearer {token}\r\n"),
             Self::Basic(pair) => format!("Authorization: Basic {}\r\n", base64(pair.as_bytes())),
@@ -110,47 +110,15 @@ pub fn get(
     bytes_max: usize,
     patience: Duration,
 ) -> Result<String, Trouble> {
-    let mut stream = stream::open(&target.place, roots, Deadline::after(patience))?;
-    let signed = credentials.map_or_else(String::new, Credentials::header);
-    let host = target.place.host_header();
-    let request = format!("GET {} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n{signed}\r\n", target.path);
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
-    let mut answer = Vec::new();
-    match stream.take(bytes_max as u64 + 1).read_to_end(&mut answer) {
-        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
-        _ if answer.len() > bytes_max => Err(Trouble::Endless),
-        _ => Ok(understand(answer)?.0),
-    }
+    let stream = stream::open(&target.place, roots, Deadline::after(patience))?;
+    let stream = stream::get(stream, &target.place, &target.path, "application/json", credentials)?;
+    Ok(read_whole(stream, bytes_max)?.0)
 }
-
-/// Why a message was not accepted.
-#[derive(Debug)]
-pub enum PostError {
-    /// There was no answer.
-    Trouble(Trouble),
-    /// The answer is a redirect.
-    Redirect(u16),
-    /// The receiver refused the message.
-    Status(u16),
-}
-
-impl fmt::Display for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Trouble(trouble) => trouble.fmt(f),
-            Self::Redirect(status) => write!(f, "answers with a redirect ({status}), which is not followed; give the final address"),
-            Self::Status(status) => write!(f, "answers with status {status}"),
-        }
-    }
-}
-
-impl std::error::Error for PostError {}
 
 /// Posts JSON, and returns when the receiver has accepted it. One deadline covers the whole request, from connecting on; only the
 /// lookup of the host's name has no deadline.
-pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, patience: Duration) -> Result<(), PostError> {
-    let mut stream = stream::open(&target.place, roots, Deadline::after(patience)).map_err(PostError::Trouble)?;
-    let silent = |error| PostError::Trouble(Trouble::silent(error));
+pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, patience: Duration) -> Result<(), Trouble> {
+    let mut stream = stream::open(&target.place, roots, Deadline::after(patience))?;
     let bearer = bearer.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let head = format!(
         "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{bearer}\r\n",
@@ -158,14 +126,14 @@ pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: 
         target.place.host_header(),
         body.len(),
     );
-    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(silent)?;
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
     let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(silent)?;
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(Trouble::silent)?;
     match std::str::from_utf8(&line).ok().and_then(status) {
-        None => Err(PostError::Trouble(Trouble::Strange("it does not speak HTTP".to_owned()))),
+        None => Err(Trouble::Strange("it does not speak HTTP".to_owned())),
         Some(200..=299) => Ok(()),
-        Some(status @ 300..=399) => Err(PostError::Redirect(status)),
-        Some(status) => Err(PostError::Status(status)),
+        Some(status @ 300..=399) => Err(Trouble::Redirect(status)),
+        Some(status) => Err(Trouble::NotAccepted(status)),
     }
 }
 
@@ -207,7 +175,7 @@ mod tests {
     }
 
     /// Posts to a server with this answer, and returns the request that it read.
-    fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), PostError>, String) {
+    fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), Trouble>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target: Target = format!("http://{}/hook", listener.local_addr().expect("an address")).parse().expect("a target");
         let server = thread::spawn(move || {
@@ -258,6 +226,6 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target: Target = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a target");
         let result = post(&target, None, None, "{}", Duration::from_millis(50));
-        assert!(matches!(result, Err(PostError::Trouble(Trouble::Late))), "{result:?}");
+        assert!(matches!(result, Err(Trouble::Late)), "{result:?}");
     }
 }

@@ -3,15 +3,17 @@
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::tls::{self, Roots};
-use crate::{ServicePlace, Trouble};
+use crate::{Credentials, ServicePlace, Trouble};
 
 /// Reads and writes.
 pub(crate) trait Stream: Read + Write {}
@@ -54,6 +56,21 @@ pub(crate) fn open(place: &ServicePlace, roots: Option<&Roots>, deadline: Deadli
     }
 }
 
+/// Sends a GET request, and returns the connection with the answer.
+pub(crate) fn get(
+    mut stream: Box<dyn Stream>,
+    place: &ServicePlace,
+    path: &str,
+    accept: &str,
+    credentials: Option<&Credentials>,
+) -> Result<Box<dyn Stream>, Trouble> {
+    let signed = credentials.map_or_else(String::new, Credentials::header);
+    let host = place.host_header();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: {accept}\r\n{signed}\r\n");
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+    Ok(stream)
+}
+
 /// Connects to a Unix socket. Does not wait if the service has too many connections.
 fn unix(path: &Path) -> io::Result<UnixStream> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
@@ -84,36 +101,10 @@ pub(crate) struct Timed<S> {
     deadline: Deadline,
 }
 
-/// Both types of sockets have these two functions, without a common trait.
-pub(crate) trait Timeouts {
-    fn reading(&self, left: Duration) -> io::Result<()>;
-    fn writing(&self, left: Duration) -> io::Result<()>;
-}
-
-impl Timeouts for TcpStream {
-    fn reading(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))
-    }
-
-    fn writing(&self, left: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(left))
-    }
-}
-
-impl Timeouts for UnixStream {
-    fn reading(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))
-    }
-
-    fn writing(&self, left: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(left))
-    }
-}
-
-impl<S: Read + Timeouts> Read for Timed<S> {
+impl<S: Read + AsFd> Read for Timed<S> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
-            self.socket.reading(self.deadline.left()?)?;
+            set_socket_timeout(&self.socket, Timeout::Recv, Some(self.deadline.left()?))?;
             match self.socket.read(bytes) {
                 // The kernel does not restart reads of a socket with a timeout. Resizing the terminal must not look like a failure of the
                 // service.
@@ -124,9 +115,9 @@ impl<S: Read + Timeouts> Read for Timed<S> {
     }
 }
 
-impl<S: Write + Timeouts> Write for Timed<S> {
+impl<S: Write + AsFd> Write for Timed<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.writing(self.deadline.left()?)?;
+        set_socket_timeout(&self.socket, Timeout::Send, Some(self.deadline.left()?))?;
         self.socket.write(bytes)
     }
 

@@ -24,6 +24,10 @@ pub enum Trouble {
     Refused,
     /// The service answers with an error status.
     Status(u16),
+    /// A message is answered with a redirect.
+    Redirect(u16),
+    /// A message is answered with an error status.
+    NotAccepted(u16),
     /// The answer is unexpected.
     Strange(String),
     /// The certificate is not trusted, or TLS failed.
@@ -62,6 +66,8 @@ impl fmt::Display for Trouble {
             Self::NotText => f.write_str("answers with something that is not text"),
             Self::Refused => f.write_str("wants a token that it knows (--token-file)"),
             Self::Status(status) => write!(f, "has nothing to show ({status})"),
+            Self::Redirect(status) => write!(f, "answers with a redirect ({status}), which is not followed; give the final address"),
+            Self::NotAccepted(status) => write!(f, "answers with status {status}"),
             Self::Strange(why) => write!(f, "answers in another way than this ttmon knows ({why})"),
             Self::Tls(why) => write!(f, "cannot be trusted ({why})"),
         }

@@ -1,5 +1,6 @@
 //! Delivers one message to one receiver.
 
+use std::fmt;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use ttmon_alerts::{Delivery, UrlFrom};
-use ttmon_ask::{Roots, Target, post};
+use ttmon_ask::{Roots, Target, Trouble, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
 
@@ -20,9 +21,46 @@ const ALERTS_PATH: &str = "/api/v2/alerts";
 const ENVIRONMENT: [&str; 5] = ["HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Delivers a body in the format of this receiver. Takes at most the time limit of the receiver. The error contains no address, because some
-/// addresses are secret.
-pub fn deliver(how: &Delivery, body: &str) -> Result<(), String> {
+/// Why a message was not delivered. It contains no address, because some addresses are secret.
+#[derive(Debug)]
+pub enum DeliveryError {
+    /// A file cannot be used.
+    File(&'static str, io::Error),
+    /// The address is not a URL.
+    Url,
+    /// The token would be sent unencrypted.
+    Exposed,
+    /// There are no certificates to trust.
+    Roots(String),
+    /// The receiver did not accept the message.
+    Post(Trouble),
+    /// The command could not be started.
+    Start(io::Error),
+    /// The command exceeded its time limit and was killed.
+    Late(Duration),
+    /// The command failed.
+    Failed(String),
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(key, error) => write!(f, "{key}: {error}"),
+            Self::Url => f.write_str("not a URL; give http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"),
+            Self::Exposed => f.write_str("the token would be sent unencrypted; use https://"),
+            Self::Roots(error) => error.fmt(f),
+            Self::Post(error) => error.fmt(f),
+            Self::Start(error) => write!(f, "cannot be started: {error}"),
+            Self::Late(limit) => write!(f, "took longer than {} s and was killed", limit.as_secs()),
+            Self::Failed(status) => write!(f, "failed: {status}"),
+        }
+    }
+}
+
+impl std::error::Error for DeliveryError {}
+
+/// Delivers a body in the format of this receiver. Takes at most the time limit of the receiver.
+pub fn deliver(how: &Delivery, body: &str) -> Result<(), DeliveryError> {
     match how {
         Delivery::Command { argv, timeout } => command(argv, *timeout, body),
         Delivery::Webhook { url, bearer_file, ca } => posted(&target(url)?, bearer_file.as_deref(), ca.as_deref(), body),
@@ -32,52 +70,52 @@ pub fn deliver(how: &Delivery, body: &str) -> Result<(), String> {
     }
 }
 
-fn target(url: &UrlFrom) -> Result<Target, String> {
+fn target(url: &UrlFrom) -> Result<Target, DeliveryError> {
     let text = match url {
         UrlFrom::Text(text) => text.clone(),
         UrlFrom::File(path) => secret("url_file", path)?,
     };
-    text.parse().map_err(|_| "not a URL; give http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH".to_owned())
+    text.parse().map_err(|_| DeliveryError::Url)
 }
 
 /// Reads a secret. It is read each time, so that it can be changed while the service runs.
-fn secret(key: &'static str, path: &Path) -> Result<String, String> {
-    let bytes = ttmon_files::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| format!("{key}: {error}"))?;
+fn secret(key: &'static str, path: &Path) -> Result<String, DeliveryError> {
+    let bytes = ttmon_files::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| DeliveryError::File(key, error))?;
     let text = String::from_utf8(bytes).ok().map(|text| text.trim().to_owned());
     let is_plain = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    text.filter(is_plain).ok_or_else(|| format!("{key}: it is not one line of text"))
+    text.filter(is_plain).ok_or_else(|| DeliveryError::File(key, io::Error::new(io::ErrorKind::InvalidData, "it is not one line of text")))
 }
 
-fn posted(target: &Target, bearer_file: Option<&Path>, ca: Option<&Path>, body: &str) -> Result<(), String> {
+fn posted(target: &Target, bearer_file: Option<&Path>, ca: Option<&Path>, body: &str) -> Result<(), DeliveryError> {
     let bearer = bearer_file.map(|path| secret("bearer_file", path)).transpose()?;
     if bearer.is_some() && !target.is_private() {
-        return Err("the token would be sent unencrypted; use https://".to_owned());
+        return Err(DeliveryError::Exposed);
     }
-    let roots = target.is_secret().then(|| Roots::read(ca)).transpose().map_err(|error| error.to_string())?;
-    post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(|error| error.to_string())
+    let roots = target.is_secret().then(|| Roots::read(ca)).transpose().map_err(DeliveryError::Roots)?;
+    post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(DeliveryError::Post)
 }
 
 /// Runs a program without a shell. The message is a file on its standard input, so that a program that does not read it blocks nothing.
-fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot be started: {error}");
-    let [program, arguments @ ..] = argv else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    let mut input = std::fs::File::from(memfd_create("ttmon-alert", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?);
-    input.write_all(body.as_bytes()).and_then(|()| input.seek(SeekFrom::Start(0))).map_err(failed)?;
+fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), DeliveryError> {
+    let [program, arguments @ ..] = argv else { return Err(DeliveryError::Start(io::ErrorKind::NotFound.into())) };
+    let mut input =
+        std::fs::File::from(memfd_create("ttmon-alert", MemfdFlags::CLOEXEC).map_err(|error| DeliveryError::Start(error.into()))?);
+    input.write_all(body.as_bytes()).and_then(|()| input.seek(SeekFrom::Start(0))).map_err(DeliveryError::Start)?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::from(input)).stdout(Stdio::null()).stderr(Stdio::null());
     command.env_clear().env("PATH", PATH).current_dir("/").process_group(0);
     command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = command.spawn().map_err(DeliveryError::Start)?;
     let has_ended = ends_within(&child, timeout);
     if !has_ended {
         // Kill its children too. The pid is not reused before `wait`.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
-    let status = child.wait().map_err(failed)?;
+    let status = child.wait().map_err(DeliveryError::Start)?;
     match () {
-        () if !has_ended => Err(format!("took longer than {} s and was killed", timeout.as_secs())),
+        () if !has_ended => Err(DeliveryError::Late(timeout)),
         () if status.success() => Ok(()),
-        () => Err(format!("failed: {status}")),
+        () => Err(DeliveryError::Failed(status.to_string())),
     }
 }
 
