@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ttmon_ledger::layout::COST_ONE_IN;
-use ttmon_ledger::reader::Failure;
-use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
@@ -16,9 +14,9 @@ use ttmon_model::stack::SourceLine;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
-use ttmon_wire::run::HostMemory;
+use ttmon_wire::run::{HostMemory, RunGroup, RunOverhead};
 
-use crate::digest::{Digest, DigestFailure, DigestRow, Group, LeftBuffer};
+use crate::digest::{Digest, DigestFailure, DigestRow, LeftBuffer};
 use crate::names::{self, Names};
 
 /// A chip: a device of this machine, or an identity, which is the unique id if known. Programs use a shorter id for the chip, which is the
@@ -64,19 +62,6 @@ pub struct Account {
     pub untracked: Option<&'static str>,
 }
 
-/// The cost of recording, estimated from the calls that were measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Overhead {
-    /// Number of measured calls.
-    pub measured: u64,
-    /// Number of all calls, extrapolated from the measured ones.
-    pub calls: u64,
-    /// The estimated time of all calls.
-    pub nanoseconds: u64,
-    /// That time as a share of the command's duration.
-    pub ratio: f64,
-}
-
 /// Minimum number of measured calls. Fewer are not representative.
 const MEASURED_MIN: u64 = 8;
 
@@ -84,7 +69,7 @@ const MEASURED_MIN: u64 = 8;
 const LIST_COLUMNS: usize = 40;
 
 /// The memory of one chip.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct OnChip {
     /// The memory of each kind.
     pub kinds: BTreeMap<BufferKind, OfKind>,
@@ -95,7 +80,7 @@ pub struct OnChip {
 }
 
 /// One kind of memory on one chip.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct OfKind {
     /// Highest live bytes, as requested.
     pub peak: u64,
@@ -114,7 +99,7 @@ pub struct OfKind {
     /// The capacity of the chip.
     total: Option<u64>,
     /// The live buffers at the peak.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RunGroup>,
     /// Whether several allocators held memory at the same time and their total was not recorded. The peak of the total may be higher than
     /// the peak of each allocator.
     pub is_at_least: bool,
@@ -122,7 +107,7 @@ pub struct OfKind {
 }
 
 /// The lifetime of an allocator.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Life {
     span: (u64, u64),
     /// The ledger and the origin, if the ledger records the total of all allocators of that origin on the chip.
@@ -144,17 +129,6 @@ pub struct Leftover<'a> {
     pub digest: &'a Digest,
     /// The buffer.
     pub left: &'a LeftBuffer,
-    /// The chips.
-    pub places: &'a [ChipPlace],
-}
-
-/// A refused allocation, with its chips.
-#[derive(Debug)]
-pub struct RefusedOnChips<'a> {
-    /// The record in the ledger.
-    pub failure: &'a Failure,
-    /// The refused request in the types of the model.
-    pub refusal: &'a Refusal,
     /// The chips.
     pub places: &'a [ChipPlace],
 }
@@ -246,17 +220,17 @@ impl Account {
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
-    /// Returns the cost of recording, over all processes. Returns `None` if too few calls were measured.
-    pub fn overhead(&self) -> Option<Overhead> {
-        let (measured, nanoseconds) = self
+    /// Returns the cost of recording over all processes, extrapolated from the measured calls. Returns `None` if too few were measured.
+    pub fn overhead(&self) -> Option<RunOverhead> {
+        let (measured_calls, nanoseconds) = self
             .digests
             .iter()
             .fold((0_u64, 0_u64), |sum, digest| (sum.0.saturating_add(digest.cost.0), sum.1.saturating_add(digest.cost.1)));
         let one_in = u64::from(COST_ONE_IN);
         let duration = self.span.1.saturating_sub(self.span.0);
-        (measured >= MEASURED_MIN && duration > 0).then(|| {
-            let total = nanoseconds.saturating_mul(one_in);
-            Overhead { measured, calls: measured.saturating_mul(one_in), nanoseconds: total, ratio: total as f64 / duration as f64 }
+        (measured_calls >= MEASURED_MIN && duration > 0).then(|| {
+            let (calls, nanoseconds) = (measured_calls.saturating_mul(one_in), nanoseconds.saturating_mul(one_in));
+            RunOverhead { calls, measured_calls, nanoseconds, ratio: nanoseconds as f64 / duration as f64 }
         })
     }
 
@@ -326,17 +300,16 @@ impl Account {
         grown
     }
 
-    /// Returns the refused requests, in the order of time.
-    pub fn refusals(&self) -> Vec<RefusedOnChips<'_>> {
+    /// Returns the refused requests with their chips, in the order of time.
+    pub fn refusals(&self) -> Vec<(&DigestFailure, &[ChipPlace])> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
-            for DigestFailure { failure, refusal } in &digest.failures {
-                let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
-                let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
-                refusals.push(RefusedOnChips { failure, refusal, places });
+            for refused in &digest.failures {
+                let index = digest.allocators.iter().position(|allocator| allocator.slot == refused.failure.allocator);
+                refusals.push((refused, index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice)));
             }
         }
-        refusals.sort_by_key(|refusal| refusal.failure.time);
+        refusals.sort_by_key(|(refused, _)| refused.failure.time);
         refusals
     }
 

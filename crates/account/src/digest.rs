@@ -13,7 +13,7 @@ use ttmon_model::stack::SourceLine;
 use ttmon_recorder::{History, largest_free};
 use ttmon_source::Lines;
 use ttmon_source::ledgers::{self, buffer_kind};
-use ttmon_wire::run::HostMemory;
+use ttmon_wire::run::{HostMemory, RunGroup};
 
 /// Maximum number of groups for each peak. The rest is one more group.
 const GROUPS_MAX: usize = 64;
@@ -82,34 +82,17 @@ pub struct DigestRow {
     /// Other buffers that were not freed: count and bytes.
     pub leaked: (u64, u64),
     /// The live buffers at the peak, largest first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RunGroup>,
     /// The smallest value of the largest free block of a bank, over the points at which it is known.
     pub tightest: Option<Tightest>,
-}
-
-/// Buffers with the same tag, operation and line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// The line that requested the buffers.
-    pub line: Option<Arc<SourceLine>>,
-    /// The tag of the buffers.
-    pub tag: Option<String>,
-    /// The operation that created the buffers.
-    pub operation: Option<String>,
-    /// Bytes of the buffers.
-    pub bytes: u64,
-    /// Number of buffers.
-    pub count: u64,
 }
 
 /// The tag of the last group, which has the buffers beyond [`GROUPS_MAX`] groups and those that are not listed.
 const OTHER: &str = "(other)";
 
-impl Group {
-    /// Returns whether the group has a line, a tag or an operation.
-    pub fn is_named(&self) -> bool {
-        self.line.is_some() || self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
-    }
+/// Returns whether a group of buffers has a line, a tag or an operation.
+pub fn is_named(group: &RunGroup) -> bool {
+    group.line.is_some() || group.operation.is_some() || group.tag.as_deref().is_some_and(|tag| tag != OTHER)
 }
 
 /// A buffer that was not freed.
@@ -132,74 +115,59 @@ pub struct LeftBuffer {
 }
 
 impl Digest {
-    /// Reads a ledger. Keeps only the `left_max` largest buffers that were not freed.
-    pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
-        Self::read_followed(region, History::default(), pid, is_running, left_max)
-    }
-
-    /// Reads a ledger whose earlier events are in `history`.
-    pub fn read_followed(
-        region: &Region,
-        mut history: History,
-        pid: Option<u32>,
-        is_running: bool,
-        left_max: usize,
-    ) -> Result<Self, ReadError> {
+    /// Reads a ledger whose earlier events are in `history`. Keeps only the `left_max` largest buffers that were not freed.
+    pub fn read(region: &Region, mut history: History, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
         history.follow(region)?;
-        read(region, &history, pid, is_running, left_max)
+        let listing = region.list()?;
+        let totals = &listing.totals;
+        let places = ledgers::without_buffers(region, totals).map_err(|_| ReadError::NotReady)?;
+        let identity = region.identity();
+        let lines = Lines::read(region)?;
+        let left = Leftovers::of(&listing, &lines);
+        let mut allocators: Vec<DigestAllocator> = Vec::new();
+        for allocator in &totals.allocators {
+            // A buffer that is never freed is live until the process ends, and the time of that is not recorded.
+            let holds = allocator.rows.iter().any(|row| row.count > 0);
+            let end = allocator.closed.unwrap_or(if holds { u64::MAX } else { totals.last_time });
+            let life = (allocator.opened, end);
+            let rows = allocator.rows.iter().map(|row| {
+                let set = listing.peak_sets.iter().find(|set| (set.allocator, set.kind) == (allocator.slot, row.kind));
+                let is_torn_down = !allocator.is_open && row.left_time >= allocator.opened;
+                let (cached, leaked) = left.of_row(allocator.slot, row);
+                DigestRow {
+                    kind: buffer_kind(row.kind),
+                    row: *row,
+                    at_end: if is_torn_down { row.left_last.1 } else { row.used },
+                    cached,
+                    leaked,
+                    groups: set.map_or(Vec::new(), |set| groups(set, &listing, &lines)),
+                    tightest: tightest(history.tightest(allocator.slot, row.kind), set, row, &listing),
+                }
+            });
+            let rows = rows.collect();
+            allocators.push(DigestAllocator { slot: allocator.slot, generation: allocator.generation, life, rows });
+        }
+        let is_checked = totals.allocators.iter().all(|allocator| !allocator.self_check.is_inexact);
+        Ok(Self {
+            pid: pid.unwrap_or(identity.pid),
+            program: identity.program.clone(),
+            is_running,
+            is_exact: totals.status & status::INEXACT == 0 && is_checked,
+            events: totals.events,
+            cost: totals.cost,
+            lost: totals.lost,
+            places,
+            allocators,
+            left: left.largest(left_max),
+            failures: failures(region, &history, &lines)?,
+            phases: history.phases(&lines),
+            unsafe_traces: history.unsafe_traces(&lines),
+            growth: history
+                .growth_by_line(&lines, |slot| totals.allocators.iter().any(|allocator| allocator.slot == slot && allocator.is_open)),
+            missed: history.missed(),
+            host_rss: None,
+        })
     }
-}
-
-fn read(region: &Region, history: &History, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, ReadError> {
-    let listing = region.list()?;
-    let totals = &listing.totals;
-    let places = ledgers::without_buffers(region, totals).map_err(|_| ReadError::NotReady)?;
-    let identity = region.identity();
-    let lines = Lines::read(region)?;
-    let left = Leftovers::of(&listing, &lines);
-    let mut allocators: Vec<DigestAllocator> = Vec::new();
-    for allocator in &totals.allocators {
-        // A buffer that is never freed is live until the process ends, and the time of that is not recorded.
-        let holds = allocator.rows.iter().any(|row| row.count > 0);
-        let end = allocator.closed.unwrap_or(if holds { u64::MAX } else { totals.last_time });
-        let life = (allocator.opened, end);
-        let rows = allocator.rows.iter().map(|row| {
-            let set = listing.peak_sets.iter().find(|set| (set.allocator, set.kind) == (allocator.slot, row.kind));
-            let is_torn_down = !allocator.is_open && row.left_time >= allocator.opened;
-            let (cached, leaked) = left.of_row(allocator.slot, row);
-            DigestRow {
-                kind: buffer_kind(row.kind),
-                row: *row,
-                at_end: if is_torn_down { row.left_last.1 } else { row.used },
-                cached,
-                leaked,
-                groups: set.map_or(Vec::new(), |set| groups(set, &listing, &lines)),
-                tightest: tightest(history.tightest(allocator.slot, row.kind), set, row, &listing),
-            }
-        });
-        let rows = rows.collect();
-        allocators.push(DigestAllocator { slot: allocator.slot, generation: allocator.generation, life, rows });
-    }
-    let is_checked = totals.allocators.iter().all(|allocator| !allocator.self_check.is_inexact);
-    Ok(Digest {
-        pid: pid.unwrap_or(identity.pid),
-        program: identity.program.clone(),
-        is_running,
-        is_exact: totals.status & status::INEXACT == 0 && is_checked,
-        events: totals.events,
-        cost: totals.cost,
-        lost: totals.lost,
-        places,
-        allocators,
-        left: left.largest(left_max),
-        failures: failures(region, history, &lines)?,
-        phases: history.phases(&lines),
-        unsafe_traces: history.unsafe_traces(&lines),
-        growth: history
-            .growth_by_line(&lines, |slot| totals.allocators.iter().any(|allocator| allocator.slot == slot && allocator.is_open)),
-        missed: history.missed(),
-        host_rss: None,
-    })
 }
 
 /// Returns the smallest value of the largest free block, over the points of the history and the peak.
@@ -289,7 +257,7 @@ fn text(tags: &[String], id: u32) -> Option<String> {
     ledgers::tag(tags, id).filter(|text| !text.is_empty()).cloned()
 }
 
-fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<Group> {
+fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<RunGroup> {
     type GroupNames<'a> = (u32, u32, Option<&'a Arc<SourceLine>>);
     let mut sums: HashMap<GroupNames<'_>, Sum> = HashMap::new();
     for member in set.members(&listing.entries) {
@@ -297,9 +265,9 @@ fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<Group> {
         *sum = (sum.0.saturating_add(member.size), sum.1 + 1);
     }
     let rest = set.unlisted.1.saturating_add(set.lost.1);
-    let mut groups: Vec<Group> = sums
+    let mut groups: Vec<RunGroup> = sums
         .into_iter()
-        .map(|((tag, operation, line), (bytes, count))| Group {
+        .map(|((tag, operation, line), (bytes, count))| RunGroup {
             line: line.cloned(),
             tag: text(&listing.tags, tag),
             operation: text(&listing.tags, operation),
@@ -311,7 +279,7 @@ fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<Group> {
     let cut = groups.split_off(groups.len().min(GROUPS_MAX));
     let other = cut.iter().fold((rest, set.unlisted.0 + set.lost.0), |sum, group| (sum.0.saturating_add(group.bytes), sum.1 + group.count));
     if other.1 > 0 {
-        groups.push(Group { line: None, tag: Some(OTHER.to_owned()), operation: None, bytes: other.0, count: other.1 });
+        groups.push(RunGroup { line: None, tag: Some(OTHER.to_owned()), operation: None, bytes: other.0, count: other.1 });
     }
     groups
 }

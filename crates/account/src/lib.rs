@@ -10,7 +10,7 @@ mod names;
 mod report;
 mod size;
 
-pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead, RefusedOnChips};
+pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip};
 pub use checks::{Checks, buffers};
-pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, Group, LeftBuffer};
-pub use size::{Limit, Size, SizeError};
+pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, LeftBuffer, is_named};
+pub use size::{Limit, Size};

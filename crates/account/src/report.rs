@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use ttmon_model::ledger::{BufferKind, BufferLayout};
 use ttmon_model::phase::Tightest;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport, RunTightest};
+use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunKind, RunProcess, RunRefusal, RunReport, RunTightest};
 
-use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOnChips};
-use crate::digest::{Digest, DigestAllocator, Group};
+use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind};
+use crate::digest::{Digest, DigestAllocator, DigestFailure};
 
 impl Account {
     /// Returns the document. `name_of_signal` returns the name of a signal.
@@ -17,7 +17,6 @@ impl Account {
             CommandEnd::Exit(code) => (Some(code), None),
             CommandEnd::Signal(signal) => (None, Some(signal)),
         };
-        let overhead = self.overhead();
         let left = |is_cached| self.left(is_cached).iter().map(|leftover| self.buffer(leftover)).collect();
         RunReport {
             version,
@@ -30,12 +29,7 @@ impl Account {
             allocations: self.allocations(),
             is_exact: self.why_inexact().is_none(),
             unread_processes: self.unread,
-            overhead: overhead.map(|overhead| RunOverhead {
-                calls: overhead.calls,
-                measured_calls: overhead.measured,
-                nanoseconds: overhead.nanoseconds,
-                ratio: overhead.ratio,
-            }),
+            overhead: self.overhead(),
             coverage: self.digests.iter().flat_map(|digest| &digest.places.coverage).collect(),
             processes: self.digests.iter().map(process).collect(),
             devices: self.devices(),
@@ -44,7 +38,7 @@ impl Account {
             cache: left(true),
             growth_bytes: self.growth(),
             growth_by_line: self.growth_by_line(),
-            refusals: self.refusals().iter().map(|refused| self.refusal(refused)).collect(),
+            refusals: self.refusals().into_iter().map(|(refused, places)| self.refusal(refused, places)).collect(),
             tightest: self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect(),
             phases: self.digests.iter().flat_map(|digest| digest.phases.iter().map(|phase| (digest.pid, phase))).collect(),
             unsafe_traces: self.digests.iter().flat_map(|digest| digest.unsafe_traces.iter().map(|trace| (digest.pid, trace))).collect(),
@@ -62,7 +56,7 @@ impl Account {
             is_at_least: of_kind.is_at_least,
             capacity: of_kind.limit(),
             at_end: of_kind.at_end,
-            groups: of_kind.groups.iter().cloned().map(group).collect(),
+            groups: of_kind.groups.clone(),
         };
         let device = |(place, chip): (&ChipPlace, &crate::OnChip)| RunDevice {
             chip: self.chip(place),
@@ -107,12 +101,11 @@ impl Account {
         }
     }
 
-    fn refusal(&self, refused: &RefusedOnChips<'_>) -> RunRefusal {
-        let failure = refused.failure;
+    fn refusal(&self, DigestFailure { failure, refusal }: &DigestFailure, places: &[ChipPlace]) -> RunRefusal {
         RunRefusal {
-            refusal: refused.refusal.clone(),
-            place: self.names(refused.places),
-            chips: self.chips(refused.places),
+            refusal: refusal.clone(),
+            place: self.names(places),
+            chips: self.chips(places),
             time_s: self.seconds(failure.time),
             tag: Some(failure.tag.clone()).filter(|tag| !tag.is_empty()),
         }
@@ -143,10 +136,6 @@ fn process(digest: &Digest) -> RunProcess<'_> {
         host_rss: digest.host_rss,
         lost: digest.lost,
     }
-}
-
-fn group(Group { line, tag, operation, bytes, count }: Group) -> RunGroup {
-    RunGroup { line, tag, operation, bytes, count }
 }
 
 /// Returns the seconds between two times, to the millisecond. Returns 0 if the second time is earlier.

@@ -1,6 +1,5 @@
 //! Sizes in the format that users type: `10G`, `512MB`, `1.5GiB`, `4096`, `90%`.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// A limit on memory.
@@ -16,33 +15,13 @@ pub enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// A text that is not a valid size or share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SizeError {
-    /// The text is not a size.
-    Size(String),
-    /// The text is not a share.
-    Share(String),
-}
-
-impl fmt::Display for SizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size(text) => write!(f, "{text:?} is no size: give bytes, or a number with K, M, G or T"),
-            Self::Share(text) => write!(f, "{text:?} is no share: give 0% to 100%, without a sign"),
-        }
-    }
-}
-
-impl std::error::Error for SizeError {}
-
 const UNITS: [(&str, u32); 6] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
 
 impl FromStr for Size {
-    type Err = SizeError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, SizeError> {
-        let wrong = || SizeError::Size(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no size: give bytes, or a number with K, M, G or T");
         let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start().to_ascii_uppercase();
@@ -63,16 +42,16 @@ impl FromStr for Size {
 }
 
 impl FromStr for Limit {
-    type Err = SizeError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, SizeError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let Some(share) = text.strip_suffix('%') else { return Ok(Self::Bytes(text.parse::<Size>()?.0)) };
         let share = share.trim_end();
         // A sign would mean a change, which is not supported.
         let is_plain = share.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
         match share.parse::<f64>() {
             Ok(share) if is_plain && share <= 100.0 => Ok(Self::Share(share / 100.0)),
-            _ => Err(SizeError::Share(text.to_owned())),
+            _ => Err(format!("{text:?} is no share: give 0% to 100%, without a sign")),
         }
     }
 }

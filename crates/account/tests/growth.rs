@@ -6,6 +6,7 @@ use ttmon_account::Digest;
 use ttmon_ledger::layout::{WriterKind, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Frame, Key, KindGeometry, Session, Writer};
+use ttmon_recorder::History;
 
 fn put(session: &mut Session<'_>, allocator: AllocatorId, address: u64, size: u64, line: u32) {
     let code = session.code("/me/model.py", "forward", 1).expect("room");
@@ -34,7 +35,7 @@ fn growth(is_closed: bool) -> Option<Vec<(u32, i64)>> {
     }
     drop(session);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
-    let digest = Digest::read(&Region::open(file).expect("a ledger"), None, false, 10).expect("read");
+    let digest = Digest::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read");
     let lines = digest.growth?.into_iter().map(|(line, bytes)| (line.map_or(0, |line| line.line), bytes));
     Some(lines.collect())
 }

@@ -8,6 +8,7 @@ use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, Writer,
 };
+use ttmon_recorder::History;
 
 const BASE: u64 = 0x100;
 const BANK: u64 = 1000;
@@ -49,7 +50,7 @@ fn refuse(session: &mut Session<'_>, allocator: AllocatorId, per_bank: u64, free
 
 fn digest(writer: &Writer) -> Digest {
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
-    Digest::read(&Region::open(file).expect("a ledger"), None, false, 10).expect("read")
+    Digest::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read")
 }
 
 /// The live buffers are those at the refusal, independent of later frees, closes and allocations.

@@ -1,6 +1,5 @@
 //! Input of the rules.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -37,8 +36,8 @@ pub struct Facts {
     pub shared_memory: Option<Space>,
     /// Whether anonymous shared memory can be created; if not, why.
     pub memfd: Option<Result<(), rustix::io::Errno>>,
-    /// The library that `ttmon run` preloads, or the reason why it is missing.
-    pub library: Option<Result<PathBuf, LibraryError>>,
+    /// The library that `ttmon run` preloads, or the reason why it is missing, with a remedy.
+    pub library: Option<Result<PathBuf, String>>,
     /// The Python of this user.
     pub python: Option<Python>,
     /// The service of this host.
@@ -103,18 +102,6 @@ pub enum Service {
         reason: String,
     },
 }
-
-/// Why there is no library to preload, with a remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LibraryError(pub String);
-
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LibraryError {}
 
 impl Facts {
     /// Reads files below `root`. Facts that only the running program can determine stay `None`.

@@ -7,7 +7,7 @@ pub mod bundle;
 mod facts;
 mod rules;
 
-pub use facts::{Facts, LibraryError, Node, PciDevice, Python, Service, Space};
+pub use facts::{Facts, Node, PciDevice, Python, Service, Space};
 pub use rules::examine;
 
 /// Severity of a finding.

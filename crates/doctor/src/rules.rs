@@ -22,43 +22,49 @@ const TIME_MIN: UnixTime = UnixTime(1_735_689_600_000_000_000);
 /// Rescans the bus for devices that left it.
 const RESCAN: &str = "echo 1 | sudo tee /sys/bus/pci/rescan";
 
-type Rule = fn(&Facts) -> Vec<Finding>;
+/// Verdict, message and remedy.
+type Found = (Verdict, String, Option<String>);
+type Rule = fn(&Facts) -> Vec<Found>;
 
-/// The topics, in the order in which they are printed.
-const RULES: &[Rule] = &[
-    driver,
-    devices,
-    firmware,
-    nodes,
-    deep,
-    other_users,
-    iommu,
-    kernel,
-    memory_files,
-    holders,
-    containers,
-    stale,
-    library,
-    ttnn,
-    service,
-    clock,
+/// The topics with their rules, in the order in which they are printed.
+const RULES: &[(&str, Rule)] = &[
+    ("driver", driver),
+    ("devices", devices),
+    ("firmware", firmware),
+    ("permissions", nodes),
+    ("deep", deep),
+    ("permissions", other_users),
+    ("iommu", iommu),
+    ("hugepages", huge_pages),
+    ("kernel", kernel),
+    ("shared memory", memory_files),
+    ("processes", holders),
+    ("containers", containers),
+    ("stale memory", stale),
+    ("libraries", library),
+    ("ttnn", ttnn),
+    ("service", service),
+    ("clock", clock),
 ];
 
 /// Applies all rules.
 pub fn examine(facts: &Facts) -> Vec<Finding> {
-    RULES.iter().flat_map(|rule| rule(facts)).collect()
+    let findings = |&(topic, rule): &(&'static str, Rule)| {
+        rule(facts).into_iter().map(move |(verdict, message, remedy)| Finding { topic, verdict, message, remedy })
+    };
+    RULES.iter().flat_map(findings).collect()
 }
 
-fn ok(topic: &'static str, message: impl Into<String>) -> Vec<Finding> {
-    vec![Finding { topic, verdict: Verdict::Ok, message: message.into(), remedy: None }]
+fn ok(message: impl Into<String>) -> Vec<Found> {
+    vec![(Verdict::Ok, message.into(), None)]
 }
 
-fn warning(topic: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
-    vec![Finding { topic, verdict: Verdict::Warning, message: message.into(), remedy: Some(remedy.into()) }]
+fn warning(message: impl Into<String>, remedy: impl Into<String>) -> Vec<Found> {
+    vec![(Verdict::Warning, message.into(), Some(remedy.into()))]
 }
 
-fn problem(topic: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
-    vec![Finding { topic, verdict: Verdict::Problem, message: message.into(), remedy: Some(remedy.into()) }]
+fn problem(message: impl Into<String>, remedy: impl Into<String>) -> Vec<Found> {
+    vec![(Verdict::Problem, message.into(), Some(remedy.into()))]
 }
 
 /// Formats `1 device`, `2 devices`.
@@ -71,28 +77,27 @@ fn local(snapshot: &Snapshot) -> impl Iterator<Item = &Device> {
     snapshot.devices.iter().filter(|device| device.location == Location::Local)
 }
 
-fn driver(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "driver";
+fn driver(facts: &Facts) -> Vec<Found> {
     let foreign = facts.bus.iter().filter_map(|device| Some((device.bdf, device.driver.as_deref().filter(|name| *name != "tenstorrent")?)));
-    let mut findings: Vec<Finding> = foreign
+    let mut findings: Vec<Found> = foreign
         .flat_map(|(bdf, name)| {
             let remedy = format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/{name}/unbind && sudo modprobe tenstorrent");
-            warning(TOPIC, format!("device {bdf} belongs to the driver {name}"), remedy)
+            warning(format!("device {bdf} belongs to the driver {name}"), remedy)
         })
         .collect();
     findings.extend(match &facts.snapshot {
         Err(_) if !facts.is_driver_loaded && facts.bus.is_empty() => {
-            problem(TOPIC, "no Tenstorrent device is on the PCI bus", "check seating and power of the card, then: lspci -d 1e52:")
+            problem("no Tenstorrent device is on the PCI bus", "check seating and power of the card, then: lspci -d 1e52:")
         }
         Err(_) if !facts.is_driver_loaded => {
             let message = format!("{} on the PCI bus, and the driver is not loaded", count(facts.bus.len(), "device"));
-            problem(TOPIC, message, "sudo modprobe tenstorrent; if there is no such module: sudo apt install tenstorrent-dkms")
+            problem(message, "sudo modprobe tenstorrent; if there is no such module: sudo apt install tenstorrent-dkms")
         }
-        Err(_) if facts.bus.is_empty() => problem(TOPIC, "the driver is loaded, and no Tenstorrent device is on the PCI bus", RESCAN),
+        Err(_) if facts.bus.is_empty() => problem("the driver is loaded, and no Tenstorrent device is on the PCI bus", RESCAN),
         Err(reason) => {
             let unbound = facts.bus.iter().find(|device| device.driver.is_none());
             let remedy = unbound.map_or_else(|| "sudo dmesg | grep -i tenstorrent".to_owned(), |found| bind(found.bdf));
-            problem(TOPIC, reason.to_string(), remedy)
+            problem(reason.to_string(), remedy)
         }
         Ok(snapshot) => version(snapshot),
     });
@@ -100,11 +105,10 @@ fn driver(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Lists values that this driver does not publish, and the first driver that does.
-fn version(snapshot: &Snapshot) -> Vec<Finding> {
-    const TOPIC: &str = "driver";
+fn version(snapshot: &Snapshot) -> Vec<Found> {
     const UPDATE: &str = "sudo apt install --only-upgrade tenstorrent-dkms; or build tt-kmd";
-    let Ok(text) = &snapshot.driver else { return warning(TOPIC, "the driver is loaded and its version is unknown", UPDATE) };
-    let Some(driver) = Version::parse(text) else { return warning(TOPIC, format!("driver {text} is unknown"), UPDATE) };
+    let Ok(text) = &snapshot.driver else { return warning("the driver is loaded and its version is unknown", UPDATE) };
+    let Some(driver) = Version::parse(text) else { return warning(format!("driver {text} is unknown"), UPDATE) };
     let archs: Vec<_> = local(snapshot).filter_map(|device| device.arch.ok()).collect();
     let newer = ATTRIBUTES.iter().filter_map(|row| {
         let since = archs.iter().filter_map(|arch| row.since(*arch)).filter(|since| *since > driver).min()?;
@@ -112,17 +116,16 @@ fn version(snapshot: &Snapshot) -> Vec<Finding> {
     });
     let newer: Vec<(Version, &str)> = newer.collect();
     match newer.iter().map(|(since, _)| *since).max() {
-        None => ok(TOPIC, format!("version {text}, which publishes every value ttmon shows")),
+        None => ok(format!("version {text}, which publishes every value ttmon shows")),
         Some(since) => {
             let files: Vec<&str> = newer.iter().map(|(_, file)| *file).collect();
             let message = format!("version {text} does not publish {}; {}.{} does", files.join(", "), since.major, since.minor);
-            warning(TOPIC, message, UPDATE)
+            warning(message, UPDATE)
         }
     }
 }
 
-fn devices(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "devices";
+fn devices(facts: &Facts) -> Vec<Found> {
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let mut findings = Vec::new();
     for device in &snapshot.devices {
@@ -134,28 +137,25 @@ fn devices(facts: &Facts) -> Vec<Finding> {
         }
         let reload = "sudo modprobe -r tenstorrent && sudo modprobe tenstorrent";
         findings.extend(match (device.state, device.health) {
-            (State::Gone, _) => problem(TOPIC, format!("device {id}: {reasons}"), bring_back(facts, device)),
-            (State::Resetting, _) => warning(TOPIC, format!("device {id}: {reasons}"), "wait for the end of the reset, then: ttmon doctor"),
-            (State::Starting, _) => warning(TOPIC, format!("device {id}: {reasons}"), format!("wait two minutes; then {reload}")),
+            (State::Gone, _) => problem(format!("device {id}: {reasons}"), bring_back(facts, device)),
+            (State::Resetting, _) => warning(format!("device {id}: {reasons}"), "wait for the end of the reset, then: ttmon doctor"),
+            (State::Starting, _) => warning(format!("device {id}: {reasons}"), format!("wait two minutes; then {reload}")),
             (State::Unreadable, _) => problem(
-                TOPIC,
                 format!("device {id}: {reasons}"),
                 format!("sudo dmesg | grep -i tenstorrent; then, with no program on it: tt-smi -r {id}"),
             ),
-            (State::Unknown, _) => {
-                warning(TOPIC, format!("device {id} publishes no telemetry"), "update the driver and the firmware: tt-flash")
-            }
+            (State::Unknown, _) => warning(format!("device {id} publishes no telemetry"), "update the driver and the firmware: tt-flash"),
             (State::Ok, Health::Critical) => {
-                problem(TOPIC, format!("device {id}: {reasons}"), format!("stop its program and check cooling: ttmon who {id}"))
+                problem(format!("device {id}: {reasons}"), format!("stop its program and check cooling: ttmon who {id}"))
             }
-            (State::Ok, Health::Warning) => warning(TOPIC, format!("device {id}: {reasons}"), format!("ttmon -q -d {id}")),
+            (State::Ok, Health::Warning) => warning(format!("device {id}: {reasons}"), format!("ttmon -q -d {id}")),
             (State::Ok, Health::Ok | Health::Unknown) => Vec::new(),
         });
     }
     let readable = local(snapshot).filter(|device| device.state == State::Ok).count();
     let remote = snapshot.devices.len() - local(snapshot).count();
     let remote = if remote > 0 { format!(", and {} behind them", count(remote, "remote chip")) } else { String::new() };
-    findings.extend(ok(TOPIC, format!("{} on PCIe can be read{remote}", count(readable, "device"))));
+    findings.extend(ok(format!("{} on PCIe can be read{remote}", count(readable, "device"))));
     findings
 }
 
@@ -171,8 +171,7 @@ fn bind(bdf: Bdf) -> String {
     format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/tenstorrent/bind")
 }
 
-fn firmware(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "firmware";
+fn firmware(facts: &Facts) -> Vec<Found> {
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let mut versions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for device in local(snapshot) {
@@ -185,29 +184,27 @@ fn firmware(facts: &Facts) -> Vec<Finding> {
     match () {
         () if versions.is_empty() => Vec::new(),
         () if archs.windows(2).any(|pair| pair[0] == pair[1]) => {
-            warning(TOPIC, format!("boards have different firmware: {}", listed.join("; ")), "flash one bundle on all boards: tt-flash")
+            warning(format!("boards have different firmware: {}", listed.join("; ")), "flash one bundle on all boards: tt-flash")
         }
-        () => ok(TOPIC, format!("bundle {}", listed.join("; "))),
+        () => ok(format!("bundle {}", listed.join("; "))),
     }
 }
 
-fn nodes(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "permissions";
+fn nodes(facts: &Facts) -> Vec<Found> {
     let denied: Vec<String> = facts.nodes.iter().filter(|node| !node.is_accessible).map(|node| node.id.to_string()).collect();
     let mode = facts.nodes.iter().find(|node| !node.is_accessible).map_or(0, |node| node.mode);
     match () {
         () if facts.nodes.is_empty() => Vec::new(),
-        () if denied.is_empty() => ok(TOPIC, format!("this user may open {}", count(facts.nodes.len(), "device"))),
+        () if denied.is_empty() => ok(format!("this user may open {}", count(facts.nodes.len(), "device"))),
         () => {
             let message = format!("programs of this user cannot open device {} (mode {mode:04o})", denied.join(","));
-            problem(TOPIC, message, "install the driver's udev rule, then: sudo udevadm control --reload && sudo udevadm trigger")
+            problem(message, "install the driver's udev rule, then: sudo udevadm control --reload && sudo udevadm trigger")
         }
     }
 }
 
 /// Whether `--deep` would work, and what it would show. It is optional, so there is no warning.
-fn deep(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "deep";
+fn deep(facts: &Facts) -> Vec<Found> {
     /// The first driver that lets programs map device memory (windows).
     const DRIVER_MIN: Version = Version::new(1, 32, 0);
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
@@ -216,15 +213,15 @@ fn deep(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     if driver.is_none_or(|driver| driver < DRIVER_MIN) {
-        return ok(TOPIC, "ttmon --deep needs driver 1.32");
+        return ok("ttmon --deep needs driver 1.32");
     }
     if let Some(node) = facts.nodes.iter().find(|node| !node.is_accessible) {
-        return ok(TOPIC, format!("ttmon --deep needs the right to open /dev/tenstorrent/{}: sudo ttmon --deep", node.id));
+        return ok(format!("ttmon --deep needs the right to open /dev/tenstorrent/{}: sudo ttmon --deep", node.id));
     }
     let lacks: Vec<String> = local(snapshot).filter_map(lacking_firmware).collect();
     match lacks.is_empty() {
-        true => ok(TOPIC, "ttmon --deep can read every chip on PCIe, and the utilization of TT-Metal 0.75 and later"),
-        false => ok(TOPIC, format!("ttmon --deep: {}", lacks.join("; "))),
+        true => ok("ttmon --deep can read every chip on PCIe, and the utilization of TT-Metal 0.75 and later"),
+        false => ok(format!("ttmon --deep: {}", lacks.join("; "))),
     }
 }
 
@@ -249,62 +246,61 @@ fn lacking_firmware(device: &Device) -> Option<String> {
     }
 }
 
-fn other_users(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "permissions";
+fn other_users(facts: &Facts) -> Vec<Found> {
     match facts.snapshot.as_ref().map(|snapshot| snapshot.denied_processes) {
         Ok(denied @ 1..) => {
             let message = format!("{denied} processes of other users cannot be examined: their memory is unknown");
-            warning(TOPIC, message, "sudo ttmon; or run the service: sudo systemctl enable --now ttmon")
+            warning(message, "sudo ttmon; or run the service: sudo systemctl enable --now ttmon")
         }
         _ => Vec::new(),
     }
 }
 
-/// Checks for 1 GB pages or a translating IOMMU. Programs need one of them.
-fn iommu(facts: &Facts) -> Vec<Finding> {
+/// Counts the devices without a translating IOMMU. Programs need 1 GB pages for them.
+fn untranslated(facts: &Facts) -> usize {
     let translates = |kind: &Option<String>| kind.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
-    let untranslated = facts.bus.iter().filter(|device| !translates(&device.iommu)).count();
-    if facts.bus.is_empty() {
+    facts.bus.iter().filter(|device| !translates(&device.iommu)).count()
+}
+
+fn iommu(facts: &Facts) -> Vec<Found> {
+    if facts.bus.is_empty() || untranslated(facts) > 0 {
         return Vec::new();
     }
-    if untranslated == 0 {
-        return ok("iommu", "the IOMMU translates for every device; 1 GB pages are not needed");
-    }
+    ok("the IOMMU translates for every device; 1 GB pages are not needed")
+}
+
+fn huge_pages(facts: &Facts) -> Vec<Found> {
+    let untranslated = untranslated(facts);
     match facts.huge_pages {
+        _ if untranslated == 0 => Vec::new(),
         None => Vec::new(),
-        Some(pages) if pages >= untranslated as u64 => {
-            ok("hugepages", format!("{pages} pages of 1 GB for {}", count(untranslated, "device")))
-        }
+        Some(pages) if pages >= untranslated as u64 => ok(format!("{pages} pages of 1 GB for {}", count(untranslated, "device"))),
         Some(pages) => problem(
-            "hugepages",
             format!("{pages} pages of 1 GB for {} without IOMMU: programs cannot start", count(untranslated, "device")),
             "install tt-system-tools, then: sudo systemctl enable --now tenstorrent-hugepages.service 'dev-hugepages\\x2d1G.mount'",
         ),
     }
 }
 
-fn kernel(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "kernel";
+fn kernel(facts: &Facts) -> Vec<Found> {
     let mut findings = match facts.kernel {
         None => Vec::new(),
         Some(version) if version < KERNEL_MIN => {
             let message = format!("Linux {}.{} has no pidfd; the ends of processes are noticed late", version.major, version.minor);
-            problem(TOPIC, message, "boot Linux 5.3 or newer")
+            problem(message, "boot Linux 5.3 or newer")
         }
-        Some(version) => ok(TOPIC, format!("Linux {}.{}", version.major, version.minor)),
+        Some(version) => ok(format!("Linux {}.{}", version.major, version.minor)),
     };
     if let Some(scope @ 2..) = facts.ptrace_scope {
         let message = format!("yama.ptrace_scope is {scope}: a user without root cannot read every ledger of the own programs");
-        findings.extend(warning(TOPIC, message, "sudo sysctl kernel.yama.ptrace_scope=1"));
+        findings.extend(warning(message, "sudo sysctl kernel.yama.ptrace_scope=1"));
     }
     findings
 }
 
-fn memory_files(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "shared memory";
+fn memory_files(facts: &Facts) -> Vec<Found> {
     if let Some(Err(reason)) = &facts.memfd {
         return problem(
-            TOPIC,
             format!("memfd_create fails: {reason}; no program can be tracked"),
             "allow memfd_create in the container's seccomp profile",
         );
@@ -313,20 +309,19 @@ fn memory_files(facts: &Facts) -> Vec<Finding> {
         None => Vec::new(),
         Some(space) if space.free < SHARED_MEMORY_MIN => {
             let message = format!("{} of {} are free in /dev/shm", size(space.free), size(space.total));
-            warning(TOPIC, message, "sudo mount -o remount,size=2G /dev/shm; in a container: --shm-size=2g")
+            warning(message, "sudo mount -o remount,size=2G /dev/shm; in a container: --shm-size=2g")
         }
-        Some(space) => ok(TOPIC, format!("{} of {} are free in /dev/shm", size(space.free), size(space.total))),
+        Some(space) => ok(format!("{} of {} are free in /dev/shm", size(space.free), size(space.total))),
     }
 }
 
-fn holders(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "processes";
+fn holders(facts: &Facts) -> Vec<Found> {
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let held = local(snapshot).filter(|device| device.memory.holders.is_ok_and(|holders| holders > 0)).count();
     let mut findings = if held == 0 {
-        ok(TOPIC, "no process holds a device")
+        ok("no process holds a device")
     } else {
-        ok(TOPIC, format!("{} held; ttmon who lists the processes", count(held, "device")))
+        ok(format!("{} held; ttmon who lists the processes", count(held, "device")))
     };
     for process in &snapshot.processes {
         let pid = process.key.pid;
@@ -335,11 +330,11 @@ fn holders(facts: &Facts) -> Vec<Finding> {
         match process.status {
             Status::Open => {
                 let message = format!("process {pid} on device {devices} is not tracked: its memory is unknown");
-                findings.extend(warning(TOPIC, message, "start it with: ttmon run -- COMMAND"));
+                findings.extend(warning(message, "start it with: ttmon run -- COMMAND"));
             }
             Status::Dead => {
                 let message = format!("process {pid} has exited and another process keeps device {devices} open");
-                findings.extend(warning(TOPIC, message, format!("ttmon who {devices}")));
+                findings.extend(warning(message, format!("ttmon who {devices}")));
             }
             Status::Tracked | Status::Connected | Status::Reported | Status::NoPermission => {}
         }
@@ -347,22 +342,19 @@ fn holders(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn containers(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "containers";
+fn containers(facts: &Facts) -> Vec<Found> {
     let hidden =
         facts.snapshot.as_ref().map_or(0, |snapshot| local(snapshot).map(|device| device.memory.hidden_processes).max().unwrap_or(0));
     if hidden == 0 {
         return Vec::new();
     }
     warning(
-        TOPIC,
         "processes outside this container hold devices and cannot be named",
         "run ttmon on the host, or start the container with --pid=host",
     )
 }
 
-fn stale(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "stale memory";
+fn stale(facts: &Facts) -> Vec<Found> {
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let stale = snapshot.devices.iter().filter(|device| device.memory.stale_bytes > 0);
     let (ids, bytes): (Vec<String>, Vec<u64>) = stale.map(|device| (device.id.to_string(), device.memory.stale_bytes)).unzip();
@@ -370,54 +362,48 @@ fn stale(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let message = format!("processes that ended left {} in the statistics of device {}", size(bytes.iter().sum()), ids.join(","));
-    warning(TOPIC, message, "while no program runs on these devices: rm /dev/shm/tt_device_*_memory")
+    warning(message, "while no program runs on these devices: rm /dev/shm/tt_device_*_memory")
 }
 
-fn library(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "libraries";
+fn library(facts: &Facts) -> Vec<Found> {
     match &facts.library {
         None => Vec::new(),
-        Some(Ok(path)) => ok(TOPIC, format!("ttmon run preloads {}", path.display())),
+        Some(Ok(path)) => ok(format!("ttmon run preloads {}", path.display())),
         Some(Err(reason)) => problem(
-            TOPIC,
             format!("ttmon run does not work: {reason}"),
             "install ttmon as a package, or set TTMON_LIB to the folder of libttmon_hook.so",
         ),
     }
 }
 
-fn ttnn(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "ttnn";
+fn ttnn(facts: &Facts) -> Vec<Found> {
     let Some(python) = &facts.python else { return Vec::new() };
-    let Some(ttnn) = &python.ttnn else { return ok(TOPIC, format!("no ttnn in Python {}", python.version)) };
+    let Some(ttnn) = &python.ttnn else { return ok(format!("no ttnn in Python {}", python.version)) };
     match Version::parse(ttnn) {
-        Some(version) if TTNN_TRIED.contains(&version) => {
-            ok(TOPIC, format!("ttnn {ttnn} in Python {}, which ttmon run knows", python.version))
-        }
+        Some(version) if TTNN_TRIED.contains(&version) => ok(format!("ttnn {ttnn} in Python {}, which ttmon run knows", python.version)),
         _ => {
             let message = format!("ttnn {ttnn} was not tried with this ttmon: some memory may not be tracked");
-            warning(TOPIC, message, "the report of ttmon run lists what is covered; update ttmon")
+            warning(message, "the report of ttmon run lists what is covered; update ttmon")
         }
     }
 }
 
-fn service(facts: &Facts) -> Vec<Finding> {
-    const TOPIC: &str = "service";
+fn service(facts: &Facts) -> Vec<Found> {
     match &facts.service {
         None => Vec::new(),
-        Some(Service::None) => ok(TOPIC, "no ttmon serve runs; it is needed for history, metrics and alerts only"),
-        Some(Service::Answers { place }) => ok(TOPIC, format!("answers at {place}")),
+        Some(Service::None) => ok("no ttmon serve runs; it is needed for history, metrics and alerts only"),
+        Some(Service::Answers { place }) => ok(format!("answers at {place}")),
         Some(Service::Silent { place, reason }) => {
-            problem(TOPIC, format!("{place} {reason}"), "systemctl status ttmon; sudo systemctl restart ttmon")
+            problem(format!("{place} {reason}"), "systemctl status ttmon; sudo systemctl restart ttmon")
         }
     }
 }
 
-fn clock(facts: &Facts) -> Vec<Finding> {
+fn clock(facts: &Facts) -> Vec<Found> {
     if facts.time.0 >= TIME_MIN.0 {
         return Vec::new();
     }
-    problem("clock", format!("the time of day is wrong: {}", facts.time.rfc3339()), "sudo timedatectl set-ntp true")
+    problem(format!("the time of day is wrong: {}", facts.time.rfc3339()), "sudo timedatectl set-ntp true")
 }
 
 #[cfg(test)]
@@ -477,7 +463,7 @@ mod tests {
         check(&Facts { shared_memory: space(1 << 29), ..facts() }, "shared memory", Fine, "512.0MB");
         let refused = Some(Err(rustix::io::Errno::PERM));
         check(&Facts { memfd: refused, ..facts() }, "shared memory", Problem, "memfd_create fails");
-        check(&Facts { library: Some(Err(crate::LibraryError("not found".to_owned()))), ..facts() }, "libraries", Problem, "not found");
+        check(&Facts { library: Some(Err("not found".to_owned())), ..facts() }, "libraries", Problem, "not found");
         check(&Facts { library: Some(Ok("/usr/lib/ttmon/libttmon_stub.so".into())), ..facts() }, "libraries", Fine, "/usr/lib/ttmon");
         let python = |ttnn: &str| Some(Python { version: "3.12.3".to_owned(), ttnn: Some(ttnn.to_owned()) });
         check(&Facts { python: python("0.81.1"), ..facts() }, "ttnn", Fine, "0.81.1");

@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let program = &request.program;
     let path = tool_environment::search_path();
     let linkage = program::linkage(program, path.as_deref());
-    let library = library::find().map_err(|error| failed(error.to_string()))?;
+    let library = library::find().map_err(failed)?;
     let output = request.report.as_deref().map(prepare).transpose()?;
     request.snapshot.as_ref().map(|(path, _)| prepare(path)).transpose()?;
     // Take over signals before creating anything that a killed ttmon would leave behind.

@@ -237,7 +237,7 @@ impl Collector {
             tracer.finish(&mut held, is_running);
         }
         let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
-        match Digest::read_followed(&held.region, held.history, held.pid, is_running, left_max) {
+        match Digest::read(&held.region, held.history, held.pid, is_running, left_max) {
             Ok(digest) => self.digests.push(Digest { host_rss: held.host, ..digest }),
             Err(_) => self.unread += 1,
         }

@@ -9,21 +9,20 @@ use std::path::{Path, PathBuf};
 use std::{env, process};
 
 use rustix::fs::StatVfsMountFlags;
-use ttmon_doctor::LibraryError;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// Returns a folder with the libraries, or `None` if the program contains none.
-pub(super) fn folder() -> Result<Option<PathBuf>, LibraryError> {
+pub(super) fn folder() -> Result<Option<PathBuf>, String> {
     if LIBRARIES.is_empty() {
         return Ok(None);
     }
     let homeless = "the libraries inside ttmon cannot be unpacked: neither XDG_CACHE_HOME nor HOME is set; set TTMON_LIB";
-    let cache = cache().ok_or_else(|| LibraryError(homeless.to_owned()))?;
+    let cache = cache().ok_or_else(|| homeless.to_owned())?;
     let folder = cache.join("ttmon").join(format!("lib-{}", env!("CARGO_PKG_VERSION")));
     unpack(&folder, LIBRARIES).map_err(|error| {
         let remedy = "name a folder that has them in TTMON_LIB";
-        LibraryError(format!("the libraries inside ttmon cannot be unpacked to {}: {error}; {remedy}", folder.display()))
+        format!("the libraries inside ttmon cannot be unpacked to {}: {error}; {remedy}", folder.display())
     })?;
     Ok(Some(folder))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_account::{Account, ChipPlace, CommandEnd, Group, Leftover, OfKind, OnChip, buffers};
+use ttmon_account::{Account, ChipPlace, CommandEnd, DigestFailure, Leftover, OfKind, OnChip, buffers, is_named};
 use ttmon_model::event::Large;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::grouped;
@@ -12,6 +12,7 @@ use ttmon_model::stack::SourceLine;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
+use ttmon_wire::run::RunGroup;
 
 use super::source::SourceTexts;
 
@@ -153,10 +154,10 @@ impl Writer<'_> {
     }
 
     /// Formats the largest groups. Tags that differ only in numbers are one group: `2.1GB tag "layer *" (64 buffers)`.
-    fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
-        let label = |group: &Group| label(group.tag.as_deref(), group.operation.as_deref());
-        let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&Group>> = BTreeMap::new();
-        for group in groups.iter().filter(|group| group.is_named()) {
+    fn groups(&self, groups: &[RunGroup], peak: u64) -> Vec<String> {
+        let label = |group: &RunGroup| label(group.tag.as_deref(), group.operation.as_deref());
+        let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&RunGroup>> = BTreeMap::new();
+        for group in groups.iter().filter(|group| is_named(group)) {
             families.entry((group.line.as_deref(), family(&label(group)))).or_default().push(group);
         }
         let mut rows: Vec<(u64, u64, String)> = families
@@ -250,10 +251,10 @@ impl Writer<'_> {
     fn refusals(&self) -> Vec<String> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
-        for refusal in refusals.iter().take(REFUSALS) {
-            let words = refusal.refusal.words(&self.account.names(refusal.places));
+        for (DigestFailure { refusal, .. }, places) in refusals.iter().take(REFUSALS) {
+            let words = refusal.words(&self.account.names(places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 600))));
-            let largest: Vec<String> = refusal.refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
+            let largest: Vec<String> = refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
                 lines.push(format!("    largest there:  {}", largest.join("   ")));
             }

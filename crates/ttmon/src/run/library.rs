@@ -5,8 +5,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use ttmon_doctor::LibraryError;
-
 use super::embedded;
 
 /// Records the memory of the program. The stub loads this library at the first call of TT-Metal.
@@ -18,7 +16,7 @@ const STUB: &str = "libttmon_stub.so";
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
 /// Returns the library to preload: the first one that is found, or else the one inside this program.
-pub(crate) fn find() -> Result<PathBuf, LibraryError> {
+pub(crate) fn find() -> Result<PathBuf, String> {
     let mut places = places();
     if !places.iter().any(|place| place.join(HOOK).is_file()) {
         places.extend(embedded::folder()?);
@@ -51,13 +49,13 @@ pub(super) fn python_packages(prefix: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the stub if the hook is beside it, or else the hook itself.
-fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
+fn find_in(places: &[PathBuf]) -> Result<PathBuf, String> {
     let Some(folder) = places.iter().find(|place| place.join(HOOK).is_file()) else {
         let searched: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        return Err(LibraryError(format!(
+        return Err(format!(
             "{HOOK} not found in {}; build it with `cargo xtask libs`, or name its folder in TTMON_LIB",
             searched.join(", ")
-        )));
+        ));
     };
     let stub = folder.join(STUB);
     let library = if stub.is_file() { stub } else { folder.join(HOOK) };
@@ -65,11 +63,11 @@ fn find_in(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let library = std::path::absolute(&library).unwrap_or(library);
     // The dynamic linker cannot escape characters in `LD_PRELOAD`.
     match library.as_os_str().as_bytes().iter().find_map(|byte| Some(*byte).zip(meaning(*byte))) {
-        Some((byte, meaning)) => Err(LibraryError(format!(
+        Some((byte, meaning)) => Err(format!(
             "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; put the libraries elsewhere and name the folder in TTMON_LIB",
             library,
             char::from(byte)
-        ))),
+        )),
         None => Ok(library),
     }
 }
@@ -129,7 +127,7 @@ mod tests {
         fs::write(second.join(STUB), "").unwrap();
         assert_eq!(find_in(&places).unwrap(), second.join(STUB));
         let missing = find_in(std::slice::from_ref(&first)).unwrap_err();
-        assert!(missing.0.contains(&first.display().to_string()) && missing.0.contains("cargo xtask libs"), "{missing}");
+        assert!(missing.contains(&first.display().to_string()) && missing.contains("cargo xtask libs"), "{missing}");
     }
 
     #[test]
@@ -145,7 +143,7 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join(HOOK), "").unwrap();
             let refused = find_in(&[folder]).unwrap_err();
-            assert!(refused.0.contains(told) && refused.0.lines().count() == 1, "{refused}");
+            assert!(refused.contains(told) && refused.lines().count() == 1, "{refused}");
         }
     }
 

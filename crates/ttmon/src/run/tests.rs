@@ -8,6 +8,7 @@ use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
 use ttmon_model::{DeviceId, Sample};
 use ttmon_print::Style;
+use ttmon_recorder::History;
 use ttmon_source::{Isolation, Machine, Options, Root};
 
 use super::epilogue;
@@ -45,7 +46,7 @@ fn digested_on(chips: [Chip; 2]) -> Digest {
     }
     drop(session);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    Digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap()
+    Digest::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap()
 }
 
 fn account(machine: Option<&Sample>) -> Account {
@@ -121,7 +122,7 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     insert(later, 1 << 20);
     session().close_allocator(later);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    let digest = Digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap();
+    let digest = Digest::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap();
     let account = Account::new(vec!["true".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], None);
     let lines = lines(&account);
     let until_time = |line: usize| lines[line].split("   LEFT").next()?.rsplit_once(" at ").map(|(text, _)| text.to_owned());
