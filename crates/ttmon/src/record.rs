@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
         writer.push(&ttmon_top::line_of(snapshot, VERSION, &events), time).map_err(failed)?;
         next = (next + *interval).max(Instant::now());
         let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
-        if is_over || stop.wait_until(next) {
+        if is_over || stop.recv_timeout(next.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout) {
             return writer.flush().map_err(failed);
         }
         snapshot = match opened.snapshot() {
@@ -64,39 +64,21 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     }
 }
 
-/// Whether the recording must end.
-struct Stop {
-    is_asked: Arc<AtomicBool>,
-    wake: std::sync::mpsc::Receiver<()>,
-}
-
-impl Stop {
-    /// Waits until `moment`. Returns whether the recording must end.
-    fn wait_until(&self, moment: Instant) -> bool {
-        match self.wake.recv_timeout(moment.saturating_duration_since(Instant::now())) {
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
-            Err(RecvTimeoutError::Timeout) => self.is_asked.load(Ordering::SeqCst),
-        }
-    }
-}
-
-/// Installs signal handlers. The first signal ends the recording cleanly. A second signal ends the program at once, in case the clean end
-/// hangs.
-fn listen() -> io::Result<Stop> {
+/// Installs signal handlers, which send a message. The first signal ends the recording cleanly. A second signal ends the program at once,
+/// in case the clean end hangs.
+fn listen() -> io::Result<Receiver<()>> {
     let is_asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    for signal in signals {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_asked))?;
+        signal_hook::flag::register(signal, Arc::clone(&is_asked))?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(signals)?;
     let (waker, wake) = channel();
-    let asked = Arc::clone(&is_asked);
-    std::thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024).spawn(move || {
-        for _ in signals.forever() {
-            asked.store(true, Ordering::SeqCst);
-            if waker.send(()).is_err() {
-                return;
-            }
-        }
-    })?;
-    Ok(Stop { is_asked, wake })
+    let wait = move || {
+        signals.forever().next();
+        let _ = waker.send(());
+    };
+    std::thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024).spawn(wait)?;
+    Ok(wake)
 }

@@ -9,13 +9,13 @@ mod places;
 mod secret;
 mod systemd;
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
-use signal_hook::{flag, low_level::pipe};
+use signal_hook::flag;
+use signal_hook::iterator::{Handle, Signals};
 
 use ttmon_reads::Pace;
 use ttmon_source::Reach;
@@ -35,20 +35,19 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     // Include the reported allocations of this service, also with another state directory.
     placed.root.served.extend(request.state_directory.clone());
     // Take over signals before the sockets exist, because a process that finds the sockets may send signals.
-    let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
+    let mut signals = signals().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, request, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, request, &placed));
     let mut opened = systemd::opened()?;
     let (host, announcement) = host::prepare(context, request, &placed, state, &mut opened)?;
-    let intake = reading.map(|reading| intake::prepare(context, request, &placed, reading, opened)).transpose()?;
-    let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));
-    let intake = intake.map(|intake| intake.start(stopper()?)).transpose()?;
-    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?, stopper()?])?;
+    let stopper = || Stopper(signals.handle());
+    let intake = reading.map(|reading| intake::start(context, request, &placed, reading, opened, stopper())).transpose()?;
+    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper(), stopper(), stopper()])?;
     if !request.quiet {
         complain(&announcement);
     }
     systemd::notify("READY=1");
-    while let Signal::Statistics = signals.next() {
+    for _ in signals.forever().take_while(|signal| *signal == SIGUSR1) {
         intake.iter().for_each(intake::Running::statistics);
     }
     systemd::notify("STOPPING=1");
@@ -58,76 +57,26 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     ended.and(host_ended)
 }
 
-/// A system error.
 fn cannot(what: &str, error: &io::Error) -> Failure {
     Failure::new(format!("cannot {what}: {error}; check the limits of this user"))
 }
 
-enum Signal {
-    Statistics,
-    Stop,
-}
-
 /// Stops the service when this is dropped, as a signal does.
-struct Stopper {
-    stop: Arc<AtomicBool>,
-    waker: UnixStream,
-}
+struct Stopper(Handle);
 
 impl Drop for Stopper {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let _ = self.waker.write_all(&[0]);
+        self.0.close();
     }
 }
 
-/// Receives signals; `next` waits for one.
-struct Signals {
-    wake: UnixStream,
-    waker: UnixStream,
-    statistics: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let (wake, waker) = UnixStream::pair()?;
-        let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        // The flag is set before the wake-up.
-        flag::register(SIGUSR1, Arc::clone(&statistics))?;
-        // Keep signals ignored that nohup or a background shell ignored.
-        let ignored = ignored();
-        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        for signal in heard {
-            flag::register(signal, Arc::clone(&stop))?;
-            pipe::register(signal, waker.try_clone()?)?;
-        }
-        pipe::register(SIGUSR1, waker.try_clone()?)?;
-        // If the reader of the output is gone, a write fails, but the service continues.
-        flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
-        Ok(Self { wake, waker, statistics, stop })
-    }
-
-    fn stopper(&self) -> io::Result<Stopper> {
-        Ok(Stopper { stop: Arc::clone(&self.stop), waker: self.waker.try_clone()? })
-    }
-
-    fn next(&mut self) -> Signal {
-        loop {
-            if self.stop.load(Ordering::SeqCst) {
-                return Signal::Stop;
-            }
-            if self.statistics.swap(false, Ordering::SeqCst) {
-                return Signal::Statistics;
-            }
-            // Stop on an error: signals could not be received any more.
-            match self.wake.read(&mut [0; 64]) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => return Signal::Stop,
-            }
-        }
-    }
+fn signals() -> io::Result<Signals> {
+    // If the reader of the output is gone, a write fails, but the service continues.
+    flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
+    // Keep signals ignored that nohup or a background shell ignored.
+    let ignored = ignored();
+    let stopping = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    Signals::new(stopping.chain([SIGUSR1]))
 }
 
 /// The signals that are ignored, by their bits, as the kernel lists them: `SigIgn: 0000000000000001`.

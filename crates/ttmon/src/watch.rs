@@ -1,16 +1,14 @@
 //! Repeated output. On a terminal it is drawn in place, and the terminal is restored at the end.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
-use signal_hook::low_level::{emulate_default_handler, pipe};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -36,15 +34,12 @@ pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<b
     }
 }
 
-/// What wakes the loop.
 enum Wake {
-    /// The screen must be redrawn.
     Redraw,
     Scroll(Scroll),
     Quit,
 }
 
-/// Ways to scroll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scroll {
     Lines(isize),
@@ -64,8 +59,7 @@ impl Screen {
     /// Takes the terminal over. This starts threads, so call everything that forks before.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
-        let pending = Arc::new(AtomicUsize::new(0));
-        let wake = signals(&pending).map_err(cannot)?;
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH]).map_err(cannot)?;
         let keyboard = take_keyboard();
         write(ENTER)?;
         let (sender, wakes) = mpsc::channel();
@@ -76,7 +70,7 @@ impl Screen {
             let sender = sender.clone();
             thread::Builder::new().name("keys".into()).spawn(move || read_keys(&sender)).map_err(cannot)?;
         }
-        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender, saved.as_ref())).map_err(cannot)?;
+        thread::Builder::new().name("signals".into()).spawn(move || answer(signals, &sender, saved.as_ref())).map_err(cannot)?;
         Ok(screen)
     }
 
@@ -138,7 +132,6 @@ fn read_keys(wakes: &Sender<Wake>) {
     }
 }
 
-/// The action of a key.
 fn meant(bytes: &[u8]) -> Option<Wake> {
     let scroll = match bytes {
         b"q" | b"Q" => return Some(Wake::Quit),
@@ -168,25 +161,11 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect()
 }
 
-/// Sends a byte to the returned stream for each signal. `pending` gets the number of a signal that ends or stops the program.
-fn signals(pending: &Arc<AtomicUsize>) -> io::Result<UnixStream> {
-    let (wake, waker) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
-        if signal != SIGWINCH {
-            let number = usize::try_from(signal).unwrap_or_default();
-            signal_hook::flag::register_usize(signal, Arc::clone(pending), number)?;
-        }
-        pipe::register(signal, waker.try_clone()?)?;
-    }
-    Ok(wake)
-}
-
 /// Restores the terminal and performs the default action of the signal, at once, even while a frame waits
 /// for a chip that hangs. Standard output is locked, so that nothing is drawn after that.
-fn answer(mut wake: UnixStream, pending: &AtomicUsize, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
-    while wake.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
-        let signal = i32::try_from(pending.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM);
-        if signal != 0 {
+fn answer(mut signals: Signals, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
+    for signal in signals.forever() {
+        if signal != SIGWINCH {
             let mut stdout = io::stdout().lock();
             let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
             if let Some(keyboard) = keyboard {

@@ -1,7 +1,7 @@
 //! The allocation socket of the service: its paths, its machine, its thread.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,19 +24,6 @@ use crate::show::VERSION;
 /// The action in the error about inherited sockets.
 const INHERITED: &str = "use a socket that the service manager opened";
 
-/// The allocation server before its threads are started.
-pub(super) struct Prepared {
-    machine: Machine,
-    listeners: Vec<Listener>,
-    unbound: Vec<(PathBuf, u32)>,
-    store: Store,
-    handover: Option<Receiver>,
-    format: Format,
-    is_quiet: bool,
-    banner: String,
-}
-
-/// The allocation server in its own thread.
 pub(super) struct Running {
     handle: Handle,
     thread: JoinHandle<io::Result<()>>,
@@ -73,15 +60,16 @@ pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineCo
     Ok(Some(Reading { machine, snapshot: sample.ok().map(|sample| Snapshot::derive(&sample, None)) }))
 }
 
-/// Opens the state directory and the sockets. All errors of the start happen here.
-pub(super) fn prepare(
+/// Opens the state directory and the sockets, and starts the server. Dropping `end` stops the service.
+pub(super) fn start(
     context: &Context,
     request: &ServeRequest,
     placed: &MachineConfig,
     reading: Reading,
     opened: InheritedSockets,
-) -> Result<Prepared, Failure> {
-    let Reading { machine, snapshot } = reading;
+    end: Stopper,
+) -> Result<Running, Failure> {
+    let Reading { mut machine, snapshot } = reading;
     let own = own_directory(context, placed);
     let state = state(context, request, placed);
     make_parent(&state)?;
@@ -100,44 +88,36 @@ pub(super) fn prepare(
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
-    Ok(Prepared { machine, listeners, unbound, store, handover, format: request.log, is_quiet: request.quiet, banner })
-}
-
-impl Prepared {
-    /// Starts its threads.
-    pub(super) fn start(self, end: Stopper) -> Result<Running, Failure> {
-        let Self { mut machine, listeners, unbound, store, handover, format, is_quiet, banner } = self;
-        let failed = |error: io::Error| cannot("start the server", &error);
-        let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
-        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
-        if format == Format::Text && !is_quiet {
-            log.out().extend_from_slice(banner.as_bytes());
-            log.out().push(b'\n');
-        }
-        let mut is_restricted = false;
-        let sampler = Box::new(move || {
-            // This thread opens files that other users wrote.
-            if !std::mem::replace(&mut is_restricted, true) {
-                machine.restrict_thread();
-            }
-            let sample = machine.sample()?;
-            Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
-        });
-        let settings = Settings { listeners, unbound, store, handover, sampler, log, is_quiet };
-        let (mut server, handle) = Server::new(settings).map_err(failed)?;
-        if format == Format::Json && !is_quiet {
-            for line in banner.lines() {
-                server.say(line.trim());
-            }
-        }
-        let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {
-            // When this thread ends, the service ends, and the service manager starts it again.
-            let _end = end;
-            server.run()
-        });
-        let thread = thread.map_err(failed)?;
-        Ok(Running { handle, thread })
+    let (format, is_quiet) = (request.log, request.quiet);
+    let failed = |error: io::Error| cannot("start the server", &error);
+    let dup = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
+    let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
+    if format == Format::Text && !is_quiet {
+        log.out().extend_from_slice(banner.as_bytes());
+        log.out().push(b'\n');
     }
+    let mut is_restricted = false;
+    let sampler = Box::new(move || {
+        // This thread opens files that other users wrote.
+        if !std::mem::replace(&mut is_restricted, true) {
+            machine.restrict_thread();
+        }
+        let sample = machine.sample()?;
+        Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
+    });
+    let settings = Settings { listeners, unbound, store, handover, sampler, log, is_quiet };
+    let (mut server, handle) = Server::new(settings).map_err(failed)?;
+    if format == Format::Json && !is_quiet {
+        for line in banner.lines() {
+            server.say(line.trim());
+        }
+    }
+    let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {
+        // When this thread ends, the service ends, and the service manager starts it again.
+        let _end = end;
+        server.run()
+    });
+    Ok(Running { handle, thread: thread.map_err(failed)? })
 }
 
 impl Running {
@@ -162,7 +142,6 @@ impl Running {
         self.handle.control(Control::Statistics);
     }
 
-    /// Stops the server and waits for its thread.
     pub(super) fn stop(self) -> Result<(), Failure> {
         self.handle.control(Control::Stop);
         match self.thread.join() {
@@ -175,7 +154,6 @@ impl Running {
     }
 }
 
-/// The state directory.
 pub(super) fn state(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
     let named = request.state_directory.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
