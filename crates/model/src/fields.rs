@@ -49,7 +49,7 @@ crate::named! {
 }
 
 /// Number of samples that a value needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Samples {
     /// One sample.
     One,

@@ -4,36 +4,23 @@ mod configuration;
 mod list;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ttmon_alerts::{Alert, Delivery, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
 use crate::failure::Failure;
-use crate::invocation::{AlertsRequest, Context, SilenceRequest};
+use crate::invocation::SilenceRequest;
 use crate::output::Output;
 use crate::serve::state_directory;
-use crate::show::VERSION;
+use crate::show::{VERSION, now};
 
 pub(crate) use configuration::read as configuration;
-
-/// Runs one sub-command of `ttmon alerts`.
-pub(crate) fn run(context: &Context, request: &AlertsRequest) -> Result<(), Failure> {
-    match request {
-        AlertsRequest::List { format, config } => list::run(context, *format, config.as_deref()),
-        AlertsRequest::Test { rule, config } => test(rule, config.as_deref()),
-        AlertsRequest::Silence(request) => silence(request),
-    }
-}
-
-fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-}
+pub(crate) use list::run as list;
 
 /// Sends a test alert for device 0 to every receiver.
-fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
+pub(crate) fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
     let config = configuration(config, true)?;
     let rule = config.rules.iter().find(|rule| rule.name == name);
     let known = || config.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -81,7 +68,7 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
     }
 }
 
-fn silence(request: &SilenceRequest) -> Result<(), Failure> {
+pub(crate) fn silence(request: &SilenceRequest) -> Result<(), Failure> {
     let state = request.state_directory.clone().unwrap_or_else(state_directory);
     let nanoseconds = request.time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let until = UnixTime(now().0.saturating_add(nanoseconds));

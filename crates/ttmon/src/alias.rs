@@ -4,38 +4,30 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::failure::Failure;
-use crate::invocation::{AliasAction, AliasRequest};
+use crate::invocation::AliasArgs;
 use crate::names::NAMES;
 
-/// What exists at the path of a link.
 #[derive(Debug, PartialEq, Eq)]
 enum AtLink {
     Nothing,
     /// A link to this program.
     Ours,
-    /// A link to another ttmon program.
     OtherTtmon,
     Foreign,
 }
 
 /// Creates or removes the links. Returns a text that lists the changes.
-pub(crate) fn run(request: &AliasRequest) -> Result<String, Failure> {
+pub(crate) fn run(args: &AliasArgs) -> Result<String, Failure> {
     let program = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find my own path: {error}; give --dir and run ttmon by its full path")))?;
-    let directory = match &request.directory {
-        Some(directory) => directory.clone(),
-        None => program.parent().map(Path::to_owned).unwrap_or_default(),
-    };
+    let directory = args.dir.as_deref().or(program.parent()).unwrap_or(Path::new(""));
     let mut said = String::new();
     for name in NAMES {
         let link = directory.join(name.name);
-        let verb = match request.action {
-            AliasAction::Make { force } => make(&link, &program, force),
-            AliasAction::Remove => remove(&link, &program),
-        }?;
+        let verb = if args.remove { remove(&link, &program) } else { make(&link, &program, args.force) }?;
         said.push_str(&format!("{verb} {}\n", link.display()));
     }
     Ok(said)
@@ -87,7 +79,7 @@ fn foreign(link: &Path) -> Failure {
 }
 
 fn failure(verb: &str, link: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("cannot {verb} {}: {error}; choose another folder with --dir", PathBuf::from(link).display()))
+    Failure::new(format!("cannot {verb} {}: {error}; choose another folder with --dir", link.display()))
 }
 
 #[cfg(test)]

@@ -8,17 +8,17 @@ use ttmon_reads::Pace;
 use ttmon_wire::Layout;
 
 use crate::failure::Failure;
-use crate::invocation::{CheckRequest, OutputFormat};
+use crate::invocation::{Context, OutputFormat};
 use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
 
 /// Maximum number of findings that the line names. Further findings are only counted.
 const NAMED_MAX: usize = 3;
 
-/// Prints the line and returns its exit code. Every failure is "unknown".
-pub(crate) fn run(asked: &CheckRequest) -> Result<(), Failure> {
+/// Prints the line and returns its exit code. Every failure, also a usage error, is "unknown".
+pub(crate) fn run(format: OutputFormat, asked: &Result<(Context, Request), Failure>) -> Result<(), Failure> {
     let unknown = |failure: &Failure| (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new());
-    let (verdict, message, findings, data) = match &asked.checked {
+    let (verdict, message, findings, data) = match asked {
         Err(failure) => unknown(failure),
         Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Pace::Once, true)).next() {
             Err(failure) => unknown(&failure),
@@ -29,7 +29,7 @@ pub(crate) fn run(asked: &CheckRequest) -> Result<(), Failure> {
         },
     };
     let message = text::clean(&message, false);
-    let line = if asked.format == OutputFormat::Json {
+    let line = if format == OutputFormat::Json {
         let row = |finding: &Finding| {
             let Finding { check, device, verdict, reason } = finding;
             json!({ "check": check, "device": device.map(|id| id.0), "status": verdict.name(), "reason": reason })

@@ -15,8 +15,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use ttmon_model::groups::GroupBy;
+use ttmon_model::order::BufferOrder;
 
 use crate::completion;
 use crate::names::Name;
@@ -27,7 +31,7 @@ pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
 pub(crate) use fleet::{FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 pub(crate) use run::RunArgs;
-pub(crate) use serve::{LogFormat, MetricsDetail, ServeArgs};
+pub(crate) use serve::ServeArgs;
 
 /// Show Tenstorrent devices: health, clocks, power, temperature, memory, and the processes that use them.
 ///
@@ -172,7 +176,6 @@ pub(crate) const DELAY_COMMANDS: [&str; 2] = ["dmon", "pmon"];
 const DELAY_HELP: &str = "Interval between lines: seconds, or 500ms, 5m [default: 1]; select devices with -i";
 const OF_MACHINES: &[&str] = &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"];
 
-/// Flags of every command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct GlobalArgs {
     /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME.
@@ -211,21 +214,10 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// Whether a flag selects devices or another machine.
-    pub(crate) fn names_another_machine(&self) -> bool {
-        self.seed.is_some() || self.names_another_machine_but_seed()
-    }
-
-    /// Like `names_another_machine`, but without `--seed`, for a command that runs its own simulation.
-    pub(crate) fn names_another_machine_but_seed(&self) -> bool {
+    /// Whether a flag selects devices or a machine. The seed may also be that of a command's own simulation.
+    pub(crate) fn names_a_machine(&self) -> bool {
         let Self { device, id, root, sim, cluster, .. } = self;
         !device.is_empty() || !id.is_empty() || root.is_some() || sim.is_some() || cluster.is_some()
-    }
-
-    /// Whether a flag selects a machine, devices, or an output format.
-    pub(crate) fn names_a_machine(&self) -> bool {
-        let Self { device, id, json, root, sim, seed, cluster, .. } = self;
-        !device.is_empty() || !id.is_empty() || *json || root.is_some() || sim.is_some() || seed.is_some() || cluster.is_some()
     }
 }
 
@@ -241,7 +233,6 @@ pub(crate) enum When {
     Never,
 }
 
-/// Flags of the snapshot.
 #[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct SnapshotArgs {
     /// Refresh in place.
@@ -297,7 +288,6 @@ pub(crate) struct SnapshotArgs {
     pub(crate) deep: bool,
 }
 
-/// Sub-commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the processes that use each device.
@@ -428,7 +418,6 @@ impl Command {
     }
 }
 
-/// Flags of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// A report of `ttmon run --report`, or a recording of `ttmon record`.
@@ -438,7 +427,6 @@ pub(crate) struct ReportArgs {
     pub(crate) output: PathBuf,
 }
 
-/// A generated page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Page {
     /// docs/cli.md
@@ -451,7 +439,6 @@ pub(crate) enum Page {
     Deploy,
 }
 
-/// Flags of `doctor`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct DoctorArgs {
     /// Write what a bug report needs to FILE (.tar.zst): the driver's files, a snapshot, versions, the driver's log.
@@ -462,7 +449,6 @@ pub(crate) struct DoctorArgs {
     pub(crate) full: bool,
 }
 
-/// Flags of `check`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct CheckArgs {
     /// Check that every device is readable and within its own limits.
@@ -488,7 +474,6 @@ pub(crate) struct CheckArgs {
     pub(crate) devices: Vec<String>,
 }
 
-/// Flags of `alias`.
 #[derive(Debug, Args)]
 pub(crate) struct AliasArgs {
     /// Folder for the links [default: the folder of the ttmon program].
@@ -502,7 +487,6 @@ pub(crate) struct AliasArgs {
     pub(crate) remove: bool,
 }
 
-/// Flags of `mem`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct MemArgs {
     /// List the live buffers.
@@ -522,15 +506,15 @@ pub(crate) struct MemArgs {
     #[arg(long, value_name = "P")]
     pub(crate) pid: Option<u32>,
     /// Order of the buffers [default: size].
-    #[arg(long, value_name = "BY")]
-    pub(crate) sort: Option<Order>,
+    #[arg(long, value_name = "BY", value_parser = one_of(ORDERS))]
+    pub(crate) sort: Option<BufferOrder>,
     /// Only the first N buffers, or groups of --by.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
     /// Group live buffers by the line, tag or operation that allocated them, largest group first. Also show the growth since the
     /// program's last mark.
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) by: Option<By>,
+    #[arg(long, value_name = "WHAT", value_parser = one_of(GROUPS))]
+    pub(crate) by: Option<GroupBy>,
     /// With --by: also show the bytes allocated in the last SECONDS.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) since: Option<f64>,
@@ -548,27 +532,22 @@ pub(crate) struct MemArgs {
     pub(crate) refresh: Option<String>,
 }
 
-/// What buffers are grouped by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    /// By the Python line that allocated them.
-    Line,
-    /// By tag.
-    Tag,
-    /// By operation.
-    Op,
-}
+const GROUPS: &[(&str, &str, GroupBy)] = &[
+    ("line", "By the Python line that allocated them", GroupBy::Line),
+    ("tag", "By tag", GroupBy::Tag),
+    ("op", "By operation", GroupBy::Op),
+];
 
-/// Order of buffers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
-    /// Largest first.
-    #[default]
-    Size,
-    /// Oldest first.
-    Age,
-    /// By address.
-    Address,
-    /// By tag.
-    Tag,
+const ORDERS: &[(&str, &str, BufferOrder)] = &[
+    ("size", "Largest first", BufferOrder::Size),
+    ("age", "Oldest first", BufferOrder::Age),
+    ("address", "By address", BufferOrder::Address),
+    ("tag", "By tag", BufferOrder::Tag),
+];
+
+/// Parses one of these words, each with its help and its value.
+fn one_of<T: Copy + Send + Sync + 'static>(words: &'static [(&str, &str, T)]) -> impl TypedValueParser<Value = T> {
+    let shown = words.iter().map(|(word, help, _)| PossibleValue::new(*word).help(*help));
+    let value = |typed: String| words.iter().find(|(word, ..)| *word == typed).map(|(.., value)| *value).ok_or("unknown word");
+    PossibleValuesParser::new(shown).try_map(value)
 }

@@ -7,52 +7,44 @@ use ttmon_model::fields::DeviceField;
 use ttmon_print::{AppField, GpuField};
 use ttmon_source::Root;
 
-/// Completes `--sim`.
 pub(crate) fn sims() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, ttmon_sim::words().map(|(word, help)| (word, help.to_owned())).collect()))
+    completer(|| ttmon_sim::words().map(|(word, help)| (word, help.to_owned())).collect())
 }
 
-/// Completes `--fields`.
 pub(crate) fn fields() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, DeviceField::all().map(|field| (field.name(), field.help.to_owned())).collect()))
+    completer(|| DeviceField::all().map(|field| (field.name(), field.help.to_owned())).collect())
 }
 
-/// Completes `--query-gpu`.
 pub(crate) fn gpu_fields() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, named(GpuField::names())))
+    completer(|| GpuField::names().map(|name| (name.to_owned(), String::new())).collect())
 }
 
-/// Completes `--query-compute-apps`.
 pub(crate) fn app_fields() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, named(AppField::names())))
+    completer(|| AppField::names().map(|name| (name.to_owned(), String::new())).collect())
 }
 
 /// Completes a list of devices with those that the driver lists now. No device is opened.
 pub(crate) fn devices() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| {
-        in_list(typed, Root::real().device_ids().into_iter().map(|id| (id.to_string(), format!("/dev/tenstorrent/{id}"))).collect())
-    })
+    completer(|| Root::real().device_ids().into_iter().map(|id| (id.to_string(), format!("/dev/tenstorrent/{id}"))).collect())
 }
 
 /// Completes the command of `help`.
 pub(crate) fn commands() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| {
+    completer(|| {
         let program = crate::cli::command();
         let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
         let help = |command: &clap::Command| command.get_about().map_or_else(String::new, ToString::to_string);
-        in_list(typed, shown.map(|command| (command.get_name().to_owned(), help(command))).collect())
+        shown.map(|command| (command.get_name().to_owned(), help(command))).collect()
     })
 }
 
-/// Completes the name of a built-in alert rule.
 pub(crate) fn rules() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| {
-        in_list(typed, ttmon_alerts::builtin().into_iter().map(|rule| (rule.name.clone(), rule.when.to_string())).collect())
-    })
+    completer(|| ttmon_alerts::builtin().into_iter().map(|rule| (rule.name.clone(), rule.when.to_string())).collect())
 }
 
-fn named(names: impl Iterator<Item = &'static str>) -> Vec<(String, String)> {
-    names.map(|name| (name.to_owned(), String::new())).collect()
+/// Completes a list of these words, each with its help.
+fn completer(words: fn() -> Vec<(String, String)>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |typed: &OsStr| in_list(typed, words()))
 }
 
 /// Returns the words that begin with the last item of a typed list. Items before the last comma are kept and are not offered again.

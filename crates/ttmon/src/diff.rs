@@ -21,7 +21,6 @@ const BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// reused that fast.
 const START_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// Reads the earlier listing.
 pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
     let file = ttmon_files::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -38,7 +37,6 @@ pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     }
 }
 
-/// Checks that both listings are of the same host.
 pub(crate) fn check_host(listing: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
     match &listing.host {
         Some(host) if *host != now.host => {

@@ -6,13 +6,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ttmon_doctor::bundle::{self, Content, Entry, Pseudonyms};
 use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
 use ttmon_model::Snapshot;
-use ttmon_model::units::UnixTime;
 use ttmon_print::text;
 use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
@@ -20,23 +19,22 @@ use ttmon_source::{Machine, Reach};
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{BundleRequest, CliTarget, Context, OutputFormat};
+use crate::invocation::{CliTarget, Context, DoctorArgs, OutputFormat};
 use crate::open::MachineConfig;
 use crate::output::Output;
 use crate::run::library;
 use crate::server;
-use crate::show::VERSION;
+use crate::show::{VERSION, now};
 
 /// Longest wait for Python.
 const CHILD_TIME: Duration = Duration::from_secs(3);
-/// Maximum number of bytes that are read from the output of a child.
 const CHILD_BYTES_MAX: u64 = 1 << 20;
 /// Reads only package metadata, and imports no package.
 const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platform.python_version()); print(m.version('ttnn'))";
 /// Keys of the snapshot that are never in a bundle.
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
-pub(crate) fn run(context: &Context, format: OutputFormat, bundle: Option<&BundleRequest>) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) -> Result<(), Failure> {
     let placed = MachineConfig::new(context, Pace::Once, true, Detail::Totals, Reach::Holders)?;
     let (root, simulation) = (placed.root.clone(), placed.simulation);
     let snapshot = Machine::new(placed.root, placed.options).and_then(|mut machine| machine.sample());
@@ -51,13 +49,13 @@ pub(crate) fn run(context: &Context, format: OutputFormat, bundle: Option<&Bundl
     let findings = examine(&facts);
     let report = if format == OutputFormat::Json { document(&findings) } else { lines(&findings, context.terminal.colors) };
     Output::Stdout.write(report.as_bytes())?;
-    if let Some(BundleRequest { file, is_full }) = bundle {
+    if let Some(file) = &args.bundle {
         let directory = match (&context.place, &simulation) {
             (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
             (_, Some(simulation)) => simulation.root().to_owned(),
             (_, None) => PathBuf::from("/"),
         };
-        let mut pseudonyms = (!is_full).then(Pseudonyms::default);
+        let mut pseudonyms = (!args.full).then(Pseudonyms::default);
         let tree = bundle::tree(&root, &directory, context.read_timeout, pseudonyms.as_mut());
         let tree = tree.map_err(|error| Failure::new(format!("cannot read the machine: {error}")))?;
         pack(file, tree, &facts, &lines(&findings, false), pseudonyms.as_ref())?;
@@ -67,11 +65,6 @@ pub(crate) fn run(context: &Context, format: OutputFormat, bundle: Option<&Bundl
         Some(Verdict::Warning) => Err(Failure { message: String::new(), code: 2 }),
         Some(Verdict::Ok) | None => Ok(()),
     }
-}
-
-fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Formats one line per finding, with the remedy below it.
@@ -146,7 +139,6 @@ fn output(command: &mut Command) -> Option<String> {
     reader.join().ok()
 }
 
-/// Writes the bundle and lists its files.
 fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: Option<&Pseudonyms>) -> Result<(), Failure> {
     let kernel_log: String = output(&mut Command::new("dmesg"))
         .unwrap_or_default()

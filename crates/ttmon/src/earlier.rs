@@ -17,14 +17,11 @@ use ttmon_model::units::UnixTime;
 /// Maximum number of buffers that are compared: as many as the largest file has.
 const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
-/// The earlier listing.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct EarlierListing {
     /// Version of the document, if it has one.
     pub(crate) schema: Option<u64>,
-    /// When it was taken.
     pub(crate) time: Option<UnixTime>,
-    /// The host it was taken on.
     pub(crate) host: Option<String>,
     /// Known start times of processes, because a pid may belong to another process now.
     pub(crate) started: HashMap<u32, UnixTime>,
@@ -34,7 +31,6 @@ pub(crate) struct EarlierListing {
     pub(crate) buffers: Option<Vec<Earlier>>,
 }
 
-/// A buffer of the earlier listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Earlier {
     pub(crate) pid: u32,
@@ -42,7 +38,6 @@ pub(crate) struct Earlier {
     pub(crate) kind: Rc<str>,
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Its devices.
     pub(crate) devices: Rc<[u32]>,
     pub(crate) tag: Rc<str>,
     /// The line that allocated the buffer, as printed; empty if unknown.

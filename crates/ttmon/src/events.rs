@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_ask::{Events, Service, Trouble};
-use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
 use ttmon_reads::Pace;
 use ttmon_recorder::Recorder;
@@ -47,7 +47,6 @@ pub(crate) fn run(context: &Context, request: &EventsRequest) -> Result<(), Fail
 enum ServiceError {
     /// The service did not answer, or stopped. The ledgers can be read here instead.
     Without(String),
-    /// The command fails.
     Failed(Failure),
 }
 
@@ -66,24 +65,15 @@ impl From<Failure> for ServiceError {
 /// Prints the events of a service. It finds new processes at its own interval, and also has some ended processes.
 fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
-    let mut question = "/api/v1/memory/events?".to_owned();
-    if let Some(pid) = request.pid {
-        question += &format!("pid={pid}&");
-    }
-    if !context.selection.is_empty() {
-        let ids: Vec<String> = choose(&context.selection, snapshot)?.devices.iter().map(|device| device.id.to_string()).collect();
-        question += &format!("device={}&", ids.join(","));
-    }
-    let mut events = server::events(service, &format!("{question}follow={}", request.follow), request.follow)?;
-    // The first message has the number of recorders. If it is 0, the process may still be found by reading here.
-    let first = events.wait()?.1;
-    let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
-    match request.pid {
-        _ if head["recorders"] != 0 => {}
-        Some(pid) => return Err(ServiceError::Without(format!("does not know process {pid}"))),
-        None if request.follow => {}
-        None => return Err(ServiceError::Without("knows no tracked process".to_owned())),
-    }
+    let devices: Vec<DeviceId> = match context.selection.is_empty() {
+        true => Vec::new(),
+        false => choose(&context.selection, snapshot)?.devices.iter().map(|device| device.id).collect(),
+    };
+    let Some(mut events) = server::events(service, request.pid, &devices, request.follow)? else {
+        // The process may still be found by reading here.
+        let why = request.pid.map_or("knows no tracked process".to_owned(), |pid| format!("does not know process {pid}"));
+        return Err(ServiceError::Without(why));
+    };
     if io::stderr().is_terminal() {
         complain(&format!("from the service at {}", service.place()));
     }
@@ -112,7 +102,6 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
     }
 }
 
-/// Prints events from the ledgers of this machine.
 fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) -> Result<(), Failure> {
     let pace = if request.follow { Pace::Repeated } else { Pace::Once };
     let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, request.pid.map_or(Reach::Everybody, Reach::Process))?;

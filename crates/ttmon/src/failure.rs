@@ -6,10 +6,8 @@ use std::io::{self, Write};
 use ttmon_print::text::{self, Cut};
 use ttmon_source::Error;
 
-/// Longest message.
 const MESSAGE_COLUMNS_MAX: usize = 4096;
 
-/// A message for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// `what failed: why; what to do`. Empty if the exit code is enough.

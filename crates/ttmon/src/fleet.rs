@@ -2,28 +2,25 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ttmon_ask::{Credentials, Roots, ServicePlace};
 use ttmon_fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
-use ttmon_model::units::{UnixTime, size};
+use ttmon_model::units::size;
 use ttmon_print::text;
 use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreRequest, StoreSecret};
+use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreArgs};
 use crate::output::Output;
 use crate::server::services_of;
-use crate::show::VERSION;
+use crate::show::{VERSION, now};
 
-/// Longest wait for the answer of one host of `--connect`.
 const HOST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum number of bytes of a secret for a store.
 const SECRET_BYTES_MAX: usize = 4096;
 /// Maximum number of workloads and of alerts in the table. JSON output has all of them.
 const LINES_MAX: usize = 20;
 
-/// Lists hosts, or only the hosts with idle chips.
 pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
     let store = request.store.as_ref().map(store).transpose()?;
     match &request.find {
@@ -33,21 +30,20 @@ pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
 }
 
 /// Reads the secrets and certificates of a store.
-pub(crate) fn store(request: &StoreRequest) -> Result<Store, Failure> {
+pub(crate) fn store((url, access): &(String, StoreArgs)) -> Result<Store, Failure> {
     let secret = |path: &Path| {
         let bytes =
             ttmon_files::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let text = std::str::from_utf8(bytes.trim_ascii()).ok().filter(|text| !text.is_empty() && !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| Failure::new(format!("{}: not one line of text", path.display())))
     };
-    let credentials = match &request.secret {
-        Some(StoreSecret::Token(path)) => Some(Credentials::Bearer(secret(path)?)),
-        Some(StoreSecret::Password(path)) => Some(Credentials::Basic(secret(path)?)),
-        None => None,
+    let credentials = match (&access.store_token_file, &access.store_password_file) {
+        (Some(path), _) => Some(Credentials::Bearer(secret(path)?)),
+        (None, Some(path)) => Some(Credentials::Basic(secret(path)?)),
+        (None, None) => None,
     };
-    let url = &request.url;
     let failed = |why: &dyn std::fmt::Display| Failure::usage(format!("store {url}: {why}"));
-    let roots = url.starts_with("https:").then(|| Roots::read(request.ca.as_deref())).transpose().map_err(|why| failed(&why))?;
+    let roots = url.starts_with("https:").then(|| Roots::read(access.store_ca.as_deref())).transpose().map_err(|why| failed(&why))?;
     Store::new(url, roots, credentials).map_err(|why| failed(&why))
 }
 
@@ -117,9 +113,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     }
     overview.problems.iter().for_each(|problem| complain(problem));
     let text = if fleet.format == OutputFormat::Json {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)).rfc3339();
-        to_string(&overview.document(VERSION, &now, limit), Layout::Pretty) + "\n"
+        to_string(&overview.document(VERSION, &now().rfc3339(), limit), Layout::Pretty) + "\n"
     } else {
         table(&overview, limit).replace('\t', "  ")
     };

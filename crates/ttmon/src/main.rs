@@ -31,17 +31,17 @@ mod show;
 mod sim_fleet;
 mod terminal;
 mod top;
-mod topo;
 mod wait;
 mod watch;
-mod who;
 
 use std::process::ExitCode;
 
+use cli::{AlertsCommand, Cli, Command};
 use failure::{Failure, complain};
-use invocation::Invocation;
+use invocation::{Context, OutputFormat};
 use names::Name;
 use output::Output;
+use terminal::Terminal;
 
 /// A sample makes thousands of small allocations. With musl's allocator the service takes half as much time again.
 #[cfg(target_env = "musl")]
@@ -83,10 +83,10 @@ fn main() -> ExitCode {
         }
     };
     // The service opens no files whose names come from programs.
-    if !matches!(cli.command, Some(cli::Command::Serve(_))) {
+    if !matches!(cli.command, Some(Command::Serve(_))) {
         ttmon_source::set_resolver(ttmon_symbols::resolve);
     }
-    match invocation::meant(&cli).and_then(run) {
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -97,34 +97,60 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(invocation: Invocation) -> Result<(), Failure> {
+fn run(cli: &Cli) -> Result<(), Failure> {
+    let common = &cli.common;
+    let Some(command) = &cli.command else {
+        let terminal = || Terminal::of_stdout(common.color, common.ascii);
+        return match &cli.snapshot {
+            args if args.help_fields => pages::field_list(terminal(), ttmon_print::help_fields),
+            args if args.help_query_gpu => pages::field_list(terminal(), ttmon_print::help_query_gpu),
+            args if args.help_query_compute_apps => pages::field_list(terminal(), ttmon_print::help_query_compute_apps),
+            args => invocation::snapshot(common, args).and_then(|(context, request)| show::run(&context, &request)),
+        };
+    };
+    invocation::check_common(cli, command)?;
+    let format = OutputFormat::of(common);
+    let context = || Context::new(common, &[]);
     let print = |text: &[u8]| Output::Stdout.write(text);
-    match invocation {
-        Invocation::Snapshot(context, request) => show::run(&context, &request),
-        Invocation::FieldList(terminal, list) => print(&pages::field_list(terminal, &list)?),
-        Invocation::Who(context, format) => who::run(&context, format),
-        Invocation::Topo(context, format) => topo::run(&context, format),
-        Invocation::Dmon(context, request, columns) => monitor::devices(&context, &request, &columns),
-        Invocation::Pmon(context, request) => monitor::processes(&context, &request),
-        Invocation::Wait(context, timeout) => wait::run(&context, timeout),
-        Invocation::Check(request) => check::run(&request),
-        Invocation::Doctor(context, format, bundle) => doctor::run(&context, format, bundle.as_ref()),
-        Invocation::Alerts(context, request) => alerts::run(&context, &request),
-        Invocation::Memory(context, request) => mem::run(&context, &request),
-        Invocation::Oom(context, format, target) => oom::run(&context, format, &target),
-        Invocation::Events(context, request) => events::run(&context, &request),
-        Invocation::Top(context, request) => top::run(&context, &request),
-        Invocation::Run(context, request) => run::run(&context, &request),
-        Invocation::Env { ops, stacks } => print(env::run(ops, stacks)?.as_bytes()),
-        Invocation::Serve(context, request) => serve::run(&context, &request),
-        Invocation::Record(context, request) => record::run(&context, &request),
-        Invocation::Alias(request) => print(alias::run(&request)?.as_bytes()),
-        Invocation::Page(request) => pages::run(&request),
-        Invocation::Fleet(request) => fleet::run(&request),
-        Invocation::Sd(request) => sd::run(request),
-        Invocation::SimFleet(request) => sim_fleet::run(&request),
-        Invocation::Report { input, output } => report::run(&input, &output),
-        Invocation::Export(request) => export::run(&request),
-        Invocation::Token(file) => print(serve::print_token(file.as_deref())?.as_bytes()),
+    match command {
+        Command::Who { devices } => show::who(&Context::new(common, devices)?, format),
+        Command::Topo(_) => show::topo(&context()?, format),
+        Command::Dmon(args) => {
+            let (context, request, columns) = invocation::dmon(common, args)?;
+            monitor::devices(&context, &request, &columns)
+        }
+        Command::Pmon(args) => invocation::lines(common, &args.lines).and_then(|(context, request)| monitor::processes(&context, &request)),
+        Command::Wait(args) => wait::run(&invocation::wait(common, args)?, args.timeout),
+        Command::Check(args) => check::run(format, &invocation::check(common, args)),
+        Command::Doctor(args) => doctor::run(&invocation::doctor(common, args)?, format, args),
+        Command::Alerts(args) => {
+            let context = context()?;
+            match &args.command {
+                None => alerts::list(&context, format, None),
+                Some(AlertsCommand::List { config }) => alerts::list(&context, format, config.as_deref()),
+                Some(AlertsCommand::Test { rule, config }) => alerts::test(rule, config.as_deref()),
+                Some(AlertsCommand::Silence(args)) => alerts::silence(&invocation::silence(common, &context, args)?),
+            }
+        }
+        Command::Mem(args) => mem::run(&context()?, &invocation::memory(common, args)?),
+        Command::Oom { target } => oom::run(&context()?, format, &invocation::oom_target(target.as_deref())),
+        Command::Events(args) => events::run(&context()?, &invocation::events(common, args)?),
+        Command::Top(args) => invocation::top(common, args).and_then(|(context, request)| top::run(&context, &request)),
+        Command::Run(args) => invocation::run(common, args).and_then(|(context, request)| run::run(&context, &request)),
+        Command::Env { ops, no_stacks } => print(env::run(*ops, !no_stacks)?.as_bytes()),
+        Command::Serve(args) => invocation::serve(common, args).and_then(|(context, request)| serve::run(&context, &request)),
+        Command::Record(args) => invocation::record(common, args).and_then(|(context, request)| record::run(&context, &request)),
+        Command::Alias(args) => print(alias::run(args)?.as_bytes()),
+        Command::Completions { shell } => print(&pages::completions(*shell)?),
+        Command::Help { command } => print(pages::help(command)?.as_bytes()),
+        Command::Man { dir: Some(folder), .. } => pages::write_manual(folder),
+        Command::Man { command, dir: None } => print(&pages::man(command.as_deref())?),
+        Command::Markdown { page, file } => print(pages::generated(*page, file.as_deref())?.as_bytes()),
+        Command::Fleet(args) => fleet::run(&invocation::fleet(common, args)?),
+        Command::Sd(args) => sd::run(invocation::sd(args)?),
+        Command::SimFleet(args) => sim_fleet::run(&invocation::sim_fleet(common, args)?),
+        Command::Report(args) => report::run(&args.input, &args.output),
+        Command::Export(args) => export::run(&invocation::export(common, args)?),
+        Command::Token { token_file } => print(serve::print_token(token_file.as_deref())?.as_bytes()),
     }
 }

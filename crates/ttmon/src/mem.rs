@@ -29,7 +29,6 @@ use crate::watch::{self, Screen};
 
 use growth::Growths;
 
-/// Prints or writes the memory, once or repeatedly.
 pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Failure> {
     let mut source = MemorySource::new(context, request);
     let listing = match &request.output {
@@ -48,7 +47,7 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
         }
         MemoryOutput::GroupTable(place, grouping) => {
             let snapshot = source.next()?;
-            let (groups, _) = grouped(&snapshot, *grouping, &source.growths()?);
+            let (groups, _) = grouped(&snapshot, *grouping, &growth::read(&mut source.snapshots)?);
             let mut text = Vec::new();
             ttmon_print::groups_csv(&snapshot, &groups, grouping.by, &style(&snapshot, context.terminal), &mut text)?;
             return reports::write_table(place, grouping.by, &text);
@@ -58,7 +57,7 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
     source.print(listing.format == OutputFormat::Text, |source, terminal, out| {
         let mut snapshot = source.next()?;
         let left_out = choose(&mut snapshot, listing.buffers);
-        let growths = if listing.groups.is_some() { source.growths()? } else { Growths::default() };
+        let growths = if listing.groups.is_some() { growth::read(&mut source.snapshots)? } else { Growths::default() };
         match listing.format {
             OutputFormat::Json => {
                 let layout = if request.watch.is_some() { Layout::Line } else { Layout::Pretty };
@@ -69,7 +68,6 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
     })
 }
 
-/// Where the snapshots of `mem` come from.
 struct MemorySource<'a> {
     context: &'a Context,
     request: &'a MemoryRequest,
@@ -81,9 +79,11 @@ impl<'a> MemorySource<'a> {
         let pace = if request.watch.is_some() { Pace::Repeated } else { Pace::Once };
         let reach = request.pid.map_or(Reach::Everybody, Reach::Process);
         let asked = SampleRequest { pace, processes: true, detail: detail(&request.output), reach, path: path(request) };
-        let is_file = matches!(request.output, MemoryOutput::Files(_));
-        let reads_here = request.watch.is_some_and(|interval| interval < show::SERVER_INTERVAL_MIN || is_file);
-        let snapshots = if reads_here { Snapshots::read_here(context, asked) } else { Snapshots::new(context, asked) };
+        let snapshots = match (request.watch, &request.output) {
+            (None, _) => Snapshots::new(context, asked),
+            (Some(_), MemoryOutput::Files(_)) => Snapshots::read_here(context, asked),
+            (Some(interval), _) => Snapshots::repeated(context, asked, interval),
+        };
         Self { context, request, snapshots }
     }
 
@@ -105,11 +105,6 @@ impl<'a> MemorySource<'a> {
         }
         snapshot = open::choose(&self.context.selection, snapshot)?;
         if snapshot.processes.is_empty() && !is_watched { Err(elsewhere(&snapshot, pid)) } else { Ok(snapshot) }
-    }
-
-    /// Reads the growth since the last mark of each program.
-    fn growths(&mut self) -> Result<Growths, Failure> {
-        growth::read(&mut self.snapshots)
     }
 
     /// Prints once or repeatedly. On a terminal, repeated output is drawn in place.
@@ -139,12 +134,11 @@ fn detail(output: &MemoryOutput) -> Detail {
     match output {
         MemoryOutput::Files(_) => Detail::Blocks,
         MemoryOutput::Diff(_) | MemoryOutput::GroupTable(..) => Detail::Buffers,
-        MemoryOutput::Listing(listing) => match listing {
-            MemoryListing { banks: true, .. } | MemoryListing { blocks: true, .. } => Detail::Blocks,
-            MemoryListing { groups: Some(_), .. } => Detail::Buffers,
-            MemoryListing { buffers: Some(BufferListing { order, most: Some(most) }), .. } => Detail::First(*order, *most),
-            MemoryListing { buffers: Some(_), .. } => Detail::Buffers,
-            _ => Detail::Totals,
+        MemoryOutput::Listing(listing) if listing.banks || listing.blocks => Detail::Blocks,
+        MemoryOutput::Listing(listing) => match (listing.groups, listing.buffers) {
+            (None, Some(BufferListing { order, most: Some(most) })) => Detail::First(order, most),
+            (None, None) => Detail::Totals,
+            _ => Detail::Buffers,
         },
     }
 }
@@ -177,7 +171,6 @@ pub(crate) fn nothing_found(snapshot: &Snapshot) -> Failure {
     Failure::no_device(format!("no device and no tracked process found; {why}"))
 }
 
-/// Explains why the memory of a process is unknown.
 pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Failure {
     let process = snapshot.processes.iter().find(|process| process.key.pid == pid);
     let reason = process.map(|process| process.total(Kind::Dram).err().unwrap_or(Missing::NotTracked));
@@ -266,7 +259,7 @@ fn render(
     if let Some(grouping) = listing.groups {
         let (groups, left_out) = grouped(snapshot, grouping, growths);
         ttmon_print::groups(snapshot, &groups, (grouping.by, grouping.since), left_out, style, out)?;
-        if growths.is_unknown() {
+        if growths.is_unknown {
             writeln!(out, "growth is not known: events since the mark were overwritten")?;
         }
     }

@@ -16,7 +16,6 @@ use crate::watch;
 /// Lines after which the header is printed again.
 const HEADER_LINES: usize = 40;
 
-/// Prints a line per device.
 pub(crate) fn devices(context: &Context, request: &LinesRequest, columns: &DeviceColumns) -> Result<(), Failure> {
     let print = |snapshot: &Snapshot, header: bool, style: &Style<'_>, out: &mut dyn Write| {
         columns.print(snapshot, request.stamp, header, style, out)
@@ -24,7 +23,6 @@ pub(crate) fn devices(context: &Context, request: &LinesRequest, columns: &Devic
     lines(context, request, columns.needs_processes(), print)
 }
 
-/// Prints a line per process and device.
 pub(crate) fn processes(context: &Context, request: &LinesRequest) -> Result<(), Failure> {
     let print = |snapshot: &Snapshot, header: bool, style: &Style<'_>, out: &mut dyn Write| {
         ttmon_print::process_lines(snapshot, request.stamp, header, style, out)
@@ -38,9 +36,7 @@ fn lines(
     processes: bool,
     print: impl Fn(&Snapshot, bool, &Style<'_>, &mut dyn Write) -> io::Result<usize>,
 ) -> Result<(), Failure> {
-    let asked = SampleRequest::snapshot(Pace::Repeated, processes);
-    let mut snapshots =
-        if request.interval < show::SERVER_INTERVAL_MIN { Snapshots::read_here(context, asked) } else { Snapshots::new(context, asked) };
+    let mut snapshots = Snapshots::repeated(context, SampleRequest::snapshot(Pace::Repeated, processes), request.interval);
     let mut left = request.count.unwrap_or(u64::MAX);
     let mut lines = HEADER_LINES;
     watch::again_while(request.interval, || {

@@ -20,40 +20,38 @@ pub(crate) struct Name {
     pub(crate) flags: &'static [&'static str],
 }
 
-/// All names.
+const PLAIN: Name = Name { name: "", means: &[], watched: None, needless_flags: &[], default: None, flags: &[] };
+
 pub(crate) const NAMES: &[Name] = &[
-    Name { name: "tt_smi", means: &[], watched: None, needless_flags: &[], default: None, flags: &["watch", "refresh"] },
+    Name { name: "tt_smi", flags: &["watch", "refresh"], ..PLAIN },
     Name {
         name: "tt_smi_umd",
-        means: &[],
         watched: Some(&["top"]),
         needless_flags: &["--sysfs"],
         // The default of that tool; `top` refreshes once per second.
         default: Some(["-r", "--refresh", "500"]),
         flags: &["watch", "refresh"],
+        ..PLAIN
     },
-    Name { name: "tt-nvtop", means: &["top"], watched: None, needless_flags: &[], default: None, flags: &["refresh", "view"] },
+    Name { name: "tt-nvtop", means: &["top"], flags: &["refresh", "view"], ..PLAIN },
     Name {
         name: "allocation_server_poc",
         means: &["serve"],
-        watched: None,
-        needless_flags: &[],
         // A client that refreshes every 500 ms gets a new sample each time.
         default: Some(["--interval", "--interval", "0.5"]),
         flags: &["quiet"],
+        ..PLAIN
     },
     Name {
         name: "allocation_monitor_client",
         means: &["mem", "-w", "-a"],
-        watched: None,
         needless_flags: &["-w", "--watch", "-a", "--all"],
-        default: None,
         flags: &["device", "all", "refresh"],
+        ..PLAIN
     },
 ];
 
 impl Name {
-    /// Returns the earlier tool with this program name.
     pub(crate) fn of(program: &OsStr) -> Option<&'static Self> {
         let called = Path::new(program).file_name()?;
         NAMES.iter().find(|name| called == name.name)
@@ -64,7 +62,6 @@ impl Name {
         self.means.first().copied()
     }
 
-    /// Whether a word is the sub-command that the name replaces.
     pub(crate) fn is_own_command(&self, word: &OsStr) -> bool {
         [Some(self.means), self.watched].into_iter().flatten().any(|words| words.first().is_some_and(|own| word == *own))
     }

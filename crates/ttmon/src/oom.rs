@@ -26,12 +26,10 @@ use crate::show::VERSION;
 
 /// Maximum number of processes that are requested one by one.
 const PROCESSES_MAX: usize = 64;
-/// Maximum number of refusals that are read from a report.
 const REFUSALS_MAX: usize = 65_536;
 /// Maximum number of lines that are listed below a refusal.
 const LINES: usize = 8;
 
-/// Prints the refusals of a process, of a report, or of all live processes.
 pub(crate) fn run(context: &Context, format: OutputFormat, target: &OomTarget) -> Result<(), Failure> {
     let refusals = match target {
         OomTarget::All => of_all(context)?,
@@ -118,13 +116,8 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
 
 /// Requests events from a service. Returns `None` if the service does not have the process.
 fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, Trouble> {
-    let question = pid.map_or_else(String::new, |pid| format!("pid={pid}&"));
-    let mut stream = server::events(service, &format!("/api/v1/memory/events?{question}follow=false"), false)?;
+    let Some(mut stream) = server::events(service, pid, &[], false)? else { return Ok(None) };
     let strange = |error: ReadError| Trouble::Strange(error.to_string());
-    let first = stream.wait()?.1;
-    if Document::read(&first, None).map_err(strange)?.head["recorders"] == 0 {
-        return Ok(None);
-    }
     let mut events = Vec::new();
     loop {
         match stream.wait()? {

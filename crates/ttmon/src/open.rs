@@ -30,18 +30,12 @@ pub(crate) struct MachineConfig {
 impl MachineConfig {
     /// Starts the simulation if there is one.
     pub(crate) fn new(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
-        let cluster = match &context.cluster {
-            Some(path) => Some(cluster(path)?),
-            None => None,
-        };
+        let cluster = context.cluster.as_deref().map(cluster).transpose()?;
         let simulation = match &context.place {
-            CliTarget::Simulated(spec, seed) => {
-                let started = Simulation::start(spec, *seed);
-                Some(started.map_err(|error| match error {
-                    StartError::Spec(error) => Failure::usage(format!("--sim: {error}")),
-                    error => Failure::new(error.to_string()),
-                })?)
-            }
+            CliTarget::Simulated(spec, seed) => Some(Simulation::start(spec, *seed).map_err(|error| match error {
+                StartError::Spec(error) => Failure::usage(format!("--sim: {error}")),
+                error => Failure::new(error),
+            })?),
             CliTarget::Real | CliTarget::Below(_) => None,
         };
         let root = match (&context.place, &simulation) {
@@ -59,7 +53,6 @@ impl MachineConfig {
     }
 }
 
-/// Reads the cluster descriptor given with `--cluster`.
 pub(crate) fn cluster(path: &Path) -> Result<Cluster, Failure> {
     read_cluster(path).map_err(|error| Failure::new(format!("--cluster {}: {error}", path.display())))
 }
@@ -120,7 +113,6 @@ impl OpenMachine {
         Some(read(&Scene { sample, snapshot: &whole, present, departed, pid, most: usize::MAX }, &meant))
     }
 
-    /// Whether a process with this pid is running.
     pub(crate) fn has_process(&self, pid: u32) -> bool {
         Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
     }

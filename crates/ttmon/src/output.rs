@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 
-/// Bytes that a stream buffers.
 const STREAM_BYTES: usize = 64 * 1024;
 
-/// A destination.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
     Stdout,
@@ -16,7 +14,6 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Writes one complete text.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), Failure> {
         match self {
             Self::Stdout => {

@@ -1,5 +1,6 @@
 //! Generates completions, manual and reference from the definition of the command line.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap_complete::Shell;
@@ -7,42 +8,31 @@ use clap_complete::env::Shells;
 
 use ttmon_print::Style;
 
-use crate::cli::{self, sections};
+use crate::cli::{self, Page, sections};
 use crate::failure::Failure;
-use crate::invocation::{FieldList, PageRequest};
 use crate::output::Output;
 use crate::show::VERSION;
 use crate::terminal::Terminal;
 
-/// Prints a page, or writes the files of the manual.
-pub(crate) fn run(request: &PageRequest) -> Result<(), Failure> {
-    let text = match request {
-        PageRequest::Completions(shell) => completions(*shell)?,
-        PageRequest::Help(command) => help(command)?.into_bytes(),
-        PageRequest::Manual(command) => man(command.as_deref())?,
-        PageRequest::ManualFiles(folder) => return write_manual(folder),
-        PageRequest::CliReference => markdown().into_bytes(),
-        PageRequest::Metrics => ttmon_serve::metrics_markdown().into_bytes(),
-        PageRequest::Openapi => ttmon_serve::openapi().into_bytes(),
-        PageRequest::Deploy(file) => deploy(file.as_deref())?.into_bytes(),
-    };
+/// Returns a generated file of the repository. `file` is a path below deploy/.
+pub(crate) fn generated(page: Page, file: Option<&str>) -> Result<String, Failure> {
+    match page {
+        Page::Cli => Ok(markdown()),
+        Page::Metrics => Ok(ttmon_serve::metrics_markdown()),
+        Page::Openapi => Ok(ttmon_serve::openapi()),
+        Page::Deploy => deploy(file),
+    }
+}
+
+/// Prints the help of the fields of a query.
+pub(crate) fn field_list(terminal: Terminal, print: impl FnOnce(&Style<'_>, &mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    print(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
     Output::Stdout.write(&text)
 }
 
-/// Returns the help of the fields of a query.
-pub(crate) fn field_list(terminal: Terminal, list: &FieldList) -> Result<Vec<u8>, Failure> {
-    let print = match list {
-        FieldList::Device => ttmon_print::help_fields,
-        FieldList::Gpu => ttmon_print::help_query_gpu,
-        FieldList::ComputeApps => ttmon_print::help_query_compute_apps,
-    };
-    let mut text = Vec::new();
-    print(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
-    Ok(text)
-}
-
 /// Returns a shell's completion script. The script gets completions from this program, so that values are completed too.
-fn completions(shell: Shell) -> Result<Vec<u8>, Failure> {
+pub(crate) fn completions(shell: Shell) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let name = shell.to_string();
     let shells = Shells::builtins();
@@ -73,7 +63,7 @@ complete -o nospace -o bashdefault -F _ttmon ttmon
 "#;
 
 /// Returns the summary, all options of the program (`all`), or the help of the command that these words name.
-fn help(words: &[String]) -> Result<String, Failure> {
+pub(crate) fn help(words: &[String]) -> Result<String, Failure> {
     let mut program = cli::command();
     match words {
         [] => return Ok(sections::SUMMARY.to_owned()),
@@ -90,7 +80,7 @@ fn help(words: &[String]) -> Result<String, Failure> {
 }
 
 /// Returns the manual page of the program or of a command.
-fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
     let program = cli::command();
     let page = match command {
         None => program,
@@ -107,7 +97,7 @@ fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
 }
 
 /// Writes all manual pages: `ttmon.1`, and `ttmon-COMMAND.1` of each command.
-fn write_manual(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn write_manual(folder: &Path) -> Result<(), Failure> {
     let program = cli::command();
     let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| Some(command.get_name()));
     for command in std::iter::once(None).chain(commands) {

@@ -19,7 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -39,10 +39,10 @@ use crate::failure::{Failure, complain};
 use crate::invocation::{Context, ExportFormat, RunRequest};
 use crate::open::OpenMachine;
 use crate::output::Output;
-use crate::show::VERSION;
+use crate::show::{VERSION, now};
 use crate::terminal::columns_of_stderr;
 
-use child::{Change, Child, Command, Signals};
+use child::{Child, Command, Signals};
 use collect::{Collected, Collector};
 use program::Linkage;
 use source::SourceTexts;
@@ -66,7 +66,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
         // The file is read again at the end. Report an error before the run, not after it.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
     }
-    let program = &request.program;
+    let program = request.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
     let path = tool_environment::search_path();
     let linkage = program::linkage(program, path.as_deref());
     let library = library::find().map_err(failed)?;
@@ -76,33 +76,26 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
-    let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some((snapshot, _)) = &request.snapshot {
         collector.trace_into(crate::export::empty(Some(snapshot), words.join(" ")));
     }
     let command = command(request, path.as_deref(), linkage, &library, collector.path());
-    let began = now();
+    let began = now().0;
     let child = match Child::start(&command, &signals) {
         Ok(child) => child,
         Err(error) => return Err(not_started(program, path.as_deref(), &error)),
     };
     collector.make_room();
     let end = accompany(&child, &signals, &mut collector)?;
-    let span = (began, now());
+    let span = (began, now().0);
     let Collected { digests, unread, has_foreign, trace } = collector.finish();
     // The command has ended. Writing the results may block on a pipe or a slow disk, so signals may end ttmon again.
     signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(context) };
     let mut account = Account::new(words, end, span, digests, machine.as_ref());
     (account.unread, account.has_foreign_ledgers, account.untracked) = (unread, has_foreign, linkage.reason());
-    report_run(context, request, &account, Written { output, trace })
-}
-
-/// The files to write at the end.
-struct Written {
-    /// Destination of the report.
-    output: Option<Output>,
-    trace: Option<io::Result<Trace>>,
+    report_run(context, request, &account, output, trace)
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -131,7 +124,7 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
 }
 
 fn command(request: &RunRequest, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
-    let mut command = Command::new(&request.words(), path);
+    let mut command = Command::new(&request.command, path);
     command.set("TTMON_TRACKING", "1");
     command.set(collect::HANDOVER, handover);
     if let Some(outer) = collect::outer(env::var_os(collect::HANDOVER), env::var_os(collect::OUTER)) {
@@ -199,8 +192,8 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
         collector.take();
         collector.follow_trace();
         match child.attend(signals) {
-            Ok(Change::None) => {}
-            Ok(Change::Ended(end)) => return Ok(end),
+            Ok(None) => {}
+            Ok(Some(end)) => return Ok(end),
             Err(error) => return Err(Failure::new(format!("lost sight of the command: {error}; how it ended is not known"))),
         }
     }
@@ -212,16 +205,22 @@ fn machine(context: &Context) -> Option<Sample> {
 }
 
 /// Prints the summary, writes the report, evaluates the checks, and ends like the command.
-fn report_run(context: &Context, request: &RunRequest, account: &Account, files: Written) -> Result<(), Failure> {
+fn report_run(
+    context: &Context,
+    request: &RunRequest,
+    account: &Account,
+    output: Option<Output>,
+    trace: Option<io::Result<Trace>>,
+) -> Result<(), Failure> {
     let checks = &request.checks;
     if !request.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let lines = epilogue::lines(account, &style, columns_of_stderr());
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
-    let report = files.output.is_none_or(|output| write_report(&output, account));
-    let snapshot = files.trace.zip(request.snapshot.as_ref());
-    let snapshot = snapshot.is_none_or(|(trace, (path, format))| write_snapshot(trace, path, *format, request.quiet));
+    let report = output.is_none_or(|output| write_report(&output, account));
+    let snapshot =
+        trace.zip(request.snapshot.as_ref()).is_none_or(|(trace, (path, format))| write_snapshot(trace, path, *format, request.quiet));
     let written = report && snapshot;
     let not_held = checks.failures(account);
     let allowed = checks.not_judged(account).filter(|_| checks.allow_untracked);
@@ -267,9 +266,4 @@ fn write_report(output: &Output, account: &Account) -> bool {
         Err(error) => complain(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),
     }
     saved.is_ok()
-}
-
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,6 @@
 //! `ttmon sd`: prints or serves lists of hosts for Prometheus's `file_sd` and `http_sd`.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,13 +9,12 @@ use ttmon_serve::{TextAnswer, serve_texts};
 use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{HostListSource, SdRequest};
+use crate::invocation::{SdFrom, SdRequest};
 use crate::output::Output;
 
 /// Largest list that is read: 100,000 hosts with labels.
 const LIST_BYTES_MAX: usize = 64 << 20;
 
-/// Prints or serves the list.
 pub(crate) fn run(request: SdRequest) -> Result<(), Failure> {
     let Some(address) = request.listen else {
         return Output::Stdout.write(list(&request)?.as_bytes());
@@ -46,17 +44,18 @@ pub(crate) fn listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr),
 }
 
 fn list(request: &SdRequest) -> Result<String, Failure> {
-    let run = |program: &str, arguments: &[&str]| output(program, arguments).map(|text| (text, program.to_owned()));
-    let read = |path: &Path| match ttmon_files::read_text(path, LIST_BYTES_MAX) {
-        Ok(text) => Ok((text, path.display().to_string())),
-        Err(error) => Err(Failure::new(format!("{}: {error}", path.display()))),
+    let (from, text) = match (&request.input, request.from) {
+        (Some(path), _) => {
+            let failed = |error| Failure::new(format!("{}: {error}", path.display()));
+            (path.display().to_string(), ttmon_files::read_text(path, LIST_BYTES_MAX).map_err(failed)?)
+        }
+        (None, SdFrom::K8s) => ("kubectl".to_owned(), output("kubectl", &["get", "nodes", "-o", "json"])?),
+        (None, _) => ("sinfo".to_owned(), output("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?),
     };
-    let ((text, from), parse): (_, fn(&str, u16) -> _) = match &request.source {
-        HostListSource::Hosts(path) => (read(path)?, ttmon_fleet::hosts),
-        HostListSource::Slurm(Some(path)) => (read(path)?, ttmon_fleet::slurm),
-        HostListSource::Slurm(None) => (run("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?, ttmon_fleet::slurm),
-        HostListSource::Kubernetes(Some(path)) => (read(path)?, ttmon_fleet::kubernetes),
-        HostListSource::Kubernetes(None) => (run("kubectl", &["get", "nodes", "-o", "json"])?, ttmon_fleet::kubernetes),
+    let parse = match request.from {
+        SdFrom::Hosts => ttmon_fleet::hosts,
+        SdFrom::Slurm => ttmon_fleet::slurm,
+        SdFrom::K8s => ttmon_fleet::kubernetes,
     };
     let targets = parse(&text, request.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
     Ok(to_string(&sd_document(&targets), Layout::Pretty) + "\n")

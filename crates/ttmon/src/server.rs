@@ -1,20 +1,19 @@
 //! Uses a service of this machine instead of reading the machine. If the service has a problem, the machine is read here.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ttmon_ask::{Events, Roots, Service, ServicePlace, Trouble};
-use ttmon_model::Snapshot;
+use ttmon_model::{DeviceId, Snapshot};
 use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::{Detail, OpenLedger};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context};
+use crate::invocation::{CliTarget, Context, variable};
 use crate::open::{OpenMachine, choose};
 use crate::serve::{api_places, token};
 
@@ -25,6 +24,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Oldest sample that is used. A service with a long `--interval`, or one that stopped sampling, has old data: a device that was free a
 /// minute ago may be in use now.
 const AGE_MAX: Duration = Duration::from_secs(5);
+/// Shortest interval at which a service is used.
+const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Longest time without data on a stream. An idle stream sends a message every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
@@ -34,7 +35,6 @@ pub(crate) struct SampleRequest {
     pub(crate) processes: bool,
     pub(crate) detail: Detail,
     pub(crate) reach: Reach,
-    /// The path of the service's document.
     pub(crate) path: String,
 }
 
@@ -60,18 +60,21 @@ impl<'a> Snapshots<'a> {
         Self { context, asked, servers: services(context), opened: None }
     }
 
+    /// Creates a source for repeated snapshots. A service samples once per second, so faster refreshes read the machine here.
+    pub(crate) fn repeated(context: &'a Context, asked: SampleRequest, interval: Duration) -> Self {
+        if interval < INTERVAL_MIN { Self::read_here(context, asked) } else { Self::new(context, asked) }
+    }
+
     /// Creates a source that reads the machine without a service.
     pub(crate) fn read_here(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: Vec::new(), opened: None }
     }
 
-    /// Takes a snapshot of the selected devices.
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
         let snapshot = self.whole()?;
         choose(&self.context.selection, snapshot)
     }
 
-    /// Takes a snapshot of all devices.
     pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         while let Some(service) = self.servers.first() {
             match self.ask(service) {
@@ -153,10 +156,22 @@ fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
     Ok(LIST_TIMEOUT)
 }
 
-/// Opens a stream of events. A stream that `goes_on` may be silent for longer.
-pub(crate) fn events(service: &Service, path: &str, goes_on: bool) -> Result<Events, Trouble> {
-    let patience = patience(service, path)?;
-    service.events(path, patience, if goes_on { SILENCE_MAX } else { LIST_TIMEOUT })
+/// Requests the events of a process and of some devices, or of all. Returns `None` if the service has no such process.
+pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], follow: bool) -> Result<Option<Events>, Trouble> {
+    let mut path = "/api/v1/memory/events?".to_owned();
+    if let Some(pid) = pid {
+        path += &format!("pid={pid}&");
+    }
+    if !devices.is_empty() {
+        let ids: Vec<String> = devices.iter().map(ToString::to_string).collect();
+        path += &format!("device={}&", ids.join(","));
+    }
+    path += &format!("follow={follow}");
+    let mut events = service.events(&path, patience(service, &path)?, if follow { SILENCE_MAX } else { LIST_TIMEOUT })?;
+    // The first message has the number of recorders.
+    let first = events.wait()?.1;
+    let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
+    Ok((head["recorders"] != 0 || follow && pid.is_none()).then_some(events))
 }
 
 /// The snapshot of a service, to find the selected devices.
@@ -173,7 +188,7 @@ pub(crate) fn report_fallback(service: &Service, why: &str) {
 
 /// Services of this machine that exist now. Empty if a flag selects how to read the machine, because then it is read here.
 pub(crate) fn services(context: &Context) -> Vec<Service> {
-    let is_named = named().is_some();
+    let is_named = variable("TTMON_API").is_some();
     let is_there = |service: &Service| match service.place() {
         ServicePlace::Unix(path) => is_named || path.exists(),
         ServicePlace::Tcp { .. } => true,
@@ -188,7 +203,7 @@ pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
         return Vec::new();
     }
     let here = |path| Service::new(ServicePlace::Unix(path), None, None);
-    named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
+    variable("TTMON_API").map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
 }
 
 /// The services of `--connect`, each with the token, which is sent only over private connections.
@@ -211,11 +226,6 @@ pub(crate) fn services_of(
         services.push(Service::new(place.clone(), token.as_ref().map(|token| token.reveal().to_owned()), roots.clone()));
     }
     Ok(services)
-}
-
-/// The value of `TTMON_API`, if set.
-fn named() -> Option<OsString> {
-    env::var_os("TTMON_API").filter(|value| !value.is_empty())
 }
 
 /// The service at a socket or a URL (on this host, or with the system's certificates). Without a readable token, it returns only what all

@@ -1,8 +1,8 @@
 //! Prints the snapshot once, repeatedly, or in place.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -14,12 +14,13 @@ use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context, Repeat, SnapshotFormat, SnapshotRequest};
+use crate::invocation::{CliTarget, Context, OutputFormat, Repeat, SnapshotFormat, SnapshotRequest};
+use crate::open::cluster;
+use crate::output::Output;
 use crate::server::{SampleRequest, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
-/// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Time between the two samples of a rate.
@@ -32,18 +33,12 @@ const DEEP_WINDOW: Duration = Duration::from_millis(500);
 /// Longest wait for an idle chip. The driver powers it down after 5 s, unless it is configured to wait longer.
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Shortest interval at which a service is used.
-pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
-
-/// Prints the snapshot, once or repeatedly.
 pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
+    let sample = SampleRequest::snapshot(pace, asked.processes);
     let mut snapshots = match asked.repeat {
-        // A service samples once per second, so faster refreshes read the machine here.
-        Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
-            Snapshots::read_here(context, SampleRequest::snapshot(pace, asked.processes))
-        }
-        _ => Snapshots::new(context, SampleRequest::snapshot(pace, asked.processes)),
+        Repeat::Loop(interval) | Repeat::Watch(interval) => Snapshots::repeated(context, sample, interval),
+        Repeat::Once => Snapshots::new(context, sample),
     };
     if matches!(
         (&context.place, &asked.format),
@@ -110,7 +105,6 @@ fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Position of a snapshot in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Only,
@@ -146,6 +140,38 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
         SnapshotFormat::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style(), &mut text)?,
     }
     Ok(text)
+}
+
+/// `ttmon who`: lists the processes that use each device.
+pub(crate) fn who(context: &Context, format: OutputFormat) -> Result<(), Failure> {
+    once(context, format, true, ttmon_print::who)
+}
+
+/// `ttmon topo`: how each pair of devices is connected. Links between boards are known only from a cluster descriptor.
+pub(crate) fn topo(context: &Context, format: OutputFormat) -> Result<(), Failure> {
+    let cluster = context.cluster.as_deref().map(cluster).transpose()?;
+    once(context, format, false, |snapshot, style, out| ttmon_print::topology(snapshot, cluster.as_ref(), style, out))
+}
+
+fn once(
+    context: &Context,
+    format: OutputFormat,
+    processes: bool,
+    print: impl FnOnce(&Snapshot, &Style<'_>, &mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let snapshot = &Snapshots::new(context, SampleRequest::snapshot(Pace::Once, processes)).next()?;
+    let mut text = Vec::new();
+    match format {
+        OutputFormat::Json => ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, Layout::Pretty, &mut text)?,
+        OutputFormat::Text => print(snapshot, &style(context.terminal, snapshot.time, processes), &mut text)?,
+    }
+    Output::Stdout.write(&text)
+}
+
+/// Returns the time of the system's clock.
+pub(crate) fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Returns the style for a snapshot with this time.

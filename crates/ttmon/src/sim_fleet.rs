@@ -27,14 +27,12 @@ const VARIANTS: u64 = 4;
 const FRAMES: u64 = 6;
 const TICKS_PER_FRAME: u64 = 20;
 const TICK: Duration = Duration::from_millis(250);
-/// Hosts per rack.
 const RACK_HOSTS: u64 = 8;
 const PARTITIONS: [&str; 3] = ["batch", "debug", "serving"];
 
 /// The snapshots of a machine, one per frame.
 type Frames = Vec<Snapshot>;
 
-/// The state that is needed to answer scrapes.
 struct Fleet {
     hosts: u64,
     variants: Vec<Frames>,
@@ -126,7 +124,6 @@ impl Fleet {
         format!("host-{host:05}")
     }
 
-    /// Returns the list for `http_sd`.
     fn list(&self, address: &str) -> String {
         let target = |host: u64| {
             let name = Self::name(host);

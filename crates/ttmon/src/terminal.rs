@@ -1,9 +1,8 @@
 //! Determines what the terminal can show.
 
-use std::env;
 use std::io::{self, IsTerminal};
 
-use crate::invocation::When;
+use crate::invocation::{When, variable};
 
 /// Width of output that is not a terminal, and of a text in an issue.
 const COLUMNS_DEFAULT: usize = 80;
@@ -11,7 +10,6 @@ const ROWS_DEFAULT: usize = 24;
 /// Maximum number of columns. This is wider than any screen, and limits the padding of lines.
 const COLUMNS_MAX: usize = 1000;
 
-/// Properties of standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     pub(crate) is_terminal: bool,
@@ -22,10 +20,9 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Examines standard output and the environment.
     pub(crate) fn of_stdout(color: When, ascii: bool) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_none_or(|term| term == "dumb");
+        let is_plain = text("NO_COLOR").is_some() || text("TERM").is_none_or(|term| term == "dumb");
         let unmeasured = Self {
             is_terminal,
             columns: COLUMNS_DEFAULT,
@@ -43,7 +40,7 @@ impl Terminal {
     /// Updates the size. COLUMNS takes precedence, also in a pipe, because `watch` sets it.
     pub(crate) fn measured(self) -> Self {
         let size = if self.is_terminal { rustix::termios::tcgetwinsize(io::stdout()).ok() } else { None };
-        let named = variable("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        let named = text("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
         let columns = named.or(size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0));
         let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
         Self { columns: columns.unwrap_or(COLUMNS_DEFAULT).min(COLUMNS_MAX), rows: rows.unwrap_or(ROWS_DEFAULT), ..self }
@@ -58,10 +55,10 @@ pub(crate) fn columns_of_stderr() -> Option<usize> {
 
 /// Checks the locale. The first variable that is set decides, as in the C library.
 fn is_utf8() -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default().to_ascii_lowercase();
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text).unwrap_or_default().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
+fn text(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
 }

@@ -13,14 +13,13 @@ use ttmon_source::ledgers::Detail;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme, Themes};
 
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, TopRequest, TopSource};
+use crate::invocation::{CliTarget, Context, TopRequest, TopSource, variable};
 use crate::open::{OpenMachine, READER_PROGRAM, cluster};
 use crate::server::{possible_services, services_of as services};
 
 /// Message that is shown until settings are saved for the first time. A narrow screen shows the first parts.
 const FIRST_RUN: &str = "F1 lists the keys, q quits, 1 to 5 choose a view, F2 changes settings";
 
-/// Runs the monitor until the user quits.
 pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
@@ -54,7 +53,7 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
         themes: Themes { auto },
         asks_background,
         clock: Clock(TimeZone::system()),
-        cluster: if let Some(path) = &context.cluster { Some(cluster(path)?) } else { None },
+        cluster: context.cluster.as_deref().map(cluster).transpose()?,
         is_read_only: request.is_read_only,
         is_deep: context.deep,
         message,
@@ -112,9 +111,8 @@ fn user_config() -> Option<PathBuf> {
     Some(config_directory()?.join("config.toml"))
 }
 
-/// Returns the user's directory for settings.
 pub(crate) fn config_directory() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| variable(name).map(PathBuf::from);
     let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
     Some(directory.join("ttmon"))
 }

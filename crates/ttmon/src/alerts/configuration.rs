@@ -1,6 +1,5 @@
 //! Reads the rules and receivers from the configuration files.
 
-use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use ttmon_alerts::Config;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 
 use crate::failure::Failure;
+use crate::invocation::variable;
 use crate::top::config_directory;
 
 const SYSTEM: &str = "/etc/ttmon/config.toml";
@@ -15,9 +15,8 @@ const SYSTEM: &str = "/etc/ttmon/config.toml";
 /// Reads the named file. Without a named file, reads the file of the system and then the file of the user. If `is_for_real` is false, only
 /// a named file is read, so that a simulated machine never sends to the receivers of the real one.
 pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Failure> {
-    let variable = || env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut config = Config::default();
-    match named.map(Path::to_owned).or_else(variable) {
+    match named.map(Path::to_owned).or_else(|| variable("TTMON_CONFIG").map(PathBuf::from)) {
         Some(path) => add(&mut config, &path, true)?,
         None if is_for_real => {
             let own = config_directory().map(|directory| directory.join("config.toml"));

@@ -8,17 +8,17 @@ use ttmon_alerts::{Listing, Sender, listing_document};
 use ttmon_print::text;
 use ttmon_wire::{Layout, to_string};
 
-use super::{configuration, now};
+use super::configuration;
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context, OutputFormat};
 use crate::output::Output;
 use crate::server::services;
-use crate::show::VERSION;
+use crate::show::{VERSION, now};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prints the alerts and rules of the running service, or else the rules of the configuration.
-pub(super) fn run(context: &Context, format: OutputFormat, config: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, format: OutputFormat, config: Option<&Path>) -> Result<(), Failure> {
     let served = if config.is_none() { ask(context) } else { None };
     let document = match &served {
         Some(document) => document.clone(),
@@ -92,7 +92,6 @@ fn since(time: &str) -> String {
     format!("{}Z", whole.trim_end_matches('Z').replace('T', " "))
 }
 
-/// Formats rows with aligned columns.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let line = |row: &[String; N]| {

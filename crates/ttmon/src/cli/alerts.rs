@@ -1,5 +1,4 @@
 //! `ttmon alerts` as typed.
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::path::PathBuf;
 
@@ -7,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use crate::completion;
 
-/// Flags of `alerts`.
 #[derive(Debug, Args)]
 pub(crate) struct AlertsArgs {
     /// What to do [default: list].
@@ -15,7 +13,6 @@ pub(crate) struct AlertsArgs {
     pub(crate) command: Option<AlertsCommand>,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlertsCommand {
     /// List alerts, rules and receivers of the running service; without a service, the configured rules.
@@ -37,7 +34,6 @@ pub(crate) enum AlertsCommand {
     Silence(SilenceArgs),
 }
 
-/// Flags of `alerts silence`.
 #[derive(Debug, Args)]
 pub(crate) struct SilenceArgs {
     /// Name of the rule, or all.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Flags of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The viewer.
@@ -19,7 +18,6 @@ pub(crate) struct ExportArgs {
     pub(crate) output: PathBuf,
 }
 
-/// A format of `export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A pickle for PyTorch's memory_viz.

@@ -1,13 +1,13 @@
 //! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet` as typed.
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ttmon_serve::MetricsDetail;
 
-use super::MetricsDetail;
+use super::one_of;
+use super::serve::METRICS;
 
-/// Flags of `fleet`.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub(crate) struct FleetArgs {
 }
 
 /// How a store is asked.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct StoreArgs {
     /// File with a bearer token for the store.
     #[arg(long, value_name = "FILE", global = true)]
@@ -42,14 +42,12 @@ pub(crate) struct StoreArgs {
     pub(crate) store_ca: Option<PathBuf>,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
     /// List hosts with idle chips. Nothing is reserved. Exits 1 when there is none.
     Find(FindArgs),
 }
 
-/// Flags of `fleet find`.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
     /// Hosts with at least N chips that no process has open [default: 1].
@@ -63,7 +61,6 @@ pub(crate) struct FindArgs {
     pub(crate) free_dram: Option<String>,
 }
 
-/// Flags of `sd`.
 #[derive(Debug, Args)]
 pub(crate) struct SdArgs {
     /// Where the list of hosts comes from.
@@ -92,7 +89,6 @@ pub(crate) enum SdFrom {
     K8s,
 }
 
-/// Flags of `sim-fleet`.
 #[derive(Debug, Args)]
 pub(crate) struct SimFleetArgs {
     /// Number of hosts.
@@ -109,6 +105,6 @@ pub(crate) struct SimFleetArgs {
     #[arg(long, value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
     /// How many series each host has.
-    #[arg(long, value_name = "DETAIL", default_value = "lean")]
+    #[arg(long, value_name = "DETAIL", default_value = "lean", value_parser = one_of(METRICS))]
     pub(crate) metrics: MetricsDetail,
 }

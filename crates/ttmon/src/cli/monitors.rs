@@ -1,5 +1,4 @@
 //! Flags of the commands that watch a machine: `top`, `record`, `wait`, `dmon`, `pmon`, `topo`, `events`.
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +8,6 @@ use clap::Args;
 use super::span;
 use crate::completion;
 
-/// Flags of `dmon`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct DmonArgs {
     /// Columns: p power and temperature, u utilization, c clocks, v events of the firmware, m memory, t PCIe traffic.
@@ -22,7 +20,6 @@ pub(crate) struct DmonArgs {
     pub(crate) lines: LinesArgs,
 }
 
-/// Flags of `pmon`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct PmonArgs {
     #[command(flatten)]
@@ -40,7 +37,6 @@ pub(crate) struct LinesArgs {
     pub(crate) options: Option<String>,
 }
 
-/// Flags of `topo`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TopoArgs {
     /// Print the matrix, which is the default.
@@ -48,7 +44,6 @@ pub(crate) struct TopoArgs {
     pub(crate) matrix: bool,
 }
 
-/// Flags of `events`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EventsArgs {
     /// Only this process.
@@ -65,7 +60,6 @@ pub(crate) struct EventsArgs {
     pub(crate) since: Option<String>,
 }
 
-/// Flags of `top`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TopArgs {
     /// Refresh interval in milliseconds, at least 50 [default: as in the settings, else 1000]. A recording is played at its own
@@ -98,7 +92,6 @@ pub(crate) struct TopArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Flags of `record`.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// File to write; it must not exist, unless --force is given.
@@ -121,7 +114,6 @@ pub(crate) struct RecordArgs {
     pub(crate) force: bool,
 }
 
-/// Flags of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// Wait until no process has the devices open.

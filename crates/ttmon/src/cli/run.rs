@@ -1,12 +1,10 @@
 //! Flags of `ttmon run`.
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Flags of `run`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// Write a report to FILE at the end, as JSON; the file appears only when it is complete.

@@ -1,16 +1,16 @@
 //! `ttmon serve` as typed.
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use ttmon_intake::Format;
+use ttmon_serve::MetricsDetail;
 
 use super::fleet::StoreArgs;
-use super::span;
+use super::{one_of, span};
 
-/// Flags of `serve`.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Allocation socket [default: /run/ttmon/alloc.sock and /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
     #[arg(long, value_name = "PATH")]
@@ -50,7 +50,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     /// How many series the metrics have [default: full].
-    #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true)]
+    #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true, value_parser = one_of(METRICS))]
     pub(crate) metrics: MetricsDetail,
     /// Serve only the metrics of devices and workloads at this address; every host can read them without a token. HTTPS with --tls-cert.
     #[arg(long, value_name = "ADDR:PORT")]
@@ -70,26 +70,13 @@ pub(crate) struct ServeArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Format of log lines.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log: LogFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = one_of(LOGS))]
+    pub(crate) log: Format,
 }
 
-/// How many series the metrics have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MetricsDetail {
-    /// Everything: up to 2,700 series for 32 chips.
-    #[default]
-    Full,
-    /// What alerts and dashboards of many hosts need: at most 1,500.
-    Lean,
-}
+pub(super) const METRICS: &[(&str, &str, MetricsDetail)] = &[
+    ("full", "Everything: up to 2,700 series for 32 chips", MetricsDetail::Full),
+    ("lean", "What alerts and dashboards of many hosts need: at most 1,500", MetricsDetail::Lean),
+];
 
-/// Format of the service's log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
+const LOGS: &[(&str, &str, Format)] = &[("text", "For people", Format::Text), ("json", "One JSON object per line", Format::Json)];

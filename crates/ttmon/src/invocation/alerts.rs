@@ -1,32 +1,17 @@
-//! Interprets `ttmon alerts`.
+//! Interprets `ttmon alerts silence`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ttmon_alerts::is_name;
 
-use super::{CliTarget, Context, Invocation, OutputFormat};
-use crate::cli::{AlertsArgs, AlertsCommand, GlobalArgs, SilenceArgs};
+use super::{CliTarget, Context};
+use crate::cli::{GlobalArgs, SilenceArgs};
 use crate::failure::Failure;
 
 /// Longest silence, so that a forgotten silence ends.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// What `alerts` does.
-pub(crate) enum AlertsRequest {
-    List {
-        format: OutputFormat,
-        /// Read this file instead of the default configuration files and the service.
-        config: Option<PathBuf>,
-    },
-    Test {
-        rule: String,
-        config: Option<PathBuf>,
-    },
-    Silence(SilenceRequest),
-}
-
-/// A silence to begin or to end.
 pub(crate) struct SilenceRequest {
     /// All rules if `None`.
     pub(crate) rule: Option<String>,
@@ -38,19 +23,7 @@ pub(crate) struct SilenceRequest {
     pub(crate) state_directory: Option<PathBuf>,
 }
 
-pub(super) fn alerts(common: &GlobalArgs, args: &AlertsArgs) -> Result<Invocation, Failure> {
-    let context = Context::new(common, &[])?;
-    let format = OutputFormat::of(common);
-    let request = match &args.command {
-        None => AlertsRequest::List { format, config: None },
-        Some(AlertsCommand::List { config }) => AlertsRequest::List { format, config: config.clone() },
-        Some(AlertsCommand::Test { rule, config }) => AlertsRequest::Test { rule: rule.clone(), config: config.clone() },
-        Some(AlertsCommand::Silence(args)) => AlertsRequest::Silence(silence(common, &context, args)?),
-    };
-    Ok(Invocation::Alerts(context, request))
-}
-
-fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs) -> Result<SilenceRequest, Failure> {
+pub(crate) fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs) -> Result<SilenceRequest, Failure> {
     let rule = match args.rule.as_str() {
         "all" => None,
         name if is_name(name) => Some(name.to_owned()),

@@ -8,7 +8,7 @@ use ttmon_ask::ServicePlace;
 use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_serve::MetricsDetail;
 
-use super::{OutputFormat, address, metrics_detail};
+use super::{OutputFormat, address, variable};
 use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 use crate::failure::Failure;
 
@@ -19,7 +19,8 @@ const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
 /// The store and the services to query, and which hosts to list.
 pub(crate) struct FleetRequest {
     pub(crate) format: OutputFormat,
-    pub(crate) store: Option<StoreRequest>,
+    /// Address of a store with Prometheus's HTTP API, and how it is asked.
+    pub(crate) store: Option<(String, StoreArgs)>,
     /// Services of `--connect`. At least one if there is no store.
     pub(crate) places: Vec<(String, ServicePlace)>,
     pub(crate) token_file: Option<PathBuf>,
@@ -27,47 +28,22 @@ pub(crate) struct FleetRequest {
     pub(crate) find: FindHosts,
 }
 
-/// Which hosts are listed.
 pub(crate) enum FindHosts {
     /// All hosts, worst first, up to this number.
     All(usize),
-    /// Hosts with idle chips.
     Idle(FindRequest),
 }
 
-/// A store with Prometheus's HTTP API.
-pub(crate) struct StoreRequest {
-    pub(crate) url: String,
-    pub(crate) secret: Option<StoreSecret>,
-    /// Certificates to trust.
-    pub(crate) ca: Option<PathBuf>,
-}
-
-/// A file with the credentials for a store.
-pub(crate) enum StoreSecret {
-    Token(PathBuf),
-    Password(PathBuf),
-}
-
-/// A list of hosts for Prometheus.
 pub(crate) struct SdRequest {
-    pub(crate) source: HostListSource,
+    pub(crate) from: SdFrom,
+    /// The list itself, or the output of sinfo or kubectl. Without a file, the program is run.
+    pub(crate) input: Option<PathBuf>,
     /// Port of hosts without a port in the list.
     pub(crate) port: u16,
     /// Serve the list at this address instead of printing it.
     pub(crate) listen: Option<SocketAddr>,
 }
 
-/// Where a list of hosts comes from.
-pub(crate) enum HostListSource {
-    Hosts(PathBuf),
-    /// The output of sinfo, from a file or by running it.
-    Slurm(Option<PathBuf>),
-    /// The output of kubectl, from a file or by running it.
-    Kubernetes(Option<PathBuf>),
-}
-
-/// A simulated fleet.
 pub(crate) struct SimFleetRequest {
     pub(crate) hosts: u32,
     pub(crate) seed: u64,
@@ -77,7 +53,6 @@ pub(crate) struct SimFleetRequest {
     pub(crate) detail: MetricsDetail,
 }
 
-/// A fault of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostFault {
     pub(crate) host: u64,
@@ -88,19 +63,11 @@ pub(crate) struct HostFault {
     pub(crate) until: u64,
 }
 
-impl StoreRequest {
-    pub(super) fn new(url: String, args: &StoreArgs) -> Self {
-        let token = args.store_token_file.clone().map(StoreSecret::Token);
-        let secret = token.or_else(|| args.store_password_file.clone().map(StoreSecret::Password));
-        Self { url, secret, ca: args.store_ca.clone() }
-    }
-}
-
-pub(super) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetRequest, Failure> {
-    if common.names_another_machine() {
+pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetRequest, Failure> {
+    if common.names_a_machine() || common.seed.is_some() {
         return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
     }
-    let url = args.store.clone().or_else(|| std::env::var("TTMON_STORE").ok().filter(|url| !url.is_empty()));
+    let url = args.store.clone().or_else(|| variable("TTMON_STORE")?.into_string().ok());
     let name = if args.command.is_some() { "fleet find" } else { "fleet" };
     if url.is_none() && args.connect.is_empty() {
         let remedy = "name one with --store URL, TTMON_STORE or --connect URL";
@@ -117,7 +84,7 @@ pub(super) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
     };
     Ok(FleetRequest {
         format: OutputFormat::of(common),
-        store: url.map(|url| StoreRequest::new(url, &args.access)),
+        store: url.map(|url| (url, args.access.clone())),
         places: places(&args.connect)?,
         token_file: args.token_file.clone(),
         ca: args.access.store_ca.clone(),
@@ -126,7 +93,7 @@ pub(super) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
 }
 
 /// Parses the services of `--connect`. Returns each with its text.
-pub(super) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, Failure> {
+pub(crate) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, Failure> {
     let parse = |text: &String| {
         let place = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
         Ok((text.clone(), place))
@@ -134,19 +101,16 @@ pub(super) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, 
     connect.iter().map(parse).collect()
 }
 
-pub(super) fn sd(args: &SdArgs) -> Result<SdRequest, Failure> {
-    let source = match (args.from, args.input.clone()) {
-        (SdFrom::Hosts, None) => return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE")),
-        (SdFrom::Hosts, Some(path)) => HostListSource::Hosts(path),
-        (SdFrom::Slurm, path) => HostListSource::Slurm(path),
-        (SdFrom::K8s, path) => HostListSource::Kubernetes(path),
-    };
+pub(crate) fn sd(args: &SdArgs) -> Result<SdRequest, Failure> {
+    if (args.from, &args.input) == (SdFrom::Hosts, &None) {
+        return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE"));
+    }
     let listen = args.listen.as_deref().map(|text| address("--listen", text, SD_LISTEN_EXAMPLE)).transpose()?;
-    Ok(SdRequest { source, port: args.port, listen })
+    Ok(SdRequest { from: args.from, input: args.input.clone(), port: args.port, listen })
 }
 
-pub(super) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimFleetRequest, Failure> {
-    if common.names_another_machine_but_seed() {
+pub(crate) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimFleetRequest, Failure> {
+    if common.names_a_machine() {
         return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
     }
     if !(1..=HOSTS_MAX).contains(&args.hosts) {
@@ -158,7 +122,7 @@ pub(super) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimF
         spec: args.spec.clone(),
         faults: args.fault.iter().map(|text| fault(text, u64::from(args.hosts))).collect::<Result<_, _>>()?,
         listen: address("--listen", &args.listen, SD_LISTEN_EXAMPLE)?,
-        detail: metrics_detail(args.metrics),
+        detail: args.metrics,
     })
 }
 

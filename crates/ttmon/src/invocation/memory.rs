@@ -6,20 +6,17 @@ use std::time::Duration;
 use ttmon_model::groups::GroupBy;
 use ttmon_model::order::BufferOrder;
 
-use super::{OutputFormat, REFRESH_DEFAULT};
-use crate::cli::{By, GlobalArgs, MemArgs, Order};
+use super::{OutputFormat, REFRESH_DEFAULT, refuse};
+use crate::cli::{GlobalArgs, MemArgs};
 use crate::failure::Failure;
 
-/// What `mem` reads and writes.
 pub(crate) struct MemoryRequest {
-    /// Only this process.
     pub(crate) pid: Option<u32>,
     /// Interval of repeated output; `None` prints once.
     pub(crate) watch: Option<Duration>,
     pub(crate) output: MemoryOutput,
 }
 
-/// The output of `mem`.
 pub(crate) enum MemoryOutput {
     /// Writes the files of MemoryReporter into this folder.
     Files(PathBuf),
@@ -41,14 +38,12 @@ pub(crate) struct MemoryListing {
     pub(crate) groups: Option<Grouping>,
 }
 
-/// A list of buffers.
 #[derive(Clone, Copy)]
 pub(crate) struct BufferListing {
     pub(crate) order: BufferOrder,
     pub(crate) most: Option<usize>,
 }
 
-/// How buffers are grouped.
 #[derive(Clone, Copy)]
 pub(crate) struct Grouping {
     pub(crate) by: GroupBy,
@@ -57,7 +52,7 @@ pub(crate) struct Grouping {
     pub(crate) most: Option<usize>,
 }
 
-pub(super) fn memory(common: &GlobalArgs, args: &MemArgs) -> Result<MemoryRequest, Failure> {
+pub(crate) fn memory(common: &GlobalArgs, args: &MemArgs) -> Result<MemoryRequest, Failure> {
     let refresh = args.refresh.as_deref().map(super::refresh).transpose()?;
     check(common, args, refresh)?;
     let watch = args.watch.then(|| refresh.unwrap_or(REFRESH_DEFAULT));
@@ -71,21 +66,11 @@ pub(super) fn memory(common: &GlobalArgs, args: &MemArgs) -> Result<MemoryReques
 }
 
 fn grouping(args: &MemArgs) -> Option<Grouping> {
-    let by = match args.by? {
-        By::Line => GroupBy::Line,
-        By::Tag => GroupBy::Tag,
-        By::Op => GroupBy::Op,
-    };
-    Some(Grouping { by, since: args.since, most: args.top })
+    Some(Grouping { by: args.by?, since: args.since, most: args.top })
 }
 
 fn listing(common: &GlobalArgs, args: &MemArgs, groups: Option<Grouping>) -> MemoryListing {
-    let order = match args.sort.unwrap_or_default() {
-        Order::Size => BufferOrder::Size,
-        Order::Age => BufferOrder::Age,
-        Order::Address => BufferOrder::Address,
-        Order::Tag => BufferOrder::Tag,
-    };
+    let order = args.sort.unwrap_or_default();
     MemoryListing {
         format: OutputFormat::of(common),
         all: args.all,
@@ -98,39 +83,21 @@ fn listing(common: &GlobalArgs, args: &MemArgs, groups: Option<Grouping>) -> Mem
 }
 
 fn check(common: &GlobalArgs, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {
-    if refresh.is_some() && !args.watch {
-        return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
-    }
     let has_parts = args.buffers || args.banks || args.blocks;
-    if args.csv.is_some() && (common.json || args.diff.is_some() || has_parts) {
-        return Err(Failure::usage("--csv writes files and prints nothing; ask for what is to be printed without it"));
-    }
-    if args.diff.is_some() && (args.banks || args.blocks) {
-        return Err(Failure::usage("--diff compares buffers; --banks and --blocks are for one listing"));
-    }
-    if args.diff.is_some() && common.json {
-        return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
-    }
-    if args.diff.is_some() && args.top.is_some() {
-        return Err(Failure::usage("--top shortens the list of --buffers; a comparison is printed whole"));
-    }
-    if args.sort.is_some() && !args.buffers {
-        return Err(Failure::usage("--sort orders the list of --buffers; give --buffers too"));
-    }
-    if args.since.is_some() && args.by.is_none() {
-        return Err(Failure::usage("--since counts new buffers of groups; give --by too"));
-    }
-    if args.since.is_some_and(|seconds| !seconds.is_finite() || seconds < 0.0) {
-        return Err(Failure::usage("--since takes seconds, 0 or more"));
-    }
-    if args.by.is_some() && args.diff.is_some() {
-        return Err(Failure::usage("--by groups the live buffers; --diff has no groups"));
-    }
-    if args.by.is_some() && args.csv.is_some() && args.watch {
-        return Err(Failure::usage("--by with --csv writes one table; leave out -w"));
-    }
-    if args.top.is_some() && !args.buffers && args.by.is_none() {
-        return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));
-    }
-    Ok(())
+    refuse(&[
+        (refresh.is_some() && !args.watch, "-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"),
+        (
+            args.csv.is_some() && (common.json || args.diff.is_some() || has_parts),
+            "--csv writes files and prints nothing; ask for what is to be printed without it",
+        ),
+        (args.diff.is_some() && (args.banks || args.blocks), "--diff compares buffers; --banks and --blocks are for one listing"),
+        (args.diff.is_some() && common.json, "--diff is for people; compare two --json --buffers with a JSON tool instead"),
+        (args.diff.is_some() && args.top.is_some(), "--top shortens the list of --buffers; a comparison is printed whole"),
+        (args.sort.is_some() && !args.buffers, "--sort orders the list of --buffers; give --buffers too"),
+        (args.since.is_some() && args.by.is_none(), "--since counts new buffers of groups; give --by too"),
+        (args.since.is_some_and(|seconds| !seconds.is_finite() || seconds < 0.0), "--since takes seconds, 0 or more"),
+        (args.by.is_some() && args.diff.is_some(), "--by groups the live buffers; --diff has no groups"),
+        (args.by.is_some() && args.csv.is_some() && args.watch, "--by with --csv writes one table; leave out -w"),
+        (args.top.is_some() && !args.buffers && args.by.is_none(), "--top shortens the list of --buffers; give --buffers too"),
+    ])
 }

@@ -11,15 +11,14 @@ use ttmon_model::units::UnixTime;
 use ttmon_print::{DeviceColumns, LineStamp};
 use ttmon_top::View;
 
-use super::{CliTarget, Context, Invocation, OutputFormat, variable};
-use crate::cli::{DmonArgs, EventsArgs, GlobalArgs, LinesArgs, PmonArgs, RecordArgs, TopArgs, WaitArgs, span};
+use super::{CliTarget, Context, OutputFormat, variable};
+use crate::cli::{DmonArgs, EventsArgs, GlobalArgs, LinesArgs, RecordArgs, TopArgs, WaitArgs, span};
 use crate::failure::Failure;
 
 const LINES_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVALS: RangeInclusive<Duration> = REFRESH_MIN..=REFRESH_MAX;
 const RECORD_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// How `dmon` and `pmon` print lines.
 pub(crate) struct LinesRequest {
     pub(crate) interval: Duration,
     /// Number of samples; unlimited if `None`.
@@ -27,10 +26,8 @@ pub(crate) struct LinesRequest {
     pub(crate) stamp: LineStamp,
 }
 
-/// Which events are printed.
 pub(crate) struct EventsRequest {
     pub(crate) format: OutputFormat,
-    /// Only this process.
     pub(crate) pid: Option<u32>,
     pub(crate) follow: bool,
     /// Begin with this many of the recorded events, the newest ones.
@@ -39,18 +36,15 @@ pub(crate) struct EventsRequest {
     pub(crate) since: Option<UnixTime>,
 }
 
-/// What `record` writes.
 pub(crate) struct RecordRequest {
     pub(crate) file: PathBuf,
     pub(crate) interval: Duration,
     pub(crate) duration: Option<Duration>,
     /// Whether live buffers, blocks and events are recorded.
     pub(crate) has_buffers: bool,
-    /// Whether an existing file is replaced.
     pub(crate) force: bool,
 }
 
-/// What `top` shows, and with which settings.
 pub(crate) struct TopRequest {
     pub(crate) source: TopSource,
     /// Overrides the interval of the settings.
@@ -62,7 +56,6 @@ pub(crate) struct TopRequest {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Where the snapshots of `top` come from.
 pub(crate) enum TopSource {
     Machine,
     Recording(PathBuf),
@@ -74,19 +67,14 @@ pub(crate) enum TopSource {
     },
 }
 
-pub(super) fn dmon(common: &GlobalArgs, args: &DmonArgs) -> Result<Invocation, Failure> {
+pub(crate) fn dmon(common: &GlobalArgs, args: &DmonArgs) -> Result<(Context, LinesRequest, DeviceColumns), Failure> {
     let columns = DeviceColumns::parse(&args.select).map_err(|error| Failure::usage(format!("-s {}: {error}", args.select)))?;
     let (context, lines) = lines(common, &args.lines)?;
-    Ok(Invocation::Dmon(context.with_deep(args.deep), lines, columns))
-}
-
-pub(super) fn pmon(common: &GlobalArgs, args: &PmonArgs) -> Result<Invocation, Failure> {
-    let (context, lines) = lines(common, &args.lines)?;
-    Ok(Invocation::Pmon(context, lines))
+    Ok((context.with_deep(args.deep), lines, columns))
 }
 
 /// Interprets the common flags. `-d` is the interval here, as in nvidia-smi.
-fn lines(common: &GlobalArgs, args: &LinesArgs) -> Result<(Context, LinesRequest), Failure> {
+pub(crate) fn lines(common: &GlobalArgs, args: &LinesArgs) -> Result<(Context, LinesRequest), Failure> {
     if common.json {
         return Err(Failure::usage("dmon and pmon print text; for JSON lines use ttmon -l 1 --json"));
     }
@@ -108,14 +96,14 @@ fn lines(common: &GlobalArgs, args: &LinesArgs) -> Result<(Context, LinesRequest
     Ok((Context::of_devices(common, common.id.iter())?, LinesRequest { interval, count: args.count, stamp }))
 }
 
-pub(super) fn wait(common: &GlobalArgs, args: &WaitArgs) -> Result<Context, Failure> {
+pub(crate) fn wait(common: &GlobalArgs, args: &WaitArgs) -> Result<Context, Failure> {
     if common.json {
         return Err(Failure::usage("wait prints nothing; its exit code is the answer"));
     }
     Context::new(common, &args.devices)
 }
 
-pub(super) fn events(common: &GlobalArgs, args: &EventsArgs) -> Result<EventsRequest, Failure> {
+pub(crate) fn events(common: &GlobalArgs, args: &EventsArgs) -> Result<EventsRequest, Failure> {
     let since = args.since.as_deref().map(since).transpose()?;
     Ok(EventsRequest { format: OutputFormat::of(common), pid: args.pid, follow: args.follow, last: args.lines, since })
 }
@@ -131,7 +119,7 @@ fn since(text: &str) -> Result<UnixTime, Failure> {
         .ok_or_else(|| Failure::usage(format!("--since {text}: it takes a time ago, such as 5m, or a time, such as 2026-11-15T08:12:45Z")))
 }
 
-pub(super) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<Invocation, Failure> {
+pub(crate) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<(Context, RecordRequest), Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json {
         return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
@@ -144,10 +132,10 @@ pub(super) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<Invocatio
     }
     let interval = args.refresh.as_deref().map_or(Ok(RECORD_INTERVAL_DEFAULT), super::refresh)?;
     let (file, duration, has_buffers, force) = (args.file.clone(), args.duration, !args.no_buffers, args.force);
-    Ok(Invocation::Record(context, RecordRequest { file, interval, duration, has_buffers, force }))
+    Ok((context, RecordRequest { file, interval, duration, has_buffers, force }))
 }
 
-pub(super) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<Invocation, Failure> {
+pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopRequest), Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json {
         return Err(Failure::usage("top is a screen; for repeated JSON use ttmon -w --json"));
@@ -182,7 +170,7 @@ pub(super) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<Invocation, Fai
         is_read_only: args.read_only,
         config: args.config.clone().or_else(|| variable("TTMON_CONFIG").map(PathBuf::from)),
     };
-    Ok(Invocation::Top(context, request))
+    Ok((context, request))
 }
 
 #[cfg(test)]

@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 
 use ttmon_account::{Checks, Limit, Size};
 
-use super::{CliTarget, Context, ExportFormat, Invocation};
+use super::{CliTarget, Context, ExportFormat, refuse};
 use crate::cli::{GlobalArgs, RunArgs};
 use crate::failure::Failure;
 
-/// A command to run, and the output to write about it.
 pub(crate) struct RunRequest {
-    pub(crate) program: OsString,
-    pub(crate) arguments: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
     pub(crate) report: Option<PathBuf>,
     pub(crate) snapshot: Option<(PathBuf, ExportFormat)>,
     pub(crate) quiet: bool,
@@ -22,28 +20,19 @@ pub(crate) struct RunRequest {
     pub(crate) checks: Checks,
 }
 
-impl RunRequest {
-    /// Returns the program and its arguments.
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        std::iter::once(&self.program).chain(&self.arguments).cloned().collect()
-    }
-}
-
-pub(super) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<Invocation, Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<(Context, RunRequest), Failure> {
     check(common, args)?;
     let checks = checks(args)?;
     let context = Context::new(common, &[])?;
     if !matches!(context.place, CliTarget::Real) {
         return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
     }
-    let (program, arguments) = args.command.split_first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
     let format = |path: &Path| match path.extension() {
         Some(extension) if extension.eq_ignore_ascii_case("json") => ExportFormat::Chrome,
         _ => ExportFormat::MemoryViz,
     };
     let request = RunRequest {
-        program: program.clone(),
-        arguments: arguments.to_vec(),
+        command: args.command.clone(),
         report: args.report.clone(),
         snapshot: args.snapshot.clone().map(|path| (path.clone(), format(&path))),
         quiet: args.quiet,
@@ -55,40 +44,27 @@ pub(super) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<Invocation, Fai
         },
         checks,
     };
-    Ok(Invocation::Run(context, request))
+    Ok((context, request))
 }
 
 /// Refuses flags that have no effect here.
 fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
-    if common.sim.is_some() {
-        return Err(Failure::usage(
+    refuse(&[
+        (
+            common.sim.is_some(),
             "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
-        ));
-    }
-    if common.root.is_some() {
-        return Err(Failure::usage("--root shows a machine below a directory; run starts a program on this one"));
-    }
-    if common.seed.is_some() {
-        return Err(Failure::usage("--seed is of a simulated machine; run starts a program on this one"));
-    }
-    if common.json {
-        return Err(Failure::usage("--json is for commands that print; the report of run is JSON: --report FILE"));
-    }
-    if !common.device.is_empty() || !common.id.is_empty() {
-        return Err(Failure::usage(
+        ),
+        (common.root.is_some(), "--root shows a machine below a directory; run starts a program on this one"),
+        (common.seed.is_some(), "--seed is of a simulated machine; run starts a program on this one"),
+        (common.json, "--json is for commands that print; the report of run is JSON: --report FILE"),
+        (
+            !common.device.is_empty() || !common.id.is_empty(),
             "-d chooses what is shown; run tracks all devices that the program uses (TT_VISIBLE_DEVICES limits those)",
-        ));
-    }
-    if args.snapshot.as_deref() == Some(Path::new("-")) {
-        return Err(Failure::usage("--snapshot - would mix with the program's own output; give a file"));
-    }
-    if args.snapshot.is_some() && args.snapshot == args.report {
-        return Err(Failure::usage("--snapshot and --report name the same file"));
-    }
-    if args.report.as_deref() == Some(Path::new("-")) {
-        return Err(Failure::usage("--report - would mix with the program's own output; give a file, or /dev/stderr"));
-    }
-    Ok(())
+        ),
+        (args.snapshot.as_deref() == Some(Path::new("-")), "--snapshot - would mix with the program's own output; give a file"),
+        (args.snapshot.is_some() && args.snapshot == args.report, "--snapshot and --report name the same file"),
+        (args.report.as_deref() == Some(Path::new("-")), "--report - would mix with the program's own output; give a file, or /dev/stderr"),
+    ])
 }
 
 fn checks(args: &RunArgs) -> Result<Checks, Failure> {

@@ -8,9 +8,8 @@ use std::time::Duration;
 use ttmon_intake::Format;
 use ttmon_serve::MetricsDetail;
 
-use super::fleet::StoreRequest;
-use super::{Context, Invocation, address, metrics_detail, variable};
-use crate::cli::{GlobalArgs, LogFormat, ServeArgs};
+use super::{Context, address, variable};
+use crate::cli::{GlobalArgs, ServeArgs, StoreArgs};
 use crate::failure::Failure;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
@@ -18,7 +17,6 @@ const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 const SOCKET_MODE_DEFAULT: &str = "0666";
 
-/// The configuration of the service.
 pub(crate) struct ServeRequest {
     /// The allocation socket of `--socket`.
     pub(crate) socket: Option<PathBuf>,
@@ -36,14 +34,13 @@ pub(crate) struct ServeRequest {
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) metrics_detail: MetricsDetail,
     pub(crate) process_metrics: bool,
-    pub(crate) fleet: Option<StoreRequest>,
+    pub(crate) fleet: Option<(String, StoreArgs)>,
     pub(crate) interval: Duration,
     pub(crate) config: Option<PathBuf>,
     pub(crate) quiet: bool,
     pub(crate) log: Format,
 }
 
-/// Where HTTP is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpAddress {
     Off,
@@ -62,7 +59,7 @@ impl HttpAddress {
     }
 }
 
-pub(super) fn serve(common: &GlobalArgs, args: &ServeArgs) -> Result<Invocation, Failure> {
+pub(crate) fn serve(common: &GlobalArgs, args: &ServeArgs) -> Result<(Context, ServeRequest), Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json || !context.selection.is_empty() {
         return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
@@ -84,18 +81,15 @@ pub(super) fn serve(common: &GlobalArgs, args: &ServeArgs) -> Result<Invocation,
         token_file: args.token_file.clone(),
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         metrics_address: metrics_address.transpose()?,
-        metrics_detail: metrics_detail(args.metrics),
+        metrics_detail: args.metrics,
         process_metrics: args.process_metrics,
-        fleet: args.fleet.clone().map(|url| StoreRequest::new(url, &args.store)),
+        fleet: args.fleet.clone().map(|url| (url, args.store.clone())),
         interval,
         config: args.config.clone(),
         quiet: args.quiet,
-        log: match args.log {
-            LogFormat::Text => Format::Text,
-            LogFormat::Json => Format::Json,
-        },
+        log: args.log,
     };
-    Ok(Invocation::Serve(context, request))
+    Ok((context, request))
 }
 
 fn http_address(text: Option<&str>) -> Result<HttpAddress, Failure> {

@@ -1,8 +1,9 @@
 //! Interprets the flags of the snapshot.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use ttmon_model::fields::{DeviceField, Samples, Section};
+use ttmon_model::fields::{DEVICE, DeviceField, Samples, Section};
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
 use ttmon_print::{AppField, CsvOptions, GpuField};
@@ -13,7 +14,6 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::Terminal;
 
-/// The format of a snapshot.
 pub(crate) enum SnapshotFormat {
     Table,
     List,
@@ -24,7 +24,6 @@ pub(crate) enum SnapshotFormat {
     Apps(Vec<AppField>, CsvOptions),
 }
 
-/// How often a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Once,
@@ -34,7 +33,6 @@ pub(crate) enum Repeat {
     Loop(Duration),
 }
 
-/// What the snapshot command prints.
 pub(crate) struct SnapshotRequest {
     pub(crate) format: SnapshotFormat,
     pub(crate) repeat: Repeat,
@@ -45,7 +43,7 @@ pub(crate) struct SnapshotRequest {
 }
 
 /// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
-pub(super) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Context, SnapshotRequest), Failure> {
+pub(crate) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Context, SnapshotRequest), Failure> {
     let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
     let context = Context::of_devices(common, lists.iter().chain(&common.id))?.with_deep(args.deep);
     let format = format(common, args, sections.clone())?;
@@ -63,27 +61,15 @@ pub(super) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Cont
         return Err(Failure::usage("--query-compute-apps lists processes, which --no-processes leaves out"));
     }
     let samples = match &format {
-        SnapshotFormat::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
-        SnapshotFormat::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
-        SnapshotFormat::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
-        _ => Samples::One,
+        SnapshotFormat::Fields(fields, _) => fields.iter().map(|field| field.samples).max(),
+        SnapshotFormat::Gpu(fields, _) => fields.iter().map(GpuField::samples).max(),
+        SnapshotFormat::Query(_) => DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples).max(),
+        _ => None,
     };
+    let samples = samples.unwrap_or(Samples::One);
     // A list of devices shows no processes.
     let processes = !args.no_processes && !matches!(format, SnapshotFormat::List);
     Ok((context, SnapshotRequest { format, repeat, processes, output, samples }))
-}
-
-fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {
-    ttmon_model::fields::DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples)
-}
-
-/// Returns the most samples that any of the fields needs.
-fn most(samples: impl Iterator<Item = Samples>) -> Samples {
-    samples.fold(Samples::One, |most, samples| match (most, samples) {
-        (Samples::TwoSlow, _) | (_, Samples::TwoSlow) => Samples::TwoSlow,
-        (Samples::Two, _) | (_, Samples::Two) => Samples::Two,
-        _ => Samples::One,
-    })
 }
 
 /// Splits the words of `-d` into sections and devices.
@@ -117,20 +103,15 @@ fn format(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> R
         return Err(Failure::usage(format!("{first} and {second} are two forms of output; give one of them")));
     }
     let options = csv_options(args.format.as_deref())?;
-    let words = |list: &str| -> Vec<String> { list.split(',').map(|word| word.trim().to_owned()).collect() };
     if let Some(list) = &args.fields {
-        let find = |name: &String| {
-            DeviceField::find(name).ok_or_else(|| Failure::usage(format!("--fields: no field {name:?}; see --help-fields")))
-        };
-        return Ok(SnapshotFormat::Fields(words(list).iter().map(find).collect::<Result<_, _>>()?, options));
+        let find = |name: &str| DeviceField::find(name).ok_or_else(|| format!("no field {name:?}; see --help-fields"));
+        return Ok(SnapshotFormat::Fields(fields("--fields", list, find)?, options));
     }
     if let Some(list) = &args.query_gpu {
-        let parse = |name: &String| GpuField::parse(name).map_err(|error| Failure::usage(format!("--query-gpu: {error}")));
-        return Ok(SnapshotFormat::Gpu(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+        return Ok(SnapshotFormat::Gpu(fields("--query-gpu", list, GpuField::parse)?, options));
     }
     if let Some(list) = &args.query_compute_apps {
-        let parse = |name: &String| AppField::parse(name).map_err(|error| Failure::usage(format!("--query-compute-apps: {error}")));
-        return Ok(SnapshotFormat::Apps(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+        return Ok(SnapshotFormat::Apps(fields("--query-compute-apps", list, AppField::parse)?, options));
     }
     if args.format.is_some() {
         return Err(Failure::usage("--format is the form of --fields, --query-gpu or --query-compute-apps; give one of them too"));
@@ -141,6 +122,10 @@ fn format(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> R
         () if args.query => SnapshotFormat::Query(sections),
         () => SnapshotFormat::Table,
     })
+}
+
+fn fields<T, E: Display>(flag: &str, list: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Vec<T>, Failure> {
+    list.split(',').map(|word| parse(word.trim()).map_err(|error| Failure::usage(format!("{flag}: {error}")))).collect()
 }
 
 fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {

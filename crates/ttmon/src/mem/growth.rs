@@ -13,7 +13,8 @@ use crate::server::Snapshots;
 #[derive(Debug, Default)]
 pub(super) struct Growths {
     known: Vec<(ProcessKey, Vec<Growth>)>,
-    is_unknown: bool,
+    /// Whether the mark of a program is too old to compute the growth.
+    pub(super) is_unknown: bool,
 }
 
 /// Reads the ledgers of this machine that this user may read.
@@ -31,11 +32,6 @@ pub(super) fn read(snapshots: &mut Snapshots<'_>) -> Result<Growths, Failure> {
 }
 
 impl Growths {
-    /// Whether the mark of a program is too old to compute the growth.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.is_unknown
-    }
-
     /// Adds the growth to the groups, for the allocators in the snapshot.
     pub(super) fn add_to(&self, groups: &mut [BufferGroup], by: GroupBy, snapshot: &Snapshot) {
         if self.is_unknown || self.known.is_empty() {

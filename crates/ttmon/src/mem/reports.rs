@@ -24,8 +24,7 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
             "no process reports the banks of its allocators; start programs with `ttmon run -- CMD`, nothing was written",
         ));
     }
-    write_all(directory, &files)
-        .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display())))
+    write_all(directory, &files).map_err(|error| unwritten(directory, &error))
 }
 
 /// Writes the table of groups into a directory, or to standard output for `-`.
@@ -39,8 +38,11 @@ pub(super) fn write_table(place: &Path, by: GroupBy, text: &[u8]) -> Result<(), 
         GroupBy::Op => "memory_by_op.csv",
     };
     let text = String::from_utf8_lossy(text).into_owned();
-    write_all(place, &[ReportFile { name: name.to_owned(), text }])
-        .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", place.display())))
+    write_all(place, &[ReportFile { name: name.to_owned(), text }]).map_err(|error| unwritten(place, &error))
+}
+
+fn unwritten(directory: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display()))
 }
 
 /// Appends each program to the files by program when it first appears in a snapshot. Returns when a snapshot fails. Files of an earlier run

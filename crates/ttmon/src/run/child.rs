@@ -17,20 +17,12 @@ use std::{fs, thread, time::Duration};
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use ttmon_account::CommandEnd;
 use ttmon_source::{Life, Root};
 use ttmon_sys::process as plain;
 
 use super::program;
-
-/// State of the command.
-pub(crate) enum Change {
-    /// The command is running or stopped.
-    None,
-    /// The command has ended.
-    Ended(CommandEnd),
-}
 
 /// The shell for scripts without a `#!` line.
 const SHELL: &CStr = c"/bin/sh";
@@ -136,7 +128,6 @@ impl Command {
     }
 }
 
-/// The running command.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -176,37 +167,36 @@ impl Child {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Handles the signals that arrived.
-    pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Change> {
+    /// Handles the signals that arrived. Returns how the command ended, or `None` while it is running or stopped.
+    pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Option<CommandEnd>> {
         let mut is_continued = false;
         while let Some(signal) = signals.next() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
             if number == signal_hook::consts::SIGCHLD {
-                match self.state()? {
-                    Change::None => {}
-                    ended @ Change::Ended(_) => return Ok(ended),
+                if let Some(end) = self.end()? {
+                    return Ok(Some(end));
                 }
             } else if self.is_for_it(&signal) || is_continued && number == signal_hook::consts::SIGTSTP {
-                // If it has ended meanwhile, `state` reports it next.
+                // If it has ended meanwhile, `end` reports it next.
                 let _ = plain::send(self.pid(), number);
                 // A Ctrl-Z between receiving SIGCONT and forwarding it is undone by the forwarding, so it is repeated.
                 is_continued = number == signal_hook::consts::SIGCONT;
             }
         }
         // Several pending SIGCHLD are delivered as one, so check again.
-        self.state()
+        self.end()
     }
 
-    fn state(&self) -> io::Result<Change> {
+    fn end(&self) -> io::Result<Option<CommandEnd>> {
         loop {
             let waited = match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };
-            let Some((_, status)) = waited else { return Ok(Change::None) };
-            match end(status) {
-                Some(end) => return Ok(Change::Ended(end)),
+            let Some((_, status)) = waited else { return Ok(None) };
+            match status.exit_status().map(CommandEnd::Exit).or_else(|| status.terminating_signal().map(CommandEnd::Signal)) {
                 None => stop_too(),
+                end => return Ok(end),
             }
         }
     }
@@ -218,9 +208,8 @@ impl Child {
         !is_from_kernel && !self.is_ancestor_of(signal.ssi_pid)
     }
 
-    fn is_ancestor_of(&self, pid: u32) -> bool {
+    fn is_ancestor_of(&self, mut pid: u32) -> bool {
         let proc = Root::real().proc;
-        let mut pid = pid;
         for _ in 0..ANCESTORS_MAX {
             if pid == self.pid() {
                 return true;
@@ -232,10 +221,6 @@ impl Child {
         }
         false
     }
-}
-
-fn end(status: WaitStatus) -> Option<CommandEnd> {
-    status.exit_status().map(CommandEnd::Exit).or_else(|| status.terminating_signal().map(CommandEnd::Signal))
 }
 
 /// Stops this process too, because a shell that runs ttmon in the foreground waits for it to stop. Without a terminal no shell waits, and

@@ -18,6 +18,8 @@ use ttmon_recorder::History;
 use ttmon_source::{Life, Root};
 use ttmon_wire::run::HostMemory;
 
+use crate::show::now;
+
 /// Maximum number of messages received at a time.
 const AT_ONCE: usize = 256;
 /// With more open ledgers than this, ledgers of ended processes are read and closed while no message arrives. At `HELD_MAX` this is done
@@ -35,7 +37,6 @@ const LEFT_MAX: usize = 1000;
 const LEFT_MAX_OF_MANY: usize = 16;
 const PROCESSES_IN_FULL: usize = 64;
 
-/// Prefix of the directories of runs.
 const DIRECTORY: &str = "ttmon-run-";
 /// The temporary first name of the socket.
 const BOUND: &str = "bound";
@@ -72,11 +73,9 @@ struct CollectedLedger {
     host: Option<HostMemory>,
 }
 
-/// The content of all ledgers of a command.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) digests: Vec<Digest>,
-    /// How many ledgers could not be read.
     pub(crate) unread: u64,
     /// Whether a process of another user sent a ledger.
     pub(crate) has_foreign: bool,
@@ -146,14 +145,14 @@ impl Collector {
 
     /// Follows the events of every ledger from now on.
     pub(crate) fn trace_into(&mut self, trace: Trace) {
-        self.tracer = Some(Tracer::new(trace));
+        self.tracer = Some(Tracer { trace, failed: None, has_new: false });
     }
 
     /// Reads new events. Returns when to do so again, or `None` if there is no ledger.
     pub(crate) fn follow(&mut self) -> Option<Duration> {
         self.follow_trace();
         let most = self.held.iter_mut().take(FOLLOWED).map(CollectedLedger::follow).max()?;
-        let is_traced = self.tracer.as_ref().is_some_and(Tracer::is_whole);
+        let is_traced = self.tracer.as_ref().is_some_and(|tracer| tracer.failed.is_none());
         Some(match most {
             BUSY_EVENTS.. => FOLLOW_BUSY,
             _ if is_traced => FOLLOW_TRACED,
@@ -168,7 +167,6 @@ impl Collector {
         }
     }
 
-    /// The path of the socket.
     pub(crate) fn path(&self) -> &Path {
         self.receiver.path()
     }
@@ -252,7 +250,8 @@ impl Collector {
             self.read(held, is_running);
         }
         let unread = self.unread + self.receiver.refused();
-        Collected { digests: self.digests, unread, has_foreign: self.has_foreign, trace: self.tracer.map(Tracer::into_trace) }
+        let trace = self.tracer.map(|tracer| tracer.failed.map_or(Ok(tracer.trace), Err));
+        Collected { digests: self.digests, unread, has_foreign: self.has_foreign, trace }
     }
 }
 
@@ -283,7 +282,6 @@ impl CollectedLedger {
     }
 }
 
-/// The events of all ledgers.
 #[derive(Debug)]
 struct Tracer {
     trace: Trace,
@@ -294,25 +292,13 @@ struct Tracer {
 }
 
 impl Tracer {
-    fn new(trace: Trace) -> Self {
-        Self { trace, failed: None, has_new: false }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.failed.is_none()
-    }
-
-    fn into_trace(self) -> io::Result<Trace> {
-        self.failed.map_or(Ok(self.trace), Err)
-    }
-
     fn begin(&mut self, region: &Region, pid: Option<u32>) -> LedgerFeed {
         self.has_new = true;
         LedgerFeed::new(&mut self.trace, region, pid.unwrap_or(region.identity().pid))
     }
 
     fn follow(&mut self, held: &mut [CollectedLedger]) {
-        if !self.is_whole() {
+        if self.failed.is_some() {
             return;
         }
         if std::mem::take(&mut self.has_new) {
@@ -320,7 +306,7 @@ impl Tracer {
             held.iter_mut().filter(|held| !held.is_running()).for_each(|held| self.finish(held, false));
         }
         // Use the same end time for all ledgers. Later events come in the next call.
-        let until = super::now();
+        let until = now().0;
         for held in held.iter_mut() {
             let Some(feed) = &mut held.feed else { continue };
             if let Err(error) = feed.take(&mut self.trace, &held.region, until) {
@@ -331,11 +317,11 @@ impl Tracer {
     }
 
     fn finish(&mut self, held: &mut CollectedLedger, is_running: bool) {
-        let Some(mut feed) = held.feed.take().filter(|_| self.is_whole()) else { return };
+        let Some(mut feed) = held.feed.take().filter(|_| self.failed.is_none()) else { return };
         match feed.finish(&mut self.trace, &held.region, is_running) {
             Ok(()) => {}
             // The ledger is counted as unread.
-            Err(FeedError::Ledger(_)) => self.trace.lose(1, super::now()),
+            Err(FeedError::Ledger(_)) => self.trace.lose(1, now().0),
             Err(FeedError::Spool(error)) => self.failed = Some(error),
         }
     }

@@ -247,7 +247,6 @@ impl Writer<'_> {
         if label.is_empty() { label } else { format!(" {label}") }
     }
 
-    /// Lists refused allocations and clashes.
     fn refusals(&self) -> Vec<String> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
@@ -294,7 +293,6 @@ impl Writer<'_> {
     }
 }
 
-/// Truncates a text and marks the end.
 fn cut(text: &str, columns: usize) -> String {
     text::cut(text, columns, Cut::End, ELLIPSIS)
 }

@@ -12,7 +12,6 @@ const HOOK: &str = "libttmon_hook.so";
 /// Has a few kilobytes and costs almost nothing in programs that never use TT-Metal.
 const STUB: &str = "libttmon_stub.so";
 
-/// Variable that the dynamic linker reads.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
 /// Returns the library to preload: the first one that is found, or else the one inside this program.

@@ -107,7 +107,7 @@ fn header(file: &File) -> Option<[u8; HEADER_BYTES]> {
 }
 
 fn target(header: &[u8; HEADER_BYTES]) -> Target {
-    (header[4], header[5], u16_at(header, 18))
+    (header[4], header[5], u16::from_le_bytes(at(header, 18)))
 }
 
 /// The target of ttmon's libraries, which is the target of this program.
@@ -117,30 +117,24 @@ fn own_target() -> Option<Target> {
 
 /// Returns the path of the dynamic linker. `Some(None)` means that there is none, `None` that it is unknown.
 fn interpreter(file: &File, header: &[u8; HEADER_BYTES]) -> Option<Option<Vec<u8>>> {
-    let (offset, bytes, count) = (u64_at(header, 32), usize::from(u16_at(header, 54)), u16_at(header, 56));
+    let (offset, bytes, count) =
+        (u64::from_le_bytes(at(header, 32)), usize::from(u16::from_le_bytes(at(header, 54))), u16::from_le_bytes(at(header, 56)));
     if bytes != SEGMENT_BYTES || count > SEGMENTS_MAX {
         return None;
     }
     let mut segments = vec![0; bytes * usize::from(count)];
     file.read_exact_at(&mut segments, offset).ok()?;
-    let Some(segment) = segments.chunks_exact(SEGMENT_BYTES).find(|segment| u32_at(segment, 0) == INTERPRETER) else {
+    let Some(segment) = segments.chunks_exact(SEGMENT_BYTES).find(|segment| u32::from_le_bytes(at(segment, 0)) == INTERPRETER) else {
         return Some(None);
     };
-    let mut path = vec![0; usize::try_from(u64_at(segment, 32).min(INTERPRETER_BYTES_MAX)).ok()?];
-    file.read_exact_at(&mut path, u64_at(segment, 8)).ok()?;
+    let mut path = vec![0; usize::try_from(u64::from_le_bytes(at(segment, 32)).min(INTERPRETER_BYTES_MAX)).ok()?];
+    file.read_exact_at(&mut path, u64::from_le_bytes(at(segment, 8))).ok()?;
     Some(Some(path))
 }
 
-fn u16_at(bytes: &[u8], offset: usize) -> u16 {
-    bytes.get(offset..offset + 2).and_then(|part| part.try_into().ok()).map_or(0, u16::from_le_bytes)
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes.get(offset..offset + 4).and_then(|part| part.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    bytes.get(offset..offset + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
+/// Returns the bytes at an offset; zeros if there are too few.
+fn at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    bytes.get(offset..offset + N).and_then(|part| part.try_into().ok()).unwrap_or([0; N])
 }
 
 #[cfg(test)]

@@ -11,19 +11,16 @@ use ttmon_account::Account;
 use ttmon_model::stack::SourceLine;
 use ttmon_print::text::{Cut, cut};
 
-/// Largest file that is read.
 const BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of files of which the text is stored.
 const FILES_MAX: usize = 64;
 /// Longest text in a report.
 const COLUMNS_MAX: usize = 200;
 
-/// Cached texts of source files.
 #[derive(Debug)]
 pub(crate) struct SourceTexts {
     /// When the command started, in nanoseconds since 1970. The lines of a file that changed later may differ.
     begun: u64,
-    /// The text of each file.
     files: RefCell<HashMap<String, Option<String>>>,
 }
 

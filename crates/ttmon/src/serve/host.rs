@@ -1,6 +1,5 @@
 //! Starts the host's sampler, history, API and metrics as a part of the service.
 
-use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use ttmon_serve::{Host, Options, StartError, Token};
 use super::systemd::InheritedSockets;
 use super::{places, secret};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, HttpAddress, ServeRequest};
+use crate::invocation::{CliTarget, Context, HttpAddress, ServeRequest, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
@@ -76,7 +75,6 @@ fn api(context: &Context, request: &ServeRequest) -> Option<PathBuf> {
 
 /// Reads the token from a file, or else from the environment. A token on the command line would be visible to all users.
 pub(crate) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
     let file = file.map(Path::to_owned).or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));
     let read = match (file, variable("TTMON_TOKEN")) {
         (Some(file), _) => Token::read(&file).map_err(|error| format!("--token-file {error}")),

@@ -64,7 +64,6 @@ fn put_once<T>(place: &mut Option<T>, found: T, what: &str) -> Result<(), Failur
 }
 
 impl InheritedSockets {
-    /// Takes the stream socket with this path, if there is one.
     pub(super) fn take_stream(&mut self, path: &Path) -> Option<UnixListener> {
         let is_at = |listener: &UnixListener| listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path));
         let index = self.streams.iter().position(is_at)?;

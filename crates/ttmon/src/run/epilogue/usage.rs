@@ -11,7 +11,6 @@ use super::{Writer, clock, cut, duration};
 
 /// Maximum number of phases that are listed. `--report` has all.
 const PHASES: usize = 8;
-/// Maximum number of columns for the name of a phase.
 const NAME_COLUMNS: usize = 24;
 
 /// Minimum growth that is printed. Smaller changes may be due to the interpreter itself.
