@@ -85,3 +85,15 @@ fn ignored() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_part_ends_the_service() {
+        let mut signals = Signals::new([SIGUSR1]).unwrap();
+        drop(Stopper(signals.handle()));
+        assert_eq!(signals.forever().next(), None);
+    }
+}
