@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ttmon_alerts::{Alert, Delivery, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::Snapshot;
 
-use super::deliver;
+use super::deliver::{DeliveryError, deliver};
 use crate::limits::{DELIVERY_TRIES, MAILBOX_EVENTS_MAX, RETRY_WAIT};
 use crate::metrics::{Count, MessageFigures};
 use crate::service::now;
@@ -97,7 +97,7 @@ impl Mailbox {
             let error = self.send(&message).err();
             if error.is_some() != has_failed {
                 has_failed = error.is_some();
-                report(&self.receiver.name, error);
+                report(&self.receiver.name, error.map(|why| why.to_string()));
             }
         }
     }
@@ -149,7 +149,7 @@ impl Mailbox {
 
     /// Sends a message. Only a webhook is retried: Alertmanager gets the next message anyway, and a command may have acted before it
     /// failed.
-    fn send(&self, message: &Message) -> Result<(), String> {
+    fn send(&self, message: &Message) -> Result<(), DeliveryError> {
         let tries = if let Delivery::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
         let mut number = 1;
         loop {
@@ -161,7 +161,7 @@ impl Mailbox {
                 }
                 Err(why) => {
                     self.failed.add_one();
-                    self.lock().last_error = Some(why.clone());
+                    self.lock().last_error = Some(why.to_string());
                     if number == tries || !self.pause(RETRY_WAIT) {
                         (0..message.events).for_each(|_| self.dropped.add_one());
                         return Err(why);
