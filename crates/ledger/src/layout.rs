@@ -44,7 +44,7 @@ pub const ENTRIES_MIN: u32 = 1 << 10;
 /// Number of kinds of memory per allocator in the row table.
 pub const KINDS: u32 = 8;
 
-const HEADER: Table = Table { offset: 0, records: 1, stride: HEADER_BYTES };
+pub(crate) const HEADER: Table = Table { offset: 0, records: 1, stride: HEADER_BYTES };
 /// Allocators.
 pub const ALLOCATORS: Table = Table::after(HEADER, 256, 1280);
 /// Rows: allocator x 8 + kind.

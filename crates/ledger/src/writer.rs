@@ -9,6 +9,7 @@ mod books;
 mod checks;
 mod circulars;
 mod clock;
+mod contents;
 mod coverage;
 mod environment;
 mod event;

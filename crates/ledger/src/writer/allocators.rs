@@ -17,8 +17,9 @@ use super::{
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;
 
-/// Number of words for each allocator in `Books::figures`. The words that an event needs come first, in one cache line.
-pub(super) const FIGURES_EACH: usize = 32;
+/// Number of words in `Books::figures`, and for each allocator. The words that an event needs come first, in one cache line.
+pub(super) const FIGURES: u32 = ALLOCATORS.records * 32;
+const FIGURES_EACH: usize = (FIGURES / ALLOCATORS.records) as usize;
 /// The generation of the allocator while it is open, otherwise 0.
 const OPEN: usize = 0;
 /// A bit for each row that is known to be in use, and [`SHARES`].
@@ -51,16 +52,16 @@ impl Books {
 
     #[inline]
     fn figure(&self, slot: usize, which: usize) -> u64 {
-        self.figures.get(slot * FIGURES_EACH + which)
+        self.figures.at(slot * FIGURES_EACH + which).load(Relaxed)
     }
 
     fn set_figure(&self, slot: usize, which: usize, value: u64) {
-        self.figures.set(slot * FIGURES_EACH + which, value);
+        self.figures.at(slot * FIGURES_EACH + which).store(value, Relaxed);
     }
 
     /// The cell in which a repair counts the live buffers of a row.
     pub(super) fn counted(&self, row: usize) -> &AtomicU64 {
-        self.figures.word(row / ROWS_EACH * FIGURES_EACH + COUNTED + row % ROWS_EACH)
+        self.figures.at(row / ROWS_EACH * FIGURES_EACH + COUNTED + row % ROWS_EACH)
     }
 
     /// The rows of an allocator that are known to be in use. Without the lock this is only a hint.
@@ -87,7 +88,7 @@ impl Books {
     /// The address of the figures of an allocator, to prefetch them.
     #[inline]
     pub(super) fn figures_of(&self, slot: usize) -> &AtomicU64 {
-        self.figures.word(slot * FIGURES_EACH)
+        self.figures.at(slot * FIGURES_EACH)
     }
 
     /// Bytes that a buffer occupies: those per bank times the banks, or its size if that is not known.

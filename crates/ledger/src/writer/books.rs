@@ -15,11 +15,10 @@ use std::{
 use crate::layout::{self, Clock, Lost, header, status};
 
 use super::{
-    allocators::FIGURES_EACH,
     circulars::Circulars,
     index::Index,
     lock::Lock,
-    memory::{self, Backing, PAGE, Region, Words, position},
+    memory::{self, Backing, Mapped, PAGE, Region, position},
     slots::Overflow,
     stacks::Stacks,
     tags::Tags,
@@ -30,9 +29,6 @@ pub(super) const ALIVE: u64 = 1;
 /// Detector word: this process created the books, but the kernel does not wipe it. The pid is checked each time.
 pub(super) const ASK_PID: u64 = 2;
 
-/// Number of words for the figures of allocators and rows. They are in private memory.
-pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * FIGURES_EACH;
-
 /// The order of the fields puts those that every event needs into three cache lines.
 #[repr(C)]
 pub(super) struct Books {
@@ -40,15 +36,15 @@ pub(super) struct Books {
     pub(super) region: Region,
     pub(super) index: Index,
     /// See `allocators`.
-    pub(super) figures: Words,
+    pub(super) figures: Mapped<AtomicU64>,
     /// Entries whose row was freed as a whole since; see `sweep`.
     pub(super) dead: AtomicU64,
     pub(super) clock: Clock,
-    pub(super) pid: libc::pid_t,
+    pub(super) pid: u32,
     pub(super) descriptor: RawFd,
     pub(super) inode: u64,
     /// See `shared`.
-    pub(super) sharing: Words,
+    pub(super) sharing: Mapped<AtomicU64>,
     pub(super) overflow: Overflow,
     pub(super) tags: Tags,
     pub(super) stacks: Stacks,
@@ -66,11 +62,7 @@ const BYTES: usize = WIPED + size_of::<Books>().next_multiple_of(PAGE);
 impl Books {
     /// Moves the books into their own mapping. The detector word is still 0.
     pub(super) fn place(self) -> Option<NonNull<Self>> {
-        let Some(start) = memory::map(BYTES, Backing::Private) else {
-            // SAFETY: the memory is unused.
-            unsafe { self.release_private() };
-            return None;
-        };
+        let start = memory::map(BYTES, Backing::Private)?;
         // SAFETY: within the new mapping, page-aligned and long enough for the books.
         let books = unsafe {
             let books = start.add(WIPED).cast::<Self>();
@@ -84,10 +76,7 @@ impl Books {
         // SAFETY: no other thread knows the lock, and the books do not move from here.
         if !unsafe { placed.lock.start() } {
             // SAFETY: no other thread knows the books.
-            unsafe {
-                placed.release_private();
-                memory::unmap(start, BYTES);
-            }
+            unsafe { Self::release(books) };
             return None;
         }
         placed.detector().store(if wipes { ALIVE } else { ASK_PID }, Release);
@@ -110,8 +99,7 @@ impl Books {
 
     #[cold]
     fn asks_and_is_ours(&self) -> bool {
-        // SAFETY: getpid has no preconditions.
-        self.detector().load(Acquire) == ASK_PID && self.pid == unsafe { libc::getpid() }
+        self.detector().load(Acquire) == ASK_PID && self.pid == std::process::id()
     }
 
     /// Whether the ledger is a file of the service. Then only tables with memory from [`Hosted`](super::Hosted) may be written: entries
@@ -147,24 +135,7 @@ impl Books {
         }
     }
 
-    /// Unmaps the private memory besides the books and the region.
-    ///
-    /// # Safety
-    /// The memory is no longer used.
-    unsafe fn release_private(&self) {
-        // SAFETY: the caller guarantees this, for each of the mappings.
-        unsafe {
-            self.index.release();
-            self.overflow.release();
-            self.tags.release();
-            self.stacks.release();
-            self.circulars.release();
-            self.figures.release();
-            self.sharing.release();
-        }
-    }
-
-    /// Releases all memory.
+    /// Releases all memory. The region stays unless [`Books::place`] has completed in this process.
     ///
     /// # Safety
     /// The books are no longer used.
@@ -172,12 +143,11 @@ impl Books {
         // SAFETY: the caller guarantees this, for each of the mappings. The books' own mapping is last.
         unsafe {
             let this = books.as_ref();
-            let owns_region = this.are_ours();
-            this.release_private();
-            if owns_region {
+            if this.are_ours() {
                 memory::unmap(this.region.start, this.region.bytes);
                 super::start::close_own(this.descriptor, this.inode);
             }
+            books.drop_in_place();
             memory::unmap(books.cast::<u8>().sub(WIPED), BYTES);
         }
     }

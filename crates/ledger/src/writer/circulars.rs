@@ -6,8 +6,8 @@
 //! The records of a program are found through private chains of slots, one for each remainder of the program's number.
 
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, Release},
 };
 
 use crate::layout::{CIRCULARS, Lost, Op, circular, entry, header, kind, row};
@@ -16,7 +16,7 @@ use super::{
     AllocatorId, Key, Session,
     books::Books,
     event::EventBody,
-    memory::{self, Backing, low, pair},
+    memory::{self, Lazy, low, pair},
     protocol,
 };
 
@@ -49,7 +49,7 @@ pub struct Circular {
 /// chain.
 #[derive(Debug)]
 pub(super) struct Circulars {
-    words: AtomicPtr<AtomicU64>,
+    words: Lazy<AtomicU64, WORDS>,
     free: AtomicU32,
     /// Some buffers died with their allocator since the chains were built.
     has_dead: AtomicBool,
@@ -57,34 +57,15 @@ pub(super) struct Circulars {
 
 impl Circulars {
     pub(super) const fn new() -> Self {
-        Self { words: AtomicPtr::new(std::ptr::null_mut()), free: AtomicU32::new(0), has_dead: AtomicBool::new(false) }
-    }
-
-    /// Maps the chains at the first use. Returns false if there is no memory.
-    fn is_there(&self) -> bool {
-        if self.words.load(Acquire).is_null() {
-            let Some(start) = memory::map(WORDS * 8, Backing::Private) else { return false };
-            self.words.store(start.as_ptr().cast(), Release);
-        }
-        true
-    }
-
-    fn word(&self, at: u32) -> Option<&AtomicU64> {
-        let words = self.words.load(Acquire);
-        if words.is_null() {
-            return None;
-        }
-        // SAFETY: WORDS aligned words were mapped and stay mapped while their writer lives; the index is below WORDS. Any bits are valid.
-        // Only the holder of the lock accesses them, and a thread that dies leaves complete words.
-        Some(unsafe { &*words.add(at as usize % WORDS) })
+        Self { words: Lazy::new(), free: AtomicU32::new(0), has_dead: AtomicBool::new(false) }
     }
 
     fn get(&self, at: u32) -> u32 {
-        self.word(at).map_or(0, |word| low(word.load(Relaxed)))
+        self.words.get(at as usize).map_or(0, |word| low(word.load(Relaxed)))
     }
 
     fn set(&self, at: u32, value: u32) {
-        if let Some(word) = self.word(at) {
+        if let Some(word) = self.words.get(at as usize) {
             word.store(u64::from(value), Relaxed);
         }
     }
@@ -112,17 +93,6 @@ impl Circulars {
         self.set(slot, self.get(head));
         self.set(head, slot + 1);
     }
-
-    /// Unmaps the chains.
-    ///
-    /// # Safety
-    /// The chains are no longer used.
-    pub(super) unsafe fn release(&self) {
-        if let Some(start) = std::ptr::NonNull::new(self.words.swap(std::ptr::null_mut(), Relaxed)) {
-            // SAFETY: the length mapped; the caller guarantees this.
-            unsafe { memory::unmap(start.cast(), WORDS * 8) };
-        }
-    }
 }
 
 impl Session<'_> {
@@ -132,7 +102,7 @@ impl Session<'_> {
         let Some(row) = books.row_for(Key { allocator: circular.allocator, kind: kind::CB, address: 0 }) else {
             return self.refuse(Lost::NoAllocator);
         };
-        if books.is_hosted() || !books.circulars.is_there() {
+        if books.is_hosted() || books.circulars.words.reserve().is_none() {
             return self.refuse(Lost::NoMemory);
         }
         let event = books.begin(self.time);
@@ -240,7 +210,7 @@ impl Books {
 
     /// Rebuilds the private data in a repair, from the states of the records.
     pub(super) fn recount_circulars(&self) {
-        if self.circulars.word(0).is_some() {
+        if self.circulars.words.get(0).is_some() {
             self.sort_circulars();
         }
     }

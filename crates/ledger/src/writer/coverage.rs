@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::layout::{COVERAGE, Coverage, LAUNCHES, Table, coverage, header, launches};
+use crate::layout::{COVERAGE, Coverage, LAUNCHES, coverage, header, launches};
 
 use super::{
     Session, Writer,
     books::Books,
     clock,
-    memory::{Region, beginning, position, words_of},
+    memory::{beginning, position},
 };
 
 impl Writer {
@@ -33,7 +33,7 @@ impl Writer {
     pub fn hit(&self, feature: u8) -> bool {
         let Some(books) = self.books().filter(|books| books.are_ours()) else { return false };
         if u32::from(feature) < COVERAGE.records {
-            books.region.more(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
+            books.region.word(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
         }
         true
     }
@@ -53,7 +53,7 @@ impl Session<'_> {
     #[inline]
     pub fn hits(&mut self, feature: u8, count: u32) {
         if u32::from(feature) < COVERAGE.records {
-            let hits = self.books.region.more(COVERAGE, usize::from(feature), coverage::HITS);
+            let hits = self.books.region.word(COVERAGE, usize::from(feature), coverage::HITS);
             hits.store(hits.load(Relaxed).wrapping_add(count.into()), Relaxed);
         }
     }
@@ -65,18 +65,18 @@ impl Session<'_> {
         if u32::from(feature) >= COVERAGE.records || self.books.is_hosted() {
             return;
         }
-        let word = region.more(COVERAGE, record, coverage::STATE);
+        let word = region.word(COVERAGE, record, coverage::STATE);
         let before = word.load(Relaxed);
+        let texts = [(coverage::NAME, coverage::NAME_BYTES, name), (coverage::REASON, coverage::REASON_BYTES, reason)]
+            .map(|(field, bytes, text)| (field, bytes, beginning(text, bytes - 1)));
         let is_same = before & 0xFF == state as u64
-            && text_is(region, COVERAGE, record, coverage::NAME, coverage::NAME_BYTES, name)
-            && text_is(region, COVERAGE, record, coverage::REASON, coverage::REASON_BYTES, reason);
+            && texts.iter().all(|(field, bytes, text)| region.has_text(COVERAGE, record, *field, *bytes, text));
         if is_same {
             return;
         }
         // If the number of changes is the same before and after, a reader has complete texts.
         super::protocol::withdraw(word, before & !0xFF);
-        write_text(region, COVERAGE, record, coverage::NAME, coverage::NAME_BYTES, name);
-        write_text(region, COVERAGE, record, coverage::REASON, coverage::REASON_BYTES, reason);
+        texts.iter().for_each(|(field, bytes, text)| region.set_text(COVERAGE, record, *field, *bytes, text));
         word.store((before & !0xFF).wrapping_add(0x100) | state as u64, Release);
         region.header(header::COVERAGE_USED).fetch_max(record as u64 + 1, Release);
     }
@@ -85,8 +85,8 @@ impl Session<'_> {
 impl Books {
     fn count_launch(&self, metal_id: u32, time: u64) {
         let Some(record) = self.launches_of(metal_id) else { return };
-        self.region.more(LAUNCHES, record, launches::PROGRAMS).fetch_add(1, Relaxed);
-        self.region.more(LAUNCHES, record, launches::LAST_TIME).store(time, Relaxed);
+        self.region.word(LAUNCHES, record, launches::PROGRAMS).fetch_add(1, Relaxed);
+        self.region.word(LAUNCHES, record, launches::LAST_TIME).store(time, Relaxed);
     }
 
     /// Returns the chip's record and creates it if there is none. The chip's number is the first index to try.
@@ -95,7 +95,7 @@ impl Books {
         let name = u64::from(metal_id) + 1;
         for step in 0..COUNT {
             let record = (metal_id as usize).wrapping_add(step) % COUNT;
-            let word = self.region.more(LAUNCHES, record, launches::CHIP);
+            let word = self.region.word(LAUNCHES, record, launches::CHIP);
             let found = word.load(Acquire);
             if found == name {
                 return Some(record);
@@ -114,17 +114,6 @@ impl Books {
         }
         None
     }
-}
-
-/// Writes a text into the field of a record, padded with zeros.
-pub(super) fn write_text(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) {
-    for (at, word) in words_of(beginning(text, bytes_max - 1), bytes_max) {
-        region.more(table, record, field + at).store(word, Relaxed);
-    }
-}
-
-fn text_is(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) -> bool {
-    words_of(beginning(text, bytes_max - 1), bytes_max).all(|(at, word)| region.more(table, record, field + at).load(Relaxed) == word)
 }
 
 const _: () = assert!(coverage::NAME_BYTES.is_multiple_of(8) && coverage::REASON_BYTES.is_multiple_of(8));

@@ -2,7 +2,7 @@
 
 use std::{ffi::CStr, sync::atomic::Ordering::Relaxed};
 
-use crate::layout::{Op, header};
+use crate::layout::{HEADER, Op, header};
 
 use super::{
     Session,
@@ -50,13 +50,13 @@ impl<'a> Environment<'a> {
         let word = region.header(header::VISIBLE_IS_SET);
         // If a thread dies here, the list matches no chip.
         protocol::withdraw(word, pair(header::VISIBLE_CUT, high(self.word())));
-        region.set_header_text(header::VISIBLE, header::VISIBLE_BYTES, self.text());
+        region.set_text(HEADER, 0, header::VISIBLE, header::VISIBLE_BYTES, self.text());
         word.publish(self.word());
     }
 
     fn is_written(&self, region: &Region) -> bool {
         region.header(header::VISIBLE_IS_SET).load(Relaxed) == self.word()
-            && region.has_header_text(header::VISIBLE, header::VISIBLE_BYTES, self.text())
+            && region.has_text(HEADER, 0, header::VISIBLE, header::VISIBLE_BYTES, self.text())
     }
 
     /// The state of the text, and the flags.

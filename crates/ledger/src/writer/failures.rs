@@ -7,9 +7,8 @@ use crate::layout::{FAILURES, Op, Refused, entry, failure, header, row};
 use super::{
     AllocatorId, Key, Session,
     books::Books,
-    coverage::write_text,
     event::{EventBody, row_of, stack_of},
-    memory::{Record, low, pair},
+    memory::{Record, beginning, low, pair},
 };
 
 /// A failed allocation, or a clash of circular buffers.
@@ -56,7 +55,7 @@ impl Session<'_> {
         books.region.row(number).add(row::FAILED, 1);
         let count = books.region.header(header::FAILURES).load(Relaxed).wrapping_add(1);
         let at = low(count.wrapping_sub(1)) as usize % FAILURES.records as usize;
-        let word = |field| books.region.more(FAILURES, at, field);
+        let word = |field| books.region.word(FAILURES, at, field);
         let set = |field, value| word(field).store(value, Relaxed);
         super::protocol::withdraw(word(failure::NUMBER), 0);
         set(failure::TIME, event.time);
@@ -78,7 +77,8 @@ impl Session<'_> {
             set(at + 16, pair(low(record.get(entry::PER_BANK)), low(record.get(entry::TAG))));
             set(at + 24, pair(stack_of(record), low(record.get(entry::ROW) >> 48)));
         }
-        write_text(&books.region, FAILURES, at, failure::MESSAGE, failure::MESSAGE_BYTES, failed.message);
+        let message = beginning(failed.message, failure::MESSAGE_BYTES - 1);
+        books.region.set_text(FAILURES, at, failure::MESSAGE, failure::MESSAGE_BYTES, message);
         word(failure::NUMBER).store(count, Release);
         books.region.header(header::FAILURES).store(count, Release);
         let per_bank = failed.per_bank.min(u64::from(u32::MAX));

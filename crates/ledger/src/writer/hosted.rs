@@ -12,6 +12,7 @@ use std::{
     fs::File,
     io,
     os::{fd::AsRawFd, unix::fs::FileExt},
+    process,
     ptr::NonNull,
     sync::atomic::Ordering::Relaxed,
 };
@@ -102,7 +103,7 @@ impl Hosted {
         hosted.make_room_for(BackedRecords { entries, allocators, tags })?;
         let books = hosted.books();
         let identity = Identity::of_this_process();
-        books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
+        books.region.header(header::PID).store(pair(process::id(), config.kind as u32), Relaxed);
         books.region.header(header::START_TICKS).store(identity.start_ticks, Relaxed);
         books.take_over_allocators();
         books.take_over_tags();
@@ -112,9 +113,7 @@ impl Hosted {
 
     fn over(file: File, region: Region, clock: Clock) -> io::Result<Self> {
         let (start, bytes) = (region.start, region.bytes);
-        // SAFETY: getpid has no preconditions.
-        let pid = unsafe { libc::getpid() };
-        match start::books_over(region, clock, pid, (-1, 0)).and_then(Books::place) {
+        match start::books_over(region, clock, (-1, 0)).and_then(Books::place) {
             Some(books) => Ok(Self { books, file, room: BackedRecords::default() }),
             None => {
                 // SAFETY: just mapped by the caller; nothing points into it.

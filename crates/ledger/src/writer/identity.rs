@@ -1,17 +1,19 @@
 //! The identity of this process, found without malloc. Also detects another copy of the writer in the process.
 
-use std::ffi::{CStr, c_void};
+use std::{
+    ffi::{CStr, c_void},
+    process,
+};
 
 use crate::layout::header;
 
 use super::{
     environment::Environment,
-    memory::{low, position},
+    memory::{low, pair, position},
 };
 
 /// A process as recorded in the header of its ledger.
 pub(super) struct Identity<'a> {
-    pub(super) pid: libc::pid_t,
     pub(super) start_ticks: u64,
     pub(super) pid_namespace: u64,
     pub(super) environment: Environment<'a>,
@@ -29,8 +31,6 @@ impl Identity<'_> {
         let path = program.get(..length).unwrap_or_default();
         let from = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         Self {
-            // SAFETY: getpid has no preconditions.
-            pid: unsafe { libc::getpid() },
             start_ticks: start_ticks(),
             pid_namespace: inode_of(c"/proc/self/ns/pid"),
             environment: Environment::of_this_process(),
@@ -73,9 +73,9 @@ pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
 
 /// This process and thread as one number, which is never small.
 pub(super) fn caller() -> u64 {
-    // SAFETY: neither call has preconditions.
-    let (pid, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
-    u64::from(pid.unsigned_abs()) << 32 | u64::from(low(thread.unsigned_abs()))
+    // SAFETY: gettid has no preconditions.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+    pair(low(thread.unsigned_abs()), process::id())
 }
 
 fn inode_of(path: &CStr) -> u64 {
@@ -127,8 +127,7 @@ fn start_ticks_in(stat: &[u8]) -> Option<u64> {
 
 /// Whether this process already created a ledger, through another copy of this code in another library.
 pub(super) fn has_ledger_already() -> bool {
-    // SAFETY: getpid has no preconditions.
-    let (pid, ticks) = (unsafe { libc::getpid() }, start_ticks());
+    let (pid, ticks) = (process::id(), start_ticks());
     let mut lines = Lines::default();
     let mut found = false;
     read_pieces(c"/proc/self/maps", |piece| {
@@ -143,13 +142,13 @@ pub(super) fn has_ledger_already() -> bool {
 }
 
 /// Whether a ledger is mapped at `start` with this process in its header. An inherited one has the parent.
-fn is_made_by(start: usize, pid: libc::pid_t, ticks: u64) -> bool {
+fn is_made_by(start: usize, pid: u32, ticks: u64) -> bool {
     let mut words = [0_u64; 2];
     let local = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: 16 };
     let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(start + position(header::PID)), iov_len: 16 };
     // SAFETY: the kernel copies 16 bytes into a local array, or reports that the address is not readable.
-    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-    copied == 16 && low(words[0]) == pid.unsigned_abs() && words[1] == ticks
+    let copied = unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
+    copied == 16 && low(words[0]) == pid && words[1] == ticks
 }
 
 /// Parses /proc/self/maps byte by byte. Finds lines that map the start of a ledger, and returns the address:

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::{
-    memory::{Links, high, low},
+    memory::{Mapped, high, low},
     prefetch,
 };
 
@@ -55,8 +55,8 @@ const fn has_tag(link: u32, hash: u32) -> bool {
 
 #[derive(Debug)]
 pub(super) struct Index {
-    first: Links,
-    next: Links,
+    first: Mapped<AtomicU32>,
+    next: Mapped<AtomicU32>,
     mask: AtomicU32,
     /// The buckets before this one are divided.
     split: AtomicU32,
@@ -68,12 +68,7 @@ pub(super) struct Index {
 impl Index {
     /// Reserves memory for `capacity` listed slots and three times as many unlisted ones. Returns `None` if there is no memory.
     pub(super) fn reserve(capacity: u32) -> Option<Self> {
-        let first = Links::reserve(capacity.max(BUCKETS_FIRST) * 2)?;
-        let Some(next) = Links::reserve(Self::slots(capacity)) else {
-            // SAFETY: the memory is unused.
-            unsafe { first.release() };
-            return None;
-        };
+        let (first, next) = (Mapped::reserve(capacity.max(BUCKETS_FIRST) * 2)?, Mapped::reserve(Self::slots(capacity))?);
         let (mask, none) = (AtomicU32::new(BUCKETS_FIRST - 1), || AtomicU32::new(0));
         Some(Self { first, next, mask, split: none(), count: none(), free: none() })
     }
@@ -216,17 +211,22 @@ impl Index {
             word.store(0, Relaxed);
         }
     }
+}
 
-    /// Unmaps the index.
-    ///
-    /// # Safety
-    /// The index is no longer used.
-    pub(super) unsafe fn release(&self) {
-        // SAFETY: the caller guarantees this.
-        unsafe {
-            self.first.release();
-            self.next.release();
-        }
+impl Mapped<AtomicU32> {
+    #[inline]
+    fn link(&self, index: u32) -> &AtomicU32 {
+        self.at(index as usize)
+    }
+
+    #[inline]
+    fn get(&self, index: u32) -> u32 {
+        self.link(index).load(Relaxed)
+    }
+
+    #[inline]
+    fn set(&self, index: u32, value: u32) {
+        self.link(index).store(value, Relaxed);
     }
 }
 
@@ -271,8 +271,6 @@ mod tests {
         }
         index.clear();
         assert!(model.keys().all(|key| index.find(hash(*key), |_| true).is_none()));
-        // SAFETY: the last use.
-        unsafe { index.release() };
     }
 
     proptest! {
@@ -303,8 +301,6 @@ mod tests {
         }
         assert_eq!(index.buckets(), index.first.count());
         assert!((0..20_000).all(|key| index.find(hash(0, u64::from(key)), |slot| slot == key) == Some(key)));
-        // SAFETY: the last use.
-        unsafe { index.release() };
     }
 
     #[test]
@@ -316,8 +312,6 @@ mod tests {
         }
         let right = keys.filter(|key| index.guess(hash(2, u64::from(*key) << 12)) == Some(*key)).count();
         assert!(right > 45_000, "{right} of 50,000");
-        // SAFETY: the last use.
-        unsafe { index.release() };
     }
 
     #[test]
@@ -329,7 +323,5 @@ mod tests {
         assert_eq!(index.take_free(), Some(1023));
         index.give_free(7);
         assert_eq!([(); 4].map(|()| index.take_free()), [Some(7), Some(9), Some(5), None]);
-        // SAFETY: the last use.
-        unsafe { index.release() };
     }
 }

@@ -7,12 +7,12 @@ use std::{
     os::fd::RawFd,
     ptr::{self, NonNull},
     sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{Relaxed, Release},
+        AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use crate::layout;
+use crate::layout::{self, Table};
 
 use super::{
     identity::keeping_errno,
@@ -93,87 +93,88 @@ pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     keeping_errno(|| unsafe { libc::munmap(start.as_ptr().cast(), bytes) });
 }
 
-/// Private zeroed words, mapped until [`Words::release`].
+/// A type for memory that several threads share.
+///
+/// # Safety
+/// Any bits are a valid value, and all access is atomic.
+pub(super) unsafe trait Atomic {}
+
+// SAFETY: as the trait demands.
+unsafe impl Atomic for AtomicU32 {}
+// SAFETY: as the trait demands.
+unsafe impl Atomic for AtomicU64 {}
+// SAFETY: as the trait demands.
+unsafe impl<const COUNT: usize> Atomic for [AtomicU64; COUNT] {}
+
+/// Private zeroed elements, mapped until they are dropped.
 #[derive(Debug)]
-pub(super) struct Words {
-    start: NonNull<u8>,
-    mask: usize,
-}
-
-impl Words {
-    /// `count` is a power of two.
-    pub(super) fn reserve(count: usize) -> Option<Self> {
-        debug_assert!(count.is_power_of_two());
-        Some(Self { start: map(count * 8, Backing::Private)?, mask: count - 1 })
-    }
-
-    /// Returns the word at `index`, which wraps, so that it is always in bounds.
-    pub(super) fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: aligned, because mmap returned a page; in bounds by the mask (`count` words were mapped); alive until `release`. Any bits
-        // are a valid u64. Only this process maps it, and every access is atomic. A thread that dies in between leaves complete words.
-        unsafe { &*self.start.as_ptr().cast::<AtomicU64>().add(index & self.mask) }
-    }
-
-    pub(super) fn get(&self, index: usize) -> u64 {
-        self.word(index).load(Relaxed)
-    }
-
-    pub(super) fn set(&self, index: usize, value: u64) {
-        self.word(index).store(value, Relaxed);
-    }
-
-    /// Unmaps the words.
-    ///
-    /// # Safety
-    /// No reference from [`Words::word`] is in use, in any thread.
-    pub(super) unsafe fn release(&self) {
-        // SAFETY: the length `reserve` mapped; the caller guarantees the rest.
-        unsafe { unmap(self.start, (self.mask + 1) * 8) };
-    }
-}
-
-/// Private zeroed links of four bytes, mapped until [`Links::release`].
-#[derive(Debug)]
-pub(super) struct Links {
-    start: NonNull<u8>,
+pub(super) struct Mapped<T> {
+    start: NonNull<T>,
     mask: u32,
 }
 
-impl Links {
+impl<T: Atomic> Mapped<T> {
     /// `count` is a power of two.
     pub(super) fn reserve(count: u32) -> Option<Self> {
         debug_assert!(count.is_power_of_two());
-        Some(Self { start: map(count as usize * 4, Backing::Private)?, mask: count - 1 })
+        Some(Self { start: map(count as usize * size_of::<T>(), Backing::Private)?.cast(), mask: count - 1 })
     }
+}
 
+impl<T> Mapped<T> {
     pub(super) fn count(&self) -> u32 {
         self.mask + 1
     }
 
-    /// Returns the link at `index`, which wraps, so that it is always in bounds.
+    /// Returns the element at `index`, which wraps, so that it is always in bounds.
     #[inline]
-    pub(super) fn link(&self, index: u32) -> &AtomicU32 {
-        // SAFETY: as in `Words::word`, for words of four bytes.
-        unsafe { &*self.start.as_ptr().cast::<AtomicU32>().add((index & self.mask) as usize) }
+    pub(super) fn at(&self, index: usize) -> &T {
+        // SAFETY: aligned, because mmap returned a page; in bounds by the mask (`count` elements were mapped); alive until `self` is
+        // dropped. Any bits are valid. Only this process maps it, and every access is atomic. A thread that dies in between leaves complete
+        // words.
+        unsafe { &*self.start.as_ptr().add(index & self.mask as usize) }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: the length that `reserve` mapped. `&mut self` means that nothing borrows an element.
+        unsafe { unmap(self.start.cast(), self.count() as usize * size_of::<T>()) };
+    }
+}
+
+/// Private zeroed elements, mapped at the first use and until they are dropped.
+#[derive(Debug)]
+pub(super) struct Lazy<T, const COUNT: usize>(AtomicPtr<T>);
+
+impl<T: Atomic, const COUNT: usize> Lazy<T, COUNT> {
+    pub(super) const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    #[inline]
-    pub(super) fn get(&self, index: u32) -> u32 {
-        self.link(index).load(Relaxed)
+    /// Maps the elements at the first use; `None` if there is no memory. Only under the lock.
+    pub(super) fn reserve(&self) -> Option<()> {
+        if self.0.load(Acquire).is_null() {
+            self.0.store(map(COUNT * size_of::<T>(), Backing::Private)?.as_ptr().cast(), Release);
+        }
+        Some(())
     }
 
+    /// Returns the element at `index`, which wraps; `None` before the first use.
     #[inline]
-    pub(super) fn set(&self, index: u32, value: u32) {
-        self.link(index).store(value, Relaxed);
+    pub(super) fn get(&self, index: usize) -> Option<&T> {
+        let start = self.0.load(Acquire);
+        // SAFETY: as in `Mapped::at`, for COUNT elements.
+        if start.is_null() { None } else { Some(unsafe { &*start.add(index % COUNT) }) }
     }
+}
 
-    /// Unmaps the links.
-    ///
-    /// # Safety
-    /// No reference from [`Links::link`] is in use, in any thread.
-    pub(super) unsafe fn release(&self) {
-        // SAFETY: the length `reserve` mapped; the caller guarantees the rest.
-        unsafe { unmap(self.start, self.count() as usize * 4) };
+impl<T, const COUNT: usize> Drop for Lazy<T, COUNT> {
+    fn drop(&mut self) {
+        if let Some(start) = NonNull::new(*self.0.get_mut()) {
+            // SAFETY: as in `Mapped`.
+            unsafe { unmap(start.cast(), COUNT * size_of::<T>()) };
+        }
     }
 }
 
@@ -213,13 +214,6 @@ pub(super) struct Region {
 }
 
 const ROW_MASK: usize = layout::ROWS.records as usize - 1;
-const ALLOCATOR_MASK: usize = layout::ALLOCATORS.records as usize - 1;
-const TAG_MASK: usize = layout::TAGS.records as usize - 1;
-const GRAVE_MASK: usize = layout::GRAVEYARD.records as usize - 1;
-const CIRCULAR_MASK: usize = layout::CIRCULARS.records as usize - 1;
-const LEFT_MASK: usize = layout::LEFT.records as usize - 1;
-/// Words of an allocator's record.
-const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
 
 impl Region {
     /// Returns a word of the region. All callers mask the index to its table.
@@ -234,7 +228,7 @@ impl Region {
     }
 
     #[inline]
-    fn record(&self, offset: usize) -> Record<'_> {
+    fn record_at(&self, offset: usize) -> Record<'_> {
         debug_assert!(offset.is_multiple_of(64) && offset + 64 <= self.bytes);
         // SAFETY: as in `at`, for eight consecutive words: tables of 64-byte records end inside `bytes`.
         Record(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 8]>() })
@@ -246,8 +240,7 @@ impl Region {
     }
 
     pub(super) fn allocator(&self, slot: usize, field: u64) -> &AtomicU64 {
-        let word = (field / 8).min(ALLOCATOR_WORDS - 1);
-        self.at(position(layout::ALLOCATORS.offset) + (slot & ALLOCATOR_MASK) * layout::ALLOCATORS.stride as usize + position(word) * 8)
+        self.word(layout::ALLOCATORS, slot, field)
     }
 
     #[inline]
@@ -258,27 +251,21 @@ impl Region {
         Row(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; ROW_WORDS]>() })
     }
 
-    pub(super) fn tag(&self, tag: usize) -> Record<'_> {
-        self.record(position(layout::TAGS.offset) + (tag & TAG_MASK) * 64)
+    /// A record of a table of 64-byte records. The index wraps inside the table.
+    #[inline]
+    pub(super) fn record(&self, table: Table, index: usize) -> Record<'_> {
+        self.record_at(position(table.offset) + index % table.records as usize * 64)
     }
 
-    pub(super) fn grave(&self, index: usize) -> Record<'_> {
-        self.record(position(layout::GRAVEYARD.offset) + (index & GRAVE_MASK) * 64)
-    }
-
-    /// Returns the word at `field` of a record, for the tables after the events. Both wrap inside the table.
-    pub(super) fn more(&self, table: layout::Table, record: usize, field: u64) -> &AtomicU64 {
+    /// Returns the word at `field` of a record. Both wrap inside the table.
+    #[inline]
+    pub(super) fn word(&self, table: Table, record: usize, field: u64) -> &AtomicU64 {
         let word = position(field / 8) % (table.stride as usize / 8);
         self.at(position(table.offset) + record % table.records as usize * table.stride as usize + word * 8)
     }
 
-    /// A word of a circular buffer's record.
     pub(super) fn circular(&self, slot: u32, field: u64) -> &AtomicU64 {
-        self.more(layout::CIRCULARS, slot as usize & CIRCULAR_MASK, field)
-    }
-
-    pub(super) fn left(&self, index: usize) -> Record<'_> {
-        self.record(position(layout::LEFT.offset) + (index & LEFT_MASK) * 64)
+        self.word(layout::CIRCULARS, slot as usize, field)
     }
 
     /// The record of event `n`.
@@ -293,18 +280,18 @@ impl Region {
     /// The entry in `slot`. The capacity is a power of two, so the masked slot is always in bounds.
     #[inline]
     pub(super) fn entry(&self, slot: u32) -> Record<'_> {
-        self.record(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
+        self.record_at(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
     }
 
-    /// Writes a text of the header, truncated to its field and followed by a NUL.
-    pub(super) fn set_header_text(&self, field: u64, bytes_max: usize, text: &[u8]) {
+    /// Writes a text into the field of a record, truncated to the field and padded with zeros.
+    pub(super) fn set_text(&self, table: Table, record: usize, field: u64, bytes_max: usize, text: &[u8]) {
         for (at, word) in words_of(text, bytes_max) {
-            self.header(field + at).store(word, Relaxed);
+            self.word(table, record, field + at).store(word, Relaxed);
         }
     }
 
-    pub(super) fn has_header_text(&self, field: u64, bytes_max: usize, text: &[u8]) -> bool {
-        words_of(text, bytes_max).all(|(at, word)| self.header(field + at).load(Relaxed) == word)
+    pub(super) fn has_text(&self, table: Table, record: usize, field: u64, bytes_max: usize, text: &[u8]) -> bool {
+        words_of(text, bytes_max).all(|(at, word)| self.word(table, record, field + at).load(Relaxed) == word)
     }
 
     /// Increments a header counter that may also change without the lock.
@@ -378,12 +365,10 @@ mod tests {
 
     #[test]
     fn an_index_wraps_instead_of_leading_outside() {
-        let words = Words::reserve(512).expect("4 KiB");
-        words.set(3, 7);
-        assert_eq!(words.get(512 + 3), 7);
-        assert_eq!(words.get(usize::MAX), words.get(511));
-        // SAFETY: no reference is left.
-        unsafe { words.release() };
+        let words = Mapped::<AtomicU64>::reserve(512).expect("4 KiB");
+        words.at(3).store(7, Relaxed);
+        assert_eq!(words.at(512 + 3).load(Relaxed), 7);
+        assert!(ptr::eq(words.at(usize::MAX), words.at(511)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::layout::{entry, row};
+use crate::layout::{GRAVEYARD, entry, row};
 
 use super::{
     books::Books,
@@ -80,7 +80,7 @@ impl Books {
         }
         let first = self.grave_cursor.load(Relaxed);
         for number in (0..TRIES).map(|step| first.wrapping_add(step)) {
-            let grave = self.region.grave(number as usize);
+            let grave = self.region.record(GRAVEYARD, number as usize);
             let peak_event = grave.get(entry::PEAK_EVENT);
             if peak_event == 0 || peak_event != self.region.row(row_of(grave)).get(row::PEAK_EVENT) {
                 self.grave_cursor.store(number.wrapping_add(1), Relaxed);

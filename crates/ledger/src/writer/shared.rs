@@ -16,7 +16,7 @@ use super::{
 
 /// Private words of a record, in `Books::sharing`: a bit for each allocator that shares the chip.
 const WORDS_EACH: usize = ALLOCATORS.records as usize / 64;
-pub(super) const SHARING: usize = SHARED.records as usize * WORDS_EACH;
+pub(super) const SHARING: u32 = SHARED.records * ALLOCATORS.records / 64;
 
 impl Session<'_> {
     /// Returns the memory of one kind that the process has on a chip, and its peak, including closed allocators; `None` if the chip had no
@@ -38,7 +38,7 @@ impl Session<'_> {
         }
         let kind = usize::from(kind);
         if let Some(record) = books.shared_record(metal_id, origin).filter(|_| kind < allocator::KINDS_MAX) {
-            let word = |field| books.region.more(SHARED, record, field).load(Relaxed);
+            let word = |field| books.region.word(SHARED, record, field).load(Relaxed);
             sum.peak = sum.peak.max(word(shared::inner_peak(kind)));
             sum.peak_ever = sum.peak_ever.max(word(shared::peaks(kind)));
         }
@@ -68,7 +68,7 @@ impl Session<'_> {
         let is_it = |record: &usize| low(books.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < allocator::KINDS_MAX;
         for record in (0..books.shared_used()).filter(is_it) {
             let (used, _) = books.together(record, usize::from(kind));
-            books.region.more(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
+            books.region.word(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
         }
     }
 }
@@ -84,7 +84,7 @@ impl Books {
             for other in self.slots_on(metal_id, origin).filter(|other| *other != id.slot() && self.is_slot_open(*other)) {
                 let Some(record) = self.shared_record(metal_id, origin).or_else(|| self.new_shared_record(metal_id, origin)) else { break };
                 for slot in [id.slot(), other] {
-                    let word = self.sharing.word(record * WORDS_EACH + slot / 64);
+                    let word = self.sharing.at(record * WORDS_EACH + slot / 64);
                     word.fetch_or(1 << (slot % 64), Relaxed);
                     self.note_sharing(slot);
                 }
@@ -95,7 +95,7 @@ impl Books {
     /// Records that an allocator is closed; its rows are empty.
     pub(super) fn end_sharing(&self, slot: usize) {
         for record in 0..self.shared_used() {
-            self.sharing.word(record * WORDS_EACH + slot / 64).fetch_and(!(1 << (slot % 64)), Relaxed);
+            self.sharing.at(record * WORDS_EACH + slot / 64).fetch_and(!(1 << (slot % 64)), Relaxed);
         }
     }
 
@@ -104,7 +104,7 @@ impl Books {
     pub(super) fn raise_shared(&self, event: Event, number: usize) {
         let (slot, kind) = (number / KINDS as usize, number % KINDS as usize);
         for record in (0..self.shared_used()).filter(|_| kind < allocator::KINDS_MAX) {
-            if self.sharing.get(record * WORDS_EACH + slot / 64) >> (slot % 64) & 1 == 1 {
+            if self.sharing.at(record * WORDS_EACH + slot / 64).load(Relaxed) >> (slot % 64) & 1 == 1 {
                 self.raise_record(event, record, kind);
             }
         }
@@ -120,7 +120,7 @@ impl Books {
     }
 
     fn raise_record(&self, event: Event, record: usize, kind: usize) {
-        let word = |offset| self.region.more(SHARED, record, offset);
+        let word = |offset| self.region.word(SHARED, record, offset);
         let (used, allocated) = self.together(record, kind);
         let inner = word(shared::inner_peak(kind));
         inner.store(inner.load(Relaxed).max(used), Relaxed);
@@ -138,7 +138,7 @@ impl Books {
     fn together(&self, record: usize, kind: usize) -> (u64, u64) {
         let (mut used, mut allocated) = (0_u64, 0_u64);
         for part in 0..WORDS_EACH {
-            let mut bits = self.sharing.get(record * WORDS_EACH + part);
+            let mut bits = self.sharing.at(record * WORDS_EACH + part).load(Relaxed);
             while bits != 0 {
                 let slot = part * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -155,7 +155,7 @@ impl Books {
     }
 
     fn shared_key(&self, record: usize) -> u64 {
-        self.region.more(SHARED, record, shared::KEY).load(Relaxed)
+        self.region.word(SHARED, record, shared::KEY).load(Relaxed)
     }
 
     fn shared_record(&self, metal_id: u32, origin: u32) -> Option<usize> {
@@ -168,7 +168,7 @@ impl Books {
         if record >= SHARED.records as usize {
             return None;
         }
-        self.region.more(SHARED, record, shared::KEY).store(pair(metal_id.wrapping_add(1), origin), Relaxed);
+        self.region.word(SHARED, record, shared::KEY).store(pair(metal_id.wrapping_add(1), origin), Relaxed);
         self.region.header(header::SHARED_USED).store(record as u64 + 1, Release);
         Some(record)
     }

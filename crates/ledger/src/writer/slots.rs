@@ -4,12 +4,9 @@
 //! A slot below the capacity is an entry of the region. A slot from the capacity on is *unlisted*: a record of the same format in private
 //! memory, so that totals stay exact when the table is full.
 
-use std::{
-    ptr,
-    sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Relaxed, Release},
 };
 
 use crate::layout::{entry, header};
@@ -17,17 +14,17 @@ use crate::layout::{entry, header};
 use super::{
     books::Books,
     index::{Index, SLOTS_MAX},
-    memory::{self, Backing, Record, low},
+    memory::{Lazy, Record, low},
 };
 
 /// Unlisted records that are mapped together: 16 MiB, of which only touched pages use memory.
-const CHUNK_RECORDS: u32 = 1 << 18;
-const CHUNKS: usize = (SLOTS_MAX / CHUNK_RECORDS) as usize;
+const CHUNK_RECORDS: usize = 1 << 18;
+const CHUNKS: usize = SLOTS_MAX as usize / CHUNK_RECORDS;
 
 /// Records in private memory.
 #[derive(Debug)]
 pub(super) struct Overflow {
-    chunks: [AtomicPtr<[AtomicU64; 8]>; CHUNKS],
+    chunks: [Lazy<[AtomicU64; 8], CHUNK_RECORDS>; CHUNKS],
     /// Number of records that were ever used.
     pub(super) used: AtomicU32,
     /// First free record + 1; 0 for none. The address field of a free record has the next one.
@@ -36,18 +33,12 @@ pub(super) struct Overflow {
 
 impl Overflow {
     pub(super) const fn new() -> Self {
-        Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], used: AtomicU32::new(0), free: AtomicU32::new(0) }
+        Self { chunks: [const { Lazy::new() }; CHUNKS], used: AtomicU32::new(0), free: AtomicU32::new(0) }
     }
 
     /// Returns the record, if it was ever used.
     pub(super) fn record(&self, number: u32) -> Option<Record<'_>> {
-        let chunk = self.chunks.get((number / CHUNK_RECORDS) as usize)?.load(Acquire);
-        if chunk.is_null() {
-            return None;
-        }
-        // SAFETY: a chunk is a mapping of CHUNK_RECORDS aligned records, and the index is below that. It stays mapped while its writer
-        // lives. Any bits are valid. Access is atomic, and only by the holder of the lock.
-        Some(Record(unsafe { &*chunk.add((number % CHUNK_RECORDS) as usize) }))
+        self.chunks.get(number as usize / CHUNK_RECORDS)?.get(number as usize).map(Record)
     }
 
     /// Takes a free record with a number below `end`; `None` if there is no memory.
@@ -61,10 +52,7 @@ impl Overflow {
         if number >= end {
             return None;
         }
-        let chunk = self.chunks.get((number / CHUNK_RECORDS) as usize)?;
-        if chunk.load(Relaxed).is_null() {
-            chunk.store(memory::map(CHUNK_RECORDS as usize * 64, Backing::Private)?.as_ptr().cast(), Release);
-        }
+        self.chunks.get(number as usize / CHUNK_RECORDS)?.reserve()?;
         self.used.store(number + 1, Relaxed);
         Some(number)
     }
@@ -78,19 +66,6 @@ impl Overflow {
 
     pub(super) fn clear_free(&self) {
         self.free.store(0, Relaxed);
-    }
-
-    /// Unmaps all records.
-    ///
-    /// # Safety
-    /// No record is used any more.
-    pub(super) unsafe fn release(&self) {
-        for chunk in &self.chunks {
-            if let Some(start) = ptr::NonNull::new(chunk.swap(ptr::null_mut(), Relaxed)) {
-                // SAFETY: a whole chunk as `take` mapped it; the caller guarantees this.
-                unsafe { memory::unmap(start.cast(), CHUNK_RECORDS as usize * 64) };
-            }
-        }
     }
 }
 
@@ -152,7 +127,5 @@ mod tests {
         overflow.give(1);
         assert_eq!([overflow.take(9), overflow.take(9), overflow.take(3), overflow.take(3)], [Some(1), Some(0), Some(2), None]);
         assert!(overflow.record(u32::MAX).is_none());
-        // SAFETY: the last use.
-        unsafe { overflow.release() };
     }
 }

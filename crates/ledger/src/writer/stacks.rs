@@ -3,23 +3,22 @@
 //! The caller computes a hash that identifies a stack; a lookup by hash needs no lock. A new stack is written under the lock in pieces,
 //! functions first, so that no thread waits while the caller reads the program's memory.
 
-use std::ptr::{self, NonNull};
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64,
+    AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::layout::{CODES, FRAMES, STACKS, Table, code, header, stack};
+use crate::layout::{CODES, FRAMES, STACKS, code, header, stack};
 
 use super::{
     Session, Writer,
     books::Books,
-    memory::{self, Backing, beginning, low, pair, words_of},
+    contents::Cells,
+    memory::{self, Lazy, beginning, low, pair, words_of},
 };
 
 /// Cells of two words: the hash, and the number of the stack, which is stored last.
 const STACK_WORDS: usize = STACKS.records as usize * 4;
-/// Cells of one word: `hash << 32 | code + 1`.
 const CODE_WORDS: usize = CODES.records as usize * 2;
 
 /// A frame of a stack.
@@ -40,57 +39,9 @@ pub(super) struct Stacks {
     is_full: AtomicU32,
 }
 
-/// Zeroed words, mapped at the first use.
-#[derive(Debug)]
-struct Cells<const COUNT: usize> {
-    start: AtomicPtr<AtomicU64>,
-}
-
-impl<const COUNT: usize> Cells<COUNT> {
-    const fn new() -> Self {
-        Self { start: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    /// Maps the words at the first use. Only under the lock.
-    fn reserve(&self) -> Option<()> {
-        if self.start.load(Acquire).is_null() {
-            self.start.store(memory::map(COUNT * 8, Backing::Private)?.as_ptr().cast(), Release);
-        }
-        Some(())
-    }
-
-    /// Returns the word at an index, which wraps; `None` before the first use.
-    #[inline]
-    fn word(&self, index: usize) -> Option<&AtomicU64> {
-        let start = self.start.load(Acquire);
-        // SAFETY: null, or COUNT aligned words that stay mapped while their writer lives. The index wraps inside; any bits are valid, and
-        // every access is atomic.
-        if start.is_null() { None } else { Some(unsafe { &*start.add(index % COUNT) }) }
-    }
-
-    unsafe fn release(&self) {
-        if let Some(start) = NonNull::new(self.start.swap(ptr::null_mut(), Relaxed)) {
-            // SAFETY: the length mapped; the caller guarantees that it is no longer used.
-            unsafe { memory::unmap(start.cast(), COUNT * 8) };
-        }
-    }
-}
-
 impl Stacks {
     pub(super) const fn new() -> Self {
-        Self { stacks: Cells::new(), codes: Cells::new(), is_full: AtomicU32::new(0) }
-    }
-
-    /// Unmaps the indexes.
-    ///
-    /// # Safety
-    /// The indexes are no longer used.
-    pub(super) unsafe fn release(&self) {
-        // SAFETY: the caller guarantees this.
-        unsafe {
-            self.stacks.release();
-            self.codes.release();
-        }
+        Self { stacks: Lazy::new(), codes: Lazy::new(), is_full: AtomicU32::new(0) }
     }
 
     /// Returns the number of a hash, and the first free cell after its home position. Needs no lock, because a cell is filled only once.
@@ -99,7 +50,7 @@ impl Stacks {
         let home = memory::position(hash & (STACK_WORDS as u64 / 2 - 1));
         for step in 0..STACK_WORDS / 2 {
             let at = (home + step) * 2;
-            let (Some(key), Some(number)) = (self.stacks.word(at), self.stacks.word(at + 1)) else { return (None, at) };
+            let (Some(key), Some(number)) = (self.stacks.get(at), self.stacks.get(at + 1)) else { return (None, at) };
             // Acquire: the hash was stored before the number.
             let number = low(number.load(Acquire));
             if number == 0 {
@@ -151,22 +102,7 @@ impl Session<'_> {
         if books.is_hosted() {
             return None;
         }
-        books.stacks.codes.reserve()?;
-        let hash = mix(&words);
-        for step in 0..CODE_WORDS {
-            let cell = books.stacks.codes.word((hash as usize).wrapping_add(step))?;
-            let value = cell.load(Relaxed);
-            if value == 0 {
-                let number = books.append_record(CODES, header::CODES_USED, &words)?;
-                cell.store(pair(number + 1, hash), Relaxed);
-                return Some(number);
-            }
-            let number = low(value).wrapping_sub(1);
-            if memory::high(value) == hash && books.holds(CODES, number, &words) {
-                return Some(number);
-            }
-        }
-        None
+        books.number_of(&books.stacks.codes, CODES, &words, || books.append_record(CODES, 0, header::CODES_USED, &words))
     }
 
     /// Adds a stack with this hash, innermost frame first. Returns its number, or [`stack::TABLE_FULL`]. `is_cut` means that there were
@@ -207,32 +143,14 @@ impl Books {
             return None;
         }
         for frame in frames {
-            self.append_record(FRAMES, header::FRAMES_USED, &[pair(frame.code, frame.line)])?;
+            self.append_record(FRAMES, 0, header::FRAMES_USED, &[pair(frame.code, frame.line)])?;
         }
         let flags = if is_cut { stack::CUT } else { 0 };
         let record = u64::from(first) | u64::from(count) << stack::COUNT_SHIFT | flags << stack::FLAGS_SHIFT;
-        let number = self.append_record(STACKS, header::STACKS_USED, &[record])? + 1;
-        self.stacks.stacks.word(at)?.store(hash, Relaxed);
-        self.stacks.stacks.word(at + 1)?.store(number.into(), Release);
+        let number = self.append_record(STACKS, 0, header::STACKS_USED, &[record])? + 1;
+        self.stacks.stacks.get(at)?.store(hash, Relaxed);
+        self.stacks.stacks.get(at + 1)?.store(number.into(), Release);
         Some(number)
-    }
-
-    /// Writes the next record of a table and publishes it by the count; the reader reads the count first.
-    fn append_record(&self, table: Table, count: u64, words: &[u64]) -> Option<u32> {
-        let used = self.region.header(count);
-        let number = low(used.load(Relaxed));
-        if number >= table.records {
-            return None;
-        }
-        for (at, word) in (0..).step_by(8).zip(words) {
-            self.region.more(table, number as usize, at).store(*word, Relaxed);
-        }
-        used.store(u64::from(number) + 1, Release);
-        Some(number)
-    }
-
-    fn holds(&self, table: Table, number: u32, words: &[u64]) -> bool {
-        (0..).step_by(8).zip(words).all(|(at, word)| self.region.more(table, number as usize, at).load(Relaxed) == *word)
     }
 }
 
@@ -243,12 +161,6 @@ fn ending(text: &str, bytes_max: usize) -> (&str, bool) {
         start += 1;
     }
     (text.get(start..).unwrap_or_default(), start > 0)
-}
-
-fn mix(words: &[u64]) -> u32 {
-    let mixed =
-        words.iter().fold(0x9E37_79B9_7F4A_7C15_u64, |hash, word| (hash ^ word).wrapping_mul(0xA076_1D64_78BD_642F).rotate_left(29));
-    low(mixed >> 32) ^ low(mixed)
 }
 
 #[cfg(test)]

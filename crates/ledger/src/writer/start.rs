@@ -6,6 +6,7 @@
 use std::{
     mem::MaybeUninit,
     os::fd::RawFd,
+    process,
     ptr::{self, NonNull},
     sync::atomic::{
         AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
@@ -20,17 +21,17 @@ use crate::{
 
 use super::{
     Config,
-    books::{Books, FIGURES},
+    allocators::FIGURES,
+    books::Books,
     circulars::Circulars,
     clock::{self, ClockChoice},
-    identity::{self, Identity},
+    identity::{Identity, errno},
     index::Index,
     lock::Lock,
-    memory::{self, Backing, PAGE, Region, Words, pair, position},
+    memory::{self, Backing, Lazy, Mapped, PAGE, Region, pair, position},
     shared::SHARING,
     slots::Overflow,
     stacks::Stacks,
-    tags::Tags,
 };
 
 /// Minimum number of the ledger's descriptor. A program's descriptors are low; a high one rarely disturbs `select` or a loop that closes
@@ -135,7 +136,7 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
         return None;
     }
     let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
-    let books = books_over(region, clock, identity.pid, (made.descriptor, made.inode))?;
+    let books = books_over(region, clock, (made.descriptor, made.inode))?;
     let mut bits = if made.is_sealed { 0 } else { status::UNSEALED };
     if config.clock == ClockChoice::Auto && clock == Clock::Monotonic {
         bits |= status::CLOCK_FALLBACK;
@@ -146,34 +147,21 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
 }
 
 /// Creates the books of a mapped region, with an empty index.
-pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
-    let index = Index::reserve(region.capacity)?;
-    let words = Words::reserve(FIGURES).map(|figures| (figures, Words::reserve(SHARING)));
-    let (figures, sharing) = match words {
-        Some((figures, Some(sharing))) => (figures, sharing),
-        some => {
-            // SAFETY: the memory is unused.
-            unsafe {
-                index.release();
-                some.iter().for_each(|(figures, _)| figures.release());
-            }
-            return None;
-        }
-    };
+pub(super) fn books_over(region: Region, clock: Clock, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
     Some(Books {
+        index: Index::reserve(region.capacity)?,
+        figures: Mapped::reserve(FIGURES)?,
+        sharing: Mapped::reserve(SHARING)?,
         region,
         lock: Lock::new(),
         clock,
-        pid,
+        pid: process::id(),
         descriptor,
         inode,
-        sharing,
-        index,
         overflow: Overflow::new(),
-        tags: Tags::new(),
+        tags: Lazy::new(),
         stacks: Stacks::new(),
         circulars: Circulars::new(),
-        figures,
         dead: AtomicU64::new(0),
         sweep_cursor: AtomicU32::new(0),
         grave_cursor: AtomicU32::new(0),
@@ -195,7 +183,7 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
         set(at, table.offset);
         set(at + 8, pair(table.records, table.stride));
     }
-    set(header::PID, pair(identity.pid.unsigned_abs(), config.kind as u32));
+    set(header::PID, pair(process::id(), config.kind as u32));
     set(header::START_TICKS, identity.start_ticks);
     set(header::PID_NAMESPACE, identity.pid_namespace);
     set(header::MACHINE, config.machine);
@@ -204,8 +192,9 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     set(header::CREATED_REALTIME, tsc::realtime_ns());
     set(header::CREATED_CLOCK, clock::now(clock));
     identity.environment.write(region);
-    region.set_header_text(header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
-    region.set_header_text(header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    let text = |field, bytes_max, text| region.set_text(layout::HEADER, 0, field, bytes_max, text);
+    text(header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
+    text(header::PROGRAM, header::PROGRAM_BYTES, identity.program());
     // The magic is stored last: everything before it is visible then. Pairs with the reader's first `pread`.
     region.header(header::MAGIC).store(layout::MAGIC, Release);
 }
@@ -366,10 +355,6 @@ unsafe fn make_private(start: NonNull<u8>, bytes: usize) {
             libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE);
         }
     }
-}
-
-fn errno() -> libc::c_int {
-    identity::errno()
 }
 
 #[cfg(test)]
