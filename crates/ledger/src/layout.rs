@@ -78,6 +78,25 @@ pub const fn entries(capacity: u32) -> Table {
     Table::after(CODES, capacity, 64)
 }
 
+/// The offset in the header at which each table is described, and the table. An entry table has at most this capacity.
+pub const TABLES: [(u64, Table); 15] = [
+    (header::TABLES, ALLOCATORS),
+    (header::TABLES + 16, ROWS),
+    (header::TABLES + 32, TAGS),
+    (header::TABLES + 48, GRAVEYARD),
+    (header::EVENT_TABLE, EVENTS),
+    (header::ENTRY_TABLE, entries(ENTRIES_MAX)),
+    (header::MORE_TABLES, CIRCULARS),
+    (header::MORE_TABLES + 16, LAUNCHES),
+    (header::MORE_TABLES + 32, COVERAGE),
+    (header::MORE_TABLES + 48, FAILURES),
+    (header::MORE_TABLES + 64, LEFT),
+    (header::SHARED_TABLE, SHARED),
+    (header::STACK_TABLES, STACKS),
+    (header::STACK_TABLES + 16, FRAMES),
+    (header::STACK_TABLES + 32, CODES),
+];
+
 const _: () = assert!(ROWS.records == ALLOCATORS.records * KINDS);
 const _: () = assert!(EVENTS.records.is_power_of_two());
 const _: () = assert!(FAILURES.records.is_power_of_two() && CIRCULARS.records.is_power_of_two() && LAUNCHES.records.is_power_of_two());
@@ -93,6 +112,8 @@ pub mod header {
     pub const REGION_BYTES: u64 = 0x010;
     /// Six tables of 16 bytes: allocators, rows, tags, graveyard, events, entries.
     pub const TABLES: u64 = 0x018;
+    pub const EVENT_TABLE: u64 = 0x058;
+    pub const ENTRY_TABLE: u64 = 0x068;
     pub const PID: u64 = 0x080;
     pub const WRITER: u64 = 0x084;
     pub const START_TICKS: u64 = 0x088;
@@ -429,61 +450,51 @@ pub const TAG_OTHER: u32 = TAGS.records - 1;
 /// Longest text of a tag.
 pub const TAG_BYTES_MAX: usize = 62;
 
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the list in docs/ledger.md says what each is")]
-#[repr(u8)]
-pub enum Op {
-    Alloc = 1,
-    Free = 2,
-    Ref = 3,
-    Unref = 4,
-    FreeAll = 5,
-    UnlistedAlloc = 6,
-    UnlistedFree = 7,
-    Repair = 8,
-    Open = 9,
-    Close = 10,
-    Failed = 11,
-    Mark = 12,
-    AddCircular = 13,
-    RemoveProgram = 14,
-    Nothing = 15,
-    PhaseBegin = 16,
-    PhaseEnd = 17,
-    TraceBegin = 18,
-    TraceEnd = 19,
-    TraceReplay = 20,
-    TraceRelease = 21,
+/// Defines an enum whose numbers are in ledgers, and the conversion from a number.
+macro_rules! numbered {
+    ($(#[$meta:meta])* $name:ident: $number:ty { $($(#[$doc:meta])* $variant:ident = $value:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr($number)]
+        pub enum $name { $($(#[$doc])* $variant = $value,)* }
+
+        impl $name {
+            /// Returns the value with this number, if any.
+            pub const fn from_number(number: $number) -> Option<Self> {
+                match number {
+                    $($value => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-impl Op {
-    /// Returns the op with this number, if any.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Alloc,
-            2 => Self::Free,
-            3 => Self::Ref,
-            4 => Self::Unref,
-            5 => Self::FreeAll,
-            6 => Self::UnlistedAlloc,
-            7 => Self::UnlistedFree,
-            8 => Self::Repair,
-            9 => Self::Open,
-            10 => Self::Close,
-            11 => Self::Failed,
-            12 => Self::Mark,
-            13 => Self::AddCircular,
-            14 => Self::RemoveProgram,
-            15 => Self::Nothing,
-            16 => Self::PhaseBegin,
-            17 => Self::PhaseEnd,
-            18 => Self::TraceBegin,
-            19 => Self::TraceEnd,
-            20 => Self::TraceReplay,
-            21 => Self::TraceRelease,
-            _ => return None,
-        })
+numbered! {
+    /// The type of an event.
+    #[allow(missing_docs, reason = "the list in docs/ledger.md says what each is")]
+    Op: u8 {
+        Alloc = 1,
+        Free = 2,
+        Ref = 3,
+        Unref = 4,
+        FreeAll = 5,
+        UnlistedAlloc = 6,
+        UnlistedFree = 7,
+        Repair = 8,
+        Open = 9,
+        Close = 10,
+        Failed = 11,
+        Mark = 12,
+        AddCircular = 13,
+        RemoveProgram = 14,
+        Nothing = 15,
+        PhaseBegin = 16,
+        PhaseEnd = 17,
+        TraceBegin = 18,
+        TraceEnd = 19,
+        TraceReplay = 20,
+        TraceRelease = 21,
     }
 }
 
@@ -515,71 +526,48 @@ pub mod status {
     pub const UNSEALED: u64 = 16;
 }
 
-/// Whether a feature of the hook works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Coverage {
-    /// Its symbol was found.
-    Found = 1,
-    /// Its symbol was found, but it is not used. The reason is recorded.
-    SteppedAside = 2,
-    /// Its symbol was not found.
-    Missing = 3,
-}
-
-impl Coverage {
-    /// Returns the state with this number, if any.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Found,
-            2 => Self::SteppedAside,
-            3 => Self::Missing,
-            _ => return None,
-        })
+numbered! {
+    /// Whether a feature of the hook works.
+    Coverage: u8 {
+        /// Its symbol was found.
+        Found = 1,
+        /// Its symbol was found, but it is not used. The reason is recorded.
+        SteppedAside = 2,
+        /// Its symbol was not found.
+        Missing = 3,
     }
 }
 
-/// What the program was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Refused {
-    /// No block is large enough.
-    OutOfMemory = 1,
-    /// The circular buffers of a program overlap an L1 buffer.
-    Clash = 2,
-}
-
-impl Refused {
-    /// Returns the value with this number, if any.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::OutOfMemory,
-            2 => Self::Clash,
-            _ => return None,
-        })
+numbered! {
+    /// What the program was refused.
+    Refused: u8 {
+        /// No block is large enough.
+        OutOfMemory = 1,
+        /// The circular buffers of a program overlap an L1 buffer.
+        Clash = 2,
     }
 }
 
-/// The component that writes a ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum WriterKind {
-    /// The client library.
-    Client = 1,
-    /// The preloaded hook.
-    Hook = 2,
-    /// The service, for a peer of its socket.
-    Service = 3,
+numbered! {
+    /// The component that writes a ledger.
+    WriterKind: u32 {
+        /// The client library.
+        Client = 1,
+        /// The preloaded hook.
+        Hook = 2,
+        /// The service, for a peer of its socket.
+        Service = 3,
+    }
 }
 
-/// The unit of the times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Clock {
-    /// Nanoseconds of CLOCK_MONOTONIC.
-    Monotonic = 0,
-    /// Ticks of the CPU's counter.
-    Tsc = 1,
+numbered! {
+    /// The unit of the times.
+    Clock: u32 {
+        /// Nanoseconds of CLOCK_MONOTONIC.
+        Monotonic = 0,
+        /// Ticks of the CPU's counter.
+        Tsc = 1,
+    }
 }
 
 /// Kinds of memory, by their number in rows and entries.

@@ -100,10 +100,12 @@ impl Region {
     pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, ReadError> {
         let converter = self.converter();
         let frame = totals::frame(self, converter)?;
-        match () {
-            () if frame.is_exact => Ok(Some(frame.into_totals(Exactness::Exact))),
-            () if may_count(frame.counters.entries_used.into()) => list::recount(self, converter).map(Some),
-            () => Ok(None),
+        if frame.is_exact {
+            Ok(Some(frame.totals))
+        } else if may_count(frame.counters.entries_used.into()) {
+            list::recount(self, converter).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

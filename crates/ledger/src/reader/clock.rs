@@ -48,13 +48,8 @@ struct ClockReading {
 
 impl Creation {
     pub(super) fn decode(bytes: &[u8]) -> Self {
-        let clock = match u32_at(bytes, header::CLOCK) {
-            0 => Some(Clock::Monotonic),
-            1 => Some(Clock::Tsc),
-            _ => None,
-        };
         Self {
-            clock,
+            clock: Clock::from_number(u32_at(bytes, header::CLOCK)),
             monotonic: u64_at(bytes, header::CREATED_MONOTONIC),
             realtime: u64_at(bytes, header::CREATED_REALTIME),
             ticks: u64_at(bytes, header::CREATED_CLOCK),

@@ -70,7 +70,7 @@ impl Feature {
             feature,
             name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
             hits: u64_at(record, coverage::HITS),
-            state: Coverage::from_byte(state(record).to_le_bytes()[0])?,
+            state: Coverage::from_number(state(record).to_le_bytes()[0])?,
             reason: text_at(record, coverage::REASON, coverage::REASON_BYTES),
         })
     }

@@ -68,7 +68,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
         .iter()
         .filter(|record| record.number >= oldest)
         .filter_map(|record| {
-            let op = Op::from_byte(record.op)?;
+            let op = Op::from_number(record.op)?;
             let counts_references = matches!(op, Op::Ref | Op::Unref);
             let is_sane = u32::from(record.row) < tables.rows.records || matches!(op, Op::Repair | Op::Mark | Op::Nothing);
             let (per_bank, refs) = if counts_references { (0, record.per_bank) } else { (record.per_bank, 0) };

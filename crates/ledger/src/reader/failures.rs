@@ -105,7 +105,7 @@ impl Failure {
             number: u64_at(record, failure::NUMBER),
             time: converter.unix_ns(u64_at(record, failure::TIME)),
             event: u64_at(record, failure::EVENT),
-            what: Refused::from_byte(u8_at(record, failure::WHAT))?,
+            what: Refused::from_number(u8_at(record, failure::WHAT))?,
             kind,
             allocator: u16_at(record, failure::ALLOCATOR),
             generation: u32_at(record, failure::GENERATION),

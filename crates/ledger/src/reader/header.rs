@@ -3,7 +3,7 @@
 use super::ReadError;
 use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
 use super::clock::Creation;
-use crate::layout::{self, LOST_KINDS, Table, WriterKind, header};
+use crate::layout::{self, Table, WriterKind, header};
 
 /// The writer of a ledger, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,18 +59,12 @@ impl Header {
 }
 
 fn identity(bytes: &[u8], creation: &Creation) -> Identity {
-    let writer = match u32_at(bytes, header::WRITER) {
-        1 => Some(WriterKind::Client),
-        2 => Some(WriterKind::Hook),
-        3 => Some(WriterKind::Service),
-        _ => None,
-    };
     Identity {
         pid: u32_at(bytes, header::PID),
         start_ticks: u64_at(bytes, header::START_TICKS),
         pid_namespace: u64_at(bytes, header::PID_NAMESPACE),
         machine: u64_at(bytes, header::MACHINE),
-        writer,
+        writer: WriterKind::from_number(u32_at(bytes, header::WRITER)),
         owner_pid: u32_at(bytes, header::OWNER_PID),
         owner_start_ticks: u64_at(bytes, header::OWNER_START_TICKS),
         program: text_at(bytes, header::PROGRAM, header::PROGRAM_BYTES),
@@ -104,24 +98,6 @@ pub(super) struct Tables {
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-const KNOWN: [Table; 15] = [
-    layout::ALLOCATORS,
-    layout::ROWS,
-    layout::TAGS,
-    layout::GRAVEYARD,
-    layout::EVENTS,
-    layout::entries(layout::ENTRIES_MAX),
-    layout::CIRCULARS,
-    layout::LAUNCHES,
-    layout::COVERAGE,
-    layout::FAILURES,
-    layout::LEFT,
-    layout::SHARED,
-    layout::STACKS,
-    layout::FRAMES,
-    layout::CODES,
-];
-
 impl Tables {
     fn decode(bytes: &[u8], length: u64) -> Result<Self, ReadError> {
         let header_bytes = u32_at(bytes, header::HEADER_BYTES);
@@ -132,53 +108,35 @@ impl Tables {
         if region_bytes > length {
             return Err(ReadError::TooShort);
         }
-        let mut tables = KNOWN;
-        let first = (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16).take(5));
-        let places = first.chain([header::SHARED_TABLE]).chain((header::STACK_TABLES..).step_by(16));
-        for (at, table) in places.zip(&mut tables) {
-            *table = check(bytes, at, *table, u64::from(header_bytes)..region_bytes)?;
+        let mut all = layout::TABLES.map(|(_, table)| table);
+        for ((at, known), table) in layout::TABLES.into_iter().zip(&mut all) {
+            *table = check(bytes, at, known, u64::from(header_bytes)..region_bytes)?;
         }
-        let [
-            allocators,
-            rows,
-            tags,
-            graveyard,
-            events,
-            entries,
-            circulars,
-            launches,
-            coverage,
-            failures,
-            left,
-            shared,
-            stacks,
-            frames,
-            codes,
-        ] = tables;
-        if rows.records != allocators.records * layout::KINDS {
+        let tables = Self {
+            allocators: all[0],
+            rows: all[1],
+            tags: all[2],
+            graveyard: all[3],
+            events: all[4],
+            entries: all[5],
+            circulars: all[6],
+            launches: all[7],
+            coverage: all[8],
+            failures: all[9],
+            left: all[10],
+            shared: all[11],
+            stacks: all[12],
+            frames: all[13],
+            codes: all[14],
+        };
+        if tables.rows.records != tables.allocators.records * layout::KINDS {
             return Err(ReadError::Geometry("not eight rows for each allocator"));
         }
-        tables.sort_unstable_by_key(|table| table.offset);
-        if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
+        all.sort_unstable_by_key(|table| table.offset);
+        if all.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
             return Err(ReadError::Geometry("tables overlap"));
         }
-        Ok(Self {
-            allocators,
-            rows,
-            tags,
-            graveyard,
-            events,
-            entries,
-            circulars,
-            launches,
-            coverage,
-            failures,
-            left,
-            shared,
-            stacks,
-            frames,
-            codes,
-        })
+        Ok(tables)
     }
 }
 
@@ -198,7 +156,7 @@ fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> R
     Ok(table)
 }
 
-/// The changing part of the header. Counts of used records are already limited to their tables.
+/// Numbers of the changing part of the header. Counts of used records are already limited to their tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     pub(super) seq: u64,
@@ -206,11 +164,6 @@ pub(super) struct Counters {
     pub(super) allocators_used: u32,
     pub(super) tags_used: u32,
     pub(super) live_entries: u64,
-    pub(super) live_bytes: u64,
-    pub(super) status: u64,
-    pub(super) last_time: u64,
-    pub(super) lost: [u64; LOST_KINDS],
-    pub(super) repairs: u64,
     pub(super) rows_believable_from: u64,
     pub(super) circulars_used: u32,
     pub(super) launches_used: u32,
@@ -222,12 +175,7 @@ pub(super) struct Counters {
     pub(super) codes_used: u32,
     pub(super) stacks_refused: u64,
     pub(super) failures: u64,
-    /// Count and bytes.
-    pub(super) left_forgotten: (u64, u64),
     pub(super) mark_event: u64,
-    pub(super) mark_time: u64,
-    /// Samples and nanoseconds.
-    pub(super) cost: (u64, u64),
 }
 
 impl Counters {
@@ -244,21 +192,12 @@ impl Counters {
     pub(super) fn decode(bytes: &[u8], start: u64, tables: &Tables) -> Self {
         let field = |offset: u64| u64_at(bytes, offset - start);
         let used = |offset: u64, table: Table| u32::try_from(field(offset)).unwrap_or(u32::MAX).min(table.records);
-        let mut lost = [0; LOST_KINDS];
-        for (at, count) in (header::LOST..).step_by(8).zip(&mut lost) {
-            *count = field(at);
-        }
         Self {
             seq: field(header::SEQ),
             entries_used: used(header::ENTRIES_USED, tables.entries),
             allocators_used: used(header::ALLOCATORS_USED, tables.allocators),
             tags_used: used(header::TAGS_USED, tables.tags),
             live_entries: field(header::LIVE_ENTRIES),
-            live_bytes: field(header::LIVE_BYTES),
-            status: field(header::STATUS),
-            last_time: field(header::LAST_TIME),
-            lost,
-            repairs: field(header::REPAIRS),
             rows_believable_from: field(header::ROWS_BELIEVABLE_FROM),
             circulars_used: used(header::CIRCULARS_USED, tables.circulars),
             launches_used: used(header::LAUNCHES_USED, tables.launches),
@@ -270,10 +209,7 @@ impl Counters {
             codes_used: used(header::CODES_USED, tables.codes),
             stacks_refused: field(header::STACKS_REFUSED),
             failures: field(header::FAILURES),
-            left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
             mark_event: field(header::MARK_EVENT),
-            mark_time: field(header::MARK_TIME),
-            cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
         }
     }
 }

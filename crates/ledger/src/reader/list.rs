@@ -39,7 +39,7 @@ pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
-    let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
+    let is_settled = taken.frame.totals.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // If the writer has stopped, another copy would be no better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
@@ -49,8 +49,7 @@ pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
     let mut left = taken.left;
     live_at_close::complete(region, &mut taken.frame, &mut left)?;
-    let totals = taken.frame.into_totals(taken.exactness);
-    Ok(Listing { totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
+    Ok(Listing { totals: taken.frame.totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
 }
 
 /// The live entries, and the figures of the same time.
@@ -68,29 +67,28 @@ pub struct Live {
 pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, Some(most))?;
-    if taken.exactness == Exactness::Changing && !taken.frame.is_stalled {
+    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_stalled {
         drop(taken);
         taken = ListAttempt::take(region, converter, Some(most))?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
-    Ok(Live { totals: taken.frame.into_totals(taken.exactness), entries: taken.entries, tags })
+    Ok(Live { totals: taken.frame.totals, entries: taken.entries, tags })
 }
 
 /// Returns only the figures, counted from the entries.
 pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
     let mut taken = ListAttempt::take(region, converter, None)?;
-    if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
+    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_exact {
         taken = ListAttempt::take(region, converter, None)?;
     }
     // The writer's own figures may have become readable since. It does not matter here whether the list differs from them.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
-    Ok(taken.frame.into_totals(exactness))
+    Ok(Totals { exactness, ..taken.frame.totals })
 }
 
 /// One copy of the entries, exact if possible.
 struct ListAttempt {
     frame: Frame,
-    exactness: Exactness,
     entries: Vec<Entry>,
     /// Entries that were freed with their row and that were live at its peak.
     gone: Vec<Entry>,
@@ -111,20 +109,15 @@ impl ListAttempt {
         let before = Counters::read(&region.source, &region.header.tables)?;
         let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
         let mut frame = totals::frame(region, converter)?;
-        let changes = match replay::changes(region, from, frame.events(), &converter)? {
-            Some(mut changes) => {
-                changes.complete(region)?;
-                Some(changes)
-            }
-            None => None,
-        };
+        let changes = replay::changes(region, from, frame.totals.events, &converter)?;
         let is_replayed = changes.is_some();
-        if let Some(changes) = changes {
+        if let Some(mut changes) = changes {
+            changes.complete(region)?;
             copy.apply(&changes, &mut frame.rows);
         }
         let NotLive { gone, left, sums, bad } = copy.split_live(&mut frame);
         let agrees = agree(&frame, &sums);
-        let exactness = match (is_replayed, frame.is_exact) {
+        frame.totals.exactness = match (is_replayed, frame.is_exact) {
             (true, true) if agrees => Exactness::Exact,
             (true, false) => Exactness::Recounted,
             _ => Exactness::Changing,
@@ -132,7 +125,7 @@ impl ListAttempt {
         if !frame.is_exact {
             count(&mut frame, &sums, &copy.entries);
         }
-        Ok(Self { frame, exactness, entries: copy.entries, gone, left, bad })
+        Ok(Self { frame, entries: copy.entries, gone, left, bad })
     }
 }
 
@@ -213,8 +206,8 @@ impl Copy {
     /// Removes all entries that are not live.
     fn split_live(&mut self, frame: &mut Frame) -> NotLive {
         let last = match (frame.is_exact, frame.is_stalled) {
-            (true, _) => frame.events(),
-            (_, true) => frame.events() + 1,
+            (true, _) => frame.totals.events,
+            (_, true) => frame.totals.events + 1,
             _ => u64::MAX,
         };
         let (rows, counters) = (&mut frame.rows, &frame.counters);

@@ -42,7 +42,7 @@ fn at_least(frame: &mut Frame, left: &[Entry]) {
         let sum = sums.entry(row_index(entry.allocator, entry.kind)).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(entry.size));
     }
-    for allocator in &mut frame.allocators {
+    for allocator in &mut frame.totals.allocators {
         for row in &mut allocator.rows {
             let listed = sums.get(&row_index(allocator.slot, row.kind)).copied().unwrap_or_default();
             if row.left.0 < listed.0 || row.left.1 < listed.1 {

@@ -88,7 +88,7 @@ impl PeakSet {
 pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
     let mut sets = Vec::new();
     let mut set_of_row = vec![None; frame.rows.len()];
-    for allocator in &frame.allocators {
+    for allocator in &frame.totals.allocators {
         for row in allocator.rows.iter().filter(|row| row.peak > 0) {
             let index = row_index(allocator.slot, row.kind);
             set_of_row[index] = Some(sets.len());

@@ -26,15 +26,15 @@ pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
         let sum = sums.get(row_index(allocator, row.kind)).copied().unwrap_or_default();
         row.used == sum.bytes.saturating_add(row.unlisted_bytes) && row.count == sum.count.saturating_add(row.unlisted_count)
     };
-    frame.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
+    frame.totals.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
 }
 
 /// Replaces inconsistent figures by the sums of the entries.
 pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
     let allocated = allocated(frame, entries);
-    let (events, last_time) = (frame.events(), frame.last_time);
+    let (events, last_time) = (frame.totals.events, frame.totals.last_time);
     let (mut live_entries, mut live_bytes) = (0_u64, 0_u64);
-    for allocator in &mut frame.allocators {
+    for allocator in &mut frame.totals.allocators {
         for row in &mut allocator.rows {
             let index = row_index(allocator.slot, row.kind);
             let sum = sums.get(index).copied().unwrap_or_default();
@@ -65,14 +65,14 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
             }
         }
     }
-    (frame.counters.live_entries, frame.counters.live_bytes) = (live_entries, live_bytes);
+    (frame.totals.live_entries, frame.totals.live_bytes) = (live_entries, live_bytes);
     frame.settle_marks();
 }
 
 /// Allocated bytes of the listed entries, by row.
 fn allocated(frame: &Frame, entries: &[Entry]) -> Vec<u64> {
     let mut geometries = vec![None; frame.rows.len()];
-    for allocator in &frame.allocators {
+    for allocator in &frame.totals.allocators {
         for row in &allocator.rows {
             geometries[row_index(allocator.slot, row.kind)] = row.geometry;
         }

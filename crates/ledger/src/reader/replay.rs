@@ -128,7 +128,7 @@ pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter
 impl Changes {
     /// Records the effect of an event on entries; false if the effect is unknown.
     fn add(&mut self, record: &Record, tables: &Tables, converter: &Converter) -> bool {
-        let op = Op::from_byte(record.op);
+        let op = Op::from_number(record.op);
         let has_slot = matches!(op, Some(Op::Alloc | Op::Free | Op::Ref | Op::Unref));
         if has_slot && record.slot >= tables.entries.records {
             return false;

@@ -14,7 +14,7 @@ use super::header::Counters;
 use super::rows::{Allocator, Row, RowRecord};
 use super::shared::SharedChip;
 use super::{Exactness, ReadError, Region};
-use crate::layout::{KINDS, LOST_KINDS, allocator, row};
+use crate::layout::{KINDS, LOST_KINDS, allocator, header, row};
 
 /// The figures of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,52 +81,17 @@ pub(super) struct Frame {
     pub(super) is_stalled: bool,
     pub(super) converter: Converter,
     pub(super) counters: Counters,
-    pub(super) environment: Environment,
     /// All rows by number, in use or not.
     pub(super) rows: Vec<RowRecord>,
-    pub(super) allocators: Vec<Allocator>,
-    pub(super) last_time: u64,
-    pub(super) mark: Option<Mark>,
-    pub(super) shared: Vec<SharedChip>,
-    pub(super) coverage: Vec<Feature>,
-    pub(super) launches: Vec<Launches>,
+    pub(super) totals: Totals,
 }
 
 impl Frame {
-    /// Number of completed events.
-    pub(super) fn events(&self) -> u64 {
-        self.counters.seq / 2
-    }
-
-    pub(super) fn into_totals(self, exactness: Exactness) -> Totals {
-        Totals {
-            exactness,
-            events: self.events(),
-            live_entries: self.counters.live_entries,
-            live_bytes: self.counters.live_bytes,
-            status: self.counters.status,
-            lost: self.counters.lost,
-            repairs: self.counters.repairs,
-            last_time: self.last_time,
-            environment: self.environment,
-            allocators: self.allocators,
-            shared: self.shared,
-            coverage: self.coverage,
-            launches: self.launches,
-            failures: self.counters.failures,
-            left_forgotten: self.counters.left_forgotten,
-            mark: self.mark,
-            circulars_used: self.counters.circulars_used,
-            cost: self.counters.cost,
-            stacks: (self.counters.stacks_used, self.counters.stacks_refused),
-        }
-    }
-
     /// Sets the figures of each row at the last mark. Called after the rows are final.
     pub(super) fn settle_marks(&mut self) {
         let mark = self.counters.mark_event;
-        let is_half_done = !self.is_exact && mark == self.events() + 1;
-        for row in self.allocators.iter_mut().flat_map(|allocator| &mut allocator.rows) {
+        let is_half_done = !self.is_exact && mark == self.totals.events + 1;
+        for row in self.totals.allocators.iter_mut().flat_map(|allocator| &mut allocator.rows) {
             row.settle_mark(mark, is_half_done);
         }
     }
@@ -220,24 +185,33 @@ impl Raw {
             }
             allocators.extend(read);
         }
-        let mut frame = Frame {
-            is_exact: found == Settled::Exact,
-            is_stalled: found == Settled::Stalled,
-            converter,
-            last_time: converter.unix_ns(counters.last_time),
-            mark: (counters.mark_event != 0).then(|| Mark { event: counters.mark_event, time: converter.unix_ns(counters.mark_time) }),
-            shared: self
-                .shared
-                .chunks_exact(tables.shared.stride as usize)
-                .filter_map(|record| SharedChip::decode(record, &converter))
-                .collect(),
+        let field = |offset: u64| u64_at(&self.header, offset - Environment::AT);
+        let is_exact = found == Settled::Exact;
+        let shared = self.shared.chunks_exact(tables.shared.stride as usize);
+        let totals = Totals {
+            exactness: if is_exact { Exactness::Exact } else { Exactness::Recounted },
+            events: counters.seq / 2,
+            live_entries: counters.live_entries,
+            live_bytes: field(header::LIVE_BYTES),
+            status: field(header::STATUS),
+            lost: std::array::from_fn(|reason| field(header::LOST + reason as u64 * 8)),
+            repairs: field(header::REPAIRS),
+            last_time: converter.unix_ns(field(header::LAST_TIME)),
+            environment: Environment::decode(&self.header),
+            allocators,
+            shared: shared.filter_map(|record| SharedChip::decode(record, &converter)).collect(),
             coverage: coverage::features(region, counters.coverage_used)?,
             launches: coverage::launches(region, counters.launches_used, &converter)?,
-            counters,
-            environment: Environment::decode(&self.header),
-            rows,
-            allocators,
+            failures: counters.failures,
+            left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
+            mark: Some(counters.mark_event)
+                .filter(|event| *event != 0)
+                .map(|event| Mark { event, time: converter.unix_ns(field(header::MARK_TIME)) }),
+            circulars_used: counters.circulars_used,
+            cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
+            stacks: (counters.stacks_used, counters.stacks_refused),
         };
+        let mut frame = Frame { is_exact, is_stalled: found == Settled::Stalled, converter, counters, rows, totals };
         if frame.is_exact {
             frame.settle_marks();
         }

@@ -344,12 +344,12 @@ fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
     if word(header::VERSION_MAJOR) != start::VERSION {
         return refuse("a ledger of another version");
     }
-    let entries = word(header::TABLES + 5 * 16 + 8);
+    let entries = word(header::ENTRY_TABLE + 8);
     let capacity = low(entries);
     let is_ours = capacity.is_power_of_two()
         && (layout::ENTRIES_MIN..=layout::ENTRIES_MAX).contains(&capacity)
-        && word(header::TABLES + 5 * 16) == layout::entries(capacity).offset
-        && word(header::TABLES + 4 * 16 + 8) == pair(EVENTS.records, EVENTS.stride)
+        && word(header::ENTRY_TABLE) == layout::entries(capacity).offset
+        && word(header::EVENT_TABLE + 8) == pair(EVENTS.records, EVENTS.stride)
         && word(header::REGION_BYTES) == layout::entries(capacity).end()
         && file.metadata()?.len() == layout::entries(capacity).end();
     if !is_ours {

@@ -173,15 +173,14 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     let set = |field, value| region.header(field).store(value, Relaxed);
     set(header::VERSION_MAJOR, VERSION);
     set(header::REGION_BYTES, region.bytes as u64);
-    let events = layout::Table { records: region.events, ..layout::EVENTS };
-    let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, events, layout::entries(region.capacity)];
-    let more = [layout::CIRCULARS, layout::LAUNCHES, layout::COVERAGE, layout::FAILURES, layout::LEFT];
-    let places = (header::TABLES..).step_by(16).take(tables.len()).chain((header::MORE_TABLES..).step_by(16));
-    let places = places.take(tables.len() + more.len()).chain([header::SHARED_TABLE]).chain((header::STACK_TABLES..).step_by(16));
-    let last = [layout::SHARED, layout::STACKS, layout::FRAMES, layout::CODES];
-    for (table, at) in tables.iter().chain(&more).chain(&last).zip(places) {
+    for (at, table) in layout::TABLES {
+        let records = match at {
+            header::EVENT_TABLE => region.events,
+            header::ENTRY_TABLE => region.capacity,
+            _ => table.records,
+        };
         set(at, table.offset);
-        set(at + 8, pair(table.records, table.stride));
+        set(at + 8, pair(records, table.stride));
     }
     set(header::PID, pair(process::id(), config.kind as u32));
     set(header::START_TICKS, identity.start_ticks);
