@@ -65,44 +65,36 @@ impl Source {
         if into.is_empty() { Ok(()) } else { self.read(into, table.offset) }
     }
 
-    /// Passes the records `first .. first + count` of a checked table to `each`, some hundred at a time: the index of the first, and their
-    /// bytes, a multiple of the stride.
-    pub(super) fn chunks(
-        &self,
-        table: Table,
-        first: u32,
-        count: u32,
-        scratch: &mut Vec<u8>,
-        mut each: impl FnMut(u32, &[u8]),
-    ) -> Result<(), ReadError> {
-        self.try_chunks(table, first, count, scratch, |first, chunk| {
-            each(first, chunk);
+    /// Decodes the first `count` records of a checked table.
+    pub(super) fn decoded<T>(&self, table: Table, count: u32, decode: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, ReadError> {
+        let mut found = Vec::new();
+        self.each(table, 0, count, |_, record| {
+            found.extend(decode(record));
             Ok(())
-        })
+        })?;
+        Ok(found)
     }
 
-    /// Like [`Source::chunks`], but stops at the first error of `each`.
-    pub(super) fn try_chunks(
+    /// Passes the records `first .. first + count` of a checked table to `each` with their index, until the first error.
+    pub(super) fn each(
         &self,
         table: Table,
         first: u32,
         count: u32,
-        scratch: &mut Vec<u8>,
         mut each: impl FnMut(u32, &[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         let stride = u64::from(table.stride);
         let end = first.saturating_add(count).min(table.records);
         let at_once = u32::try_from(CHUNK_BYTES / stride.max(1)).unwrap_or(1).max(1);
+        let mut chunk = Vec::new();
         let mut next = first;
         while next < end {
             let records = at_once.min(end - next);
-            let bytes = position(u64::from(records) * stride);
-            if scratch.len() < bytes {
-                scratch.resize(bytes, 0);
+            chunk.resize(position(u64::from(records) * stride), 0);
+            self.read(&mut chunk, table.offset + u64::from(next) * stride)?;
+            for (index, record) in (next..).zip(chunk.chunks_exact(table.stride as usize)) {
+                each(index, record)?;
             }
-            let chunk = &mut scratch[..bytes];
-            self.read(chunk, table.offset + u64::from(next) * stride)?;
-            each(next, chunk)?;
             next += records;
         }
         Ok(())

@@ -73,11 +73,7 @@ fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>,
 
 /// Copies all records that are marked as live, sorted by creation event. They may be torn.
 fn copy(region: &Region, used: u32) -> Result<Vec<Circular>, ReadError> {
-    let table = region.header.tables.circulars;
-    let mut found = Vec::new();
-    region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
-        found.extend(chunk.chunks_exact(table.stride as usize).filter_map(Circular::decode));
-    })?;
+    let mut found = region.source.decoded(region.header.tables.circulars, used, Circular::decode)?;
     found.sort_unstable_by_key(|circular| circular.event);
     found.dedup_by_key(|circular| circular.event);
     Ok(found)

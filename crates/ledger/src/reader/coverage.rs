@@ -40,16 +40,11 @@ pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadE
     }
     let table = region.header.tables.coverage;
     let stride = table.stride as usize;
-    let mut scratch = Vec::new();
-    let mut copy = |into: &mut Vec<u8>| {
-        into.clear();
-        region.source.chunks(table, 0, used, &mut scratch, |_, chunk| into.extend_from_slice(chunk))
-    };
     let (mut bytes, mut after) = (Vec::new(), Vec::new());
-    copy(&mut after)?;
+    region.source.records(table, used, &mut after)?;
     for _ in 0..TRIES {
         std::mem::swap(&mut bytes, &mut after);
-        copy(&mut after)?;
+        region.source.records(table, used, &mut after)?;
         if bytes.chunks_exact(stride).map(state).eq(after.chunks_exact(stride).map(state)) {
             break;
         }
@@ -77,17 +72,12 @@ impl Feature {
 }
 
 pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<Launches>, ReadError> {
-    let table = region.header.tables.launches;
-    let mut found = Vec::new();
-    region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
-        for record in chunk.chunks_exact(table.stride as usize) {
-            let name = u64_at(record, launches::CHIP);
-            if let Some(metal_id) = name.checked_sub(1).and_then(|id| u32::try_from(id).ok()) {
-                let last_time = converter.unix_ns(u64_at(record, launches::LAST_TIME));
-                found.push(Launches { metal_id, programs: u64_at(record, launches::PROGRAMS), last_time });
-            }
-        }
-    })?;
+    let decode = |record: &[u8]| {
+        let metal_id = u32::try_from(u64_at(record, launches::CHIP).checked_sub(1)?).ok()?;
+        let last_time = converter.unix_ns(u64_at(record, launches::LAST_TIME));
+        Some(Launches { metal_id, programs: u64_at(record, launches::PROGRAMS), last_time })
+    };
+    let mut found = region.source.decoded(region.header.tables.launches, used, decode)?;
     found.sort_unstable_by_key(|launches| launches.metal_id);
     Ok(found)
 }

@@ -74,19 +74,18 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
     }
     let table = tables.failures;
     let stride = table.stride as usize;
-    let (mut bytes, mut again, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
-    region.source.chunks(table, 0, table.records, &mut scratch, |_, chunk| bytes.extend_from_slice(chunk))?;
-    region.source.chunks(table, 0, table.records, &mut scratch, |_, chunk| {
-        again.extend(chunk.chunks_exact(stride).map(|record| u64_at(record, failure::NUMBER)));
-    })?;
+    let (mut bytes, mut again) = (Vec::new(), Vec::new());
+    region.source.records(table, table.records, &mut bytes)?;
+    region.source.records(table, table.records, &mut again)?;
     let counters = Counters::read(&region.source, tables)?;
     let texts = tags::read(region, counters.tags_used)?;
     let converter = region.converter();
+    let number = |record: &[u8]| u64_at(record, failure::NUMBER);
     let mut failures: Vec<Failure> = bytes
         .chunks_exact(stride)
-        .zip(again)
+        .zip(again.chunks_exact(stride))
         // The number is stored last and cleared first: if it is the same before and after, the record is complete.
-        .filter(|(record, number)| *number != 0 && u64_at(record, failure::NUMBER) == *number)
+        .filter(|(record, again)| number(record) != 0 && number(record) == number(again))
         .filter_map(|(record, _)| Failure::decode(record, &texts, counters.stacks_used, &converter))
         .collect();
     failures.sort_unstable_by_key(|failure| failure.number);

@@ -159,23 +159,20 @@ impl Limit {
 
 impl Copy {
     fn read(region: &Region, counters: &Counters, converter: &Converter, limit: Option<&Limit>) -> Result<Self, ReadError> {
-        let tables = &region.header.tables;
         let most = limit.map_or(ENTRIES_MAX.into(), |limit| limit.most);
         let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into()).min(most);
         let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
         let mut nonsense = Vec::new();
-        region.source.try_chunks(tables.entries, 0, counters.entries_used, &mut Vec::new(), |first, chunk| {
-            for (slot, record) in (first..).zip(chunk.chunks_exact(tables.entries.stride as usize)) {
-                match u8_at(record, entry::STATE) {
-                    entry::FREE | entry::WRITING => {}
-                    entry::LIVE => match Entry::decode(slot, record, converter) {
-                        Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
-                        Some(_) if entries.len() as u64 >= most => return Err(ReadError::TooMany),
-                        Some(entry) => entries.push(entry),
-                        None => nonsense.push(slot),
-                    },
-                    _ => nonsense.push(slot),
-                }
+        region.source.each(region.header.tables.entries, 0, counters.entries_used, |slot, record| {
+            match u8_at(record, entry::STATE) {
+                entry::FREE | entry::WRITING => {}
+                entry::LIVE => match Entry::decode(slot, record, converter) {
+                    Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
+                    Some(_) if entries.len() as u64 >= most => return Err(ReadError::TooMany),
+                    Some(entry) => entries.push(entry),
+                    None => nonsense.push(slot),
+                },
+                _ => nonsense.push(slot),
             }
             Ok(())
         })?;

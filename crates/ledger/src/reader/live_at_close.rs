@@ -15,19 +15,15 @@ use crate::layout::entry;
 pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>) -> Result<(), ReadError> {
     let counters = Counters::read(&region.source, &region.header.tables)?;
     if counters.left_used > 0 {
-        let table = region.header.tables.left;
         let mut seen: HashSet<u64> = left.iter().map(|entry| entry.event).collect();
-        region.source.chunks(table, 0, counters.left_used, &mut Vec::new(), |_, chunk| {
-            for record in chunk.chunks_exact(table.stride as usize).filter(|record| u8_at(record, entry::STATE) == entry::LIVE) {
-                let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) else { continue };
-                let row = frame.rows.get(row_index(entry.allocator, entry.kind));
-                let belongs = row.is_some_and(|row| row.is_used && row.begun < entry.event && entry.event <= row.epoch);
-                if belongs && seen.insert(entry.event) {
-                    entry.drop_unknown_names(&frame.counters);
-                    left.push(entry);
-                }
-            }
-        })?;
+        let decode = |record: &[u8]| {
+            let mut entry = Entry::decode(u32::MAX, record, &frame.converter).filter(|_| u8_at(record, entry::STATE) == entry::LIVE)?;
+            entry.drop_unknown_names(&frame.counters);
+            let row = frame.rows.get(row_index(entry.allocator, entry.kind))?;
+            (row.is_used && row.begun < entry.event && entry.event <= row.epoch).then_some(entry)
+        };
+        let stored = region.source.decoded(region.header.tables.left, counters.left_used, decode)?;
+        left.extend(stored.into_iter().filter(|entry| seen.insert(entry.event)));
     }
     if !frame.is_exact {
         at_least(frame, left);

@@ -134,14 +134,13 @@ fn bytes(entries: &[Entry]) -> u64 {
 /// Passes each record of the graveyard to `each`, with the event of its peak.
 fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
     let table = region.header.tables.graveyard;
-    region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
-        for record in chunk.chunks_exact(table.stride as usize) {
-            if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
-                // The stack of a graveyard record is at the position of an entry's references.
-                (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
-                entry.drop_unknown_names(&frame.counters);
-                each(entry, u64_at(record, entry::PEAK_EVENT));
-            }
+    region.source.each(table, 0, table.records, |_, record| {
+        if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
+            // The stack of a graveyard record is at the position of an entry's references.
+            (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
+            entry.drop_unknown_names(&frame.counters);
+            each(entry, u64_at(record, entry::PEAK_EVENT));
         }
+        Ok(())
     })
 }

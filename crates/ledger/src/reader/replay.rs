@@ -65,18 +65,14 @@ impl Record {
 pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), ReadError> {
     let table = region.header.tables.events;
     let size = u64::from(table.records);
-    let mut scratch = Vec::new();
     let mut number = first;
     while number <= last {
         let at = number % size;
         let count = (size - at).min(last - number + 1);
         let (at, run) = (u32::try_from(at).unwrap_or(0), u32::try_from(count).unwrap_or(0));
-        let mut next = number;
-        region.source.chunks(table, at, run, &mut scratch, |_, chunk| {
-            for bytes in chunk.chunks_exact(table.stride as usize) {
-                each(Record::decode(next, bytes));
-                next += 1;
-            }
+        region.source.each(table, at, run, |index, bytes| {
+            each(Record::decode(number + u64::from(index - at), bytes));
+            Ok(())
         })?;
         number += count;
     }

@@ -70,21 +70,15 @@ pub(super) fn read(region: &Region) -> Result<Stacks, ReadError> {
     let tables = &region.header.tables;
     // The counts are read first: everything that they count was written before.
     let counters = Counters::read(&region.source, tables)?;
-    let mut found = Stacks { refused: counters.stacks_refused, ..Stacks::default() };
     if counters.stacks_used == 0 {
-        return Ok(found);
+        return Ok(Stacks { refused: counters.stacks_refused, ..Stacks::default() });
     }
-    let mut scratch = Vec::new();
-    region.source.chunks(tables.codes, 0, counters.codes_used, &mut scratch, |_, chunk| {
-        found.codes.extend(chunk.chunks_exact(tables.codes.stride as usize).map(Code::decode));
-    })?;
-    region.source.chunks(tables.frames, 0, counters.frames_used, &mut scratch, |_, chunk| {
-        found.frames.extend(chunk.chunks_exact(tables.frames.stride as usize).map(|frame| (u32_at(frame, 0), u32_at(frame, 4))));
-    })?;
-    region.source.chunks(tables.stacks, 0, counters.stacks_used, &mut scratch, |_, chunk| {
-        found.stacks.extend(chunk.chunks_exact(tables.stacks.stride as usize).map(|record| Stack::decode(u64_at(record, 0))));
-    })?;
-    Ok(found)
+    Ok(Stacks {
+        codes: region.source.decoded(tables.codes, counters.codes_used, |record| Some(Code::decode(record)))?,
+        frames: region.source.decoded(tables.frames, counters.frames_used, |frame| Some((u32_at(frame, 0), u32_at(frame, 4))))?,
+        stacks: region.source.decoded(tables.stacks, counters.stacks_used, |record| Some(Stack::decode(u64_at(record, 0))))?,
+        refused: counters.stacks_refused,
+    })
 }
 
 impl Stack {

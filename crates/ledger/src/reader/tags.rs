@@ -2,15 +2,12 @@
 
 use super::bytes::{text_at, u8_at};
 use super::{ReadError, Region};
-use crate::layout::{TAG_BYTES_MAX, TAGS};
+use crate::layout::TAG_BYTES_MAX;
 
 /// Returns the published texts by id, so that every valid id has a text. 0 is "".
 pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, ReadError> {
-    let table = region.header.tables.tags;
-    let mut tags = Vec::with_capacity(used.min(TAGS.records) as usize);
-    region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
-        tags.extend(chunk.chunks_exact(table.stride as usize).map(|record| text_at(record, 1, TAG_BYTES_MAX.min(u8_at(record, 0).into()))));
-    })?;
+    let text = |record: &[u8]| Some(text_at(record, 1, TAG_BYTES_MAX.min(u8_at(record, 0).into())));
+    let mut tags = region.source.decoded(region.header.tables.tags, used, text)?;
     match tags.first_mut() {
         Some(none) => none.clear(),
         None => tags.push(String::new()),
