@@ -23,11 +23,8 @@ use crate::tables::{self, Allocator, Description};
 use crate::{cost, identity, stack, thread};
 
 /// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: returns the address; throws if there is no room.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE")]
-pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
+unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
     // SAFETY: the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(this);
@@ -55,11 +52,8 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
 }
 
 /// `void AllocatorImpl::deallocate_buffer(Buffer*)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE")]
-pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
+unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe {
         let library = Library::of_object(this);
@@ -80,41 +74,29 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
 }
 
 /// `void AllocatorImpl::deallocate_buffers()`: frees all buffers, as when a device is closed.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv")]
-pub unsafe extern "C-unwind" fn deallocate_buffers(this: usize) {
+unsafe extern "C-unwind" fn deallocate_buffers(this: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe { before(Symbol::DeallocateAll, this, freed_all) }
 }
 
 /// `void AllocatorImpl::clear()`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl5clearEv")]
-pub unsafe extern "C-unwind" fn clear(this: usize) {
+unsafe extern "C-unwind" fn clear(this: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe { before(Symbol::Clear, this, freed_all) }
 }
 
 /// The complete object's destructor.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImplD1Ev")]
-pub unsafe extern "C-unwind" fn destroyed(this: usize) {
+unsafe extern "C-unwind" fn destroyed(this: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe { before(Symbol::AllocatorD1, this, gone) }
 }
 
 /// The base object's destructor.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImplD2Ev")]
-pub unsafe extern "C-unwind" fn base_destroyed(this: usize) {
+unsafe extern "C-unwind" fn base_destroyed(this: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe { before(Symbol::AllocatorD2, this, gone) }
 }
@@ -136,11 +118,8 @@ unsafe fn before(symbol: Symbol, this: usize, note: fn(&Call, &'static Library, 
 }
 
 /// `void AllocatorImpl::shrink_allocator_size(const BufferType&, uint64_t bytes, bool from the bottom)`: raises the start of L1.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl21shrink_allocator_sizeERKNS0_10BufferTypeEmb")]
-pub unsafe extern "C-unwind" fn shrink_allocator_size(this: usize, kind: *const i32, bytes: u64, from_bottom: bool) {
+unsafe extern "C-unwind" fn shrink_allocator_size(this: usize, kind: *const i32, bytes: u64, from_bottom: bool) {
     // SAFETY: as in `allocate_buffer`; the kind is a reference.
     unsafe {
         let library = Library::of_object(this);
@@ -157,11 +136,8 @@ pub unsafe extern "C-unwind" fn shrink_allocator_size(this: usize, kind: *const 
 }
 
 /// `void AllocatorImpl::reset_allocator_size(const BufferType&)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl20reset_allocator_sizeERKNS0_10BufferTypeE")]
-pub unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i32) {
+unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i32) {
     // SAFETY: as in `shrink_allocator_size`.
     unsafe {
         let library = Library::of_object(this);
@@ -178,11 +154,8 @@ pub unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i
 }
 
 /// `void AllocatorImpl::override_state(const AllocatorState&)`: replaces all blocks with blocks that have no buffers.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl14override_stateERKNS0_14AllocatorStateE")]
-pub unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
+unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
     // SAFETY: as in `allocate_buffer`.
     unsafe {
         let library = Library::of_object(this);

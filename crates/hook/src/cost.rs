@@ -30,13 +30,13 @@ fn begin_measured() -> u64 {
 /// Called before the real function. Returns the time spent so far, 0 if the call is not measured.
 #[inline(always)]
 pub(crate) fn pause(begun: u64) -> u64 {
-    if begun == 0 { 0 } else { since(begun) }
+    if begun == 0 { 0 } else { now_minus(begun) }
 }
 
 /// Called after the real function. Returns a start time that excludes the real function.
 #[inline(always)]
 pub(crate) fn resume(spent: u64) -> u64 {
-    if spent == 0 { 0 } else { before(spent) }
+    if spent == 0 { 0 } else { now_minus(spent) }
 }
 
 /// Ends our part of the call. `readings` is the number of clock reads within it.
@@ -48,13 +48,8 @@ pub(crate) fn end(begun: u64, readings: u64) {
 }
 
 #[cold]
-fn since(begun: u64) -> u64 {
-    now().saturating_sub(begun).max(1)
-}
-
-#[cold]
-fn before(spent: u64) -> u64 {
-    now().saturating_sub(spent).max(1)
+fn now_minus(nanoseconds: u64) -> u64 {
+    now().saturating_sub(nanoseconds).max(1)
 }
 
 #[cold]

@@ -12,31 +12,6 @@ use crate::buffer::Way;
 use crate::library::Library;
 use crate::symbols::Symbol;
 
-/// A row of the table, by its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Feature {
-    Allocations,
-    Frees,
-    FreeAll,
-    AllocatorEnd,
-    DeviceOpen,
-    UniqueIds,
-    ProgramCache,
-    Launches,
-    Circulars,
-    Dataflow,
-    ProgramEnd,
-    Clashes,
-    Resizes,
-    Restores,
-    SelfCheck,
-    PerCore,
-    Operations,
-    Stacks,
-    Traces,
-}
-
 struct Row {
     feature: Feature,
     name: &'static str,
@@ -44,35 +19,38 @@ struct Row {
     needs: &'static [Symbol],
 }
 
-const ROWS: &[Row] = &[
-    Row { feature: Feature::Allocations, name: "allocations", needs: &[Symbol::Allocate] },
-    Row { feature: Feature::Frees, name: "frees", needs: &[Symbol::Deallocate, Symbol::BufferAddress] },
-    Row { feature: Feature::FreeAll, name: "free-all", needs: &[Symbol::DeallocateAll] },
-    Row { feature: Feature::AllocatorEnd, name: "allocator end", needs: &[Symbol::AllocatorD2] },
-    Row { feature: Feature::DeviceOpen, name: "device open", needs: &[Symbol::OpenMesh, Symbol::MeshAllocator, Symbol::MeshTable] },
-    Row { feature: Feature::UniqueIds, name: "unique ids", needs: &[Symbol::StatsProvider] },
-    Row { feature: Feature::ProgramCache, name: "program cache", needs: &[Symbol::LoadBinaries] },
-    Row { feature: Feature::Launches, name: "launches", needs: &[Symbol::TrackProgram] },
-    Row {
-        feature: Feature::Circulars,
-        name: "circular buffers",
-        needs: &[Symbol::TrackCircular, Symbol::AllocateCirculars, Symbol::CoreRanges],
-    },
-    Row { feature: Feature::Dataflow, name: "dataflow buffers", needs: &[Symbol::MarkAddress, Symbol::AllocateDataflow] },
-    Row { feature: Feature::ProgramEnd, name: "program end", needs: &[Symbol::ProgramD1] },
-    Row { feature: Feature::Clashes, name: "clashes", needs: &[Symbol::ValidateCirculars] },
-    Row { feature: Feature::Resizes, name: "allocator resize", needs: &[Symbol::Shrink, Symbol::ResetSize] },
-    Row { feature: Feature::Restores, name: "allocator restore", needs: &[Symbol::OverrideState] },
-    Row { feature: Feature::SelfCheck, name: "self-check", needs: &[Symbol::Statistics] },
-    Row { feature: Feature::PerCore, name: "per-core buffers", needs: &[Symbol::IsPerCore] },
-    Row { feature: Feature::Operations, name: "operations", needs: &[] },
-    Row { feature: Feature::Stacks, name: "stacks", needs: &[] },
-    Row {
-        feature: Feature::Traces,
-        name: "traces",
-        needs: &[Symbol::BeginTrace, Symbol::EndTrace, Symbol::ReplayTrace, Symbol::ReleaseTrace],
-    },
-];
+macro_rules! features {
+    ($($feature:ident = $name:literal, [$($symbol:ident),*];)*) => {
+        /// A row of the table, by its index.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Feature { $($feature),* }
+
+        const ROWS: &[Row] = &[$(Row { feature: Feature::$feature, name: $name, needs: &[$(Symbol::$symbol),*] }),*];
+    };
+}
+
+features! {
+    Allocations = "allocations", [Allocate];
+    Frees = "frees", [Deallocate, BufferAddress];
+    FreeAll = "free-all", [DeallocateAll];
+    AllocatorEnd = "allocator end", [AllocatorD2];
+    DeviceOpen = "device open", [OpenMesh, MeshAllocator, MeshTable];
+    UniqueIds = "unique ids", [StatsProvider];
+    ProgramCache = "program cache", [LoadBinaries];
+    Launches = "launches", [TrackProgram];
+    Circulars = "circular buffers", [TrackCircular, AllocateCirculars, CoreRanges];
+    Dataflow = "dataflow buffers", [MarkAddress, AllocateDataflow];
+    ProgramEnd = "program end", [ProgramD1];
+    Clashes = "clashes", [ValidateCirculars];
+    Resizes = "allocator resize", [Shrink, ResetSize];
+    Restores = "allocator restore", [OverrideState];
+    SelfCheck = "self-check", [Statistics];
+    PerCore = "per-core buffers", [IsPerCore];
+    Operations = "operations", [];
+    Stacks = "stacks", [];
+    Traces = "traces", [BeginTrace, EndTrace, ReplayTrace, ReleaseTrace];
+}
 
 /// Calls before the ledger exists: chips are identified before their device is open.
 static EARLY: [AtomicU32; ROWS.len()] = [const { AtomicU32::new(0) }; ROWS.len()];
@@ -94,7 +72,7 @@ pub(crate) fn cover(session: &mut Session<'_>, library: &Library) {
             Some(_) => (Coverage::Missing, "this version of TT-Metal does not export it"),
             None => aside(row.feature, library).map_or((Coverage::Found, ""), |reason| (Coverage::SteppedAside, reason)),
         };
-        session.cover(row.feature as u8, row.name, state, reason);
+        set(session, row.feature, state, reason);
         for _ in 0..EARLY.get(row.feature as usize).map_or(0, |count| count.swap(0, Relaxed)) {
             hooked::writer().hit(row.feature as u8);
         }
@@ -117,17 +95,18 @@ fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
 /// Turns off a feature that does not work as expected.
 #[cold]
 pub(crate) fn step_aside(session: &mut Session<'_>, feature: Feature, reason: &str) {
-    if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {
-        session.cover(feature as u8, row.name, Coverage::SteppedAside, reason);
-    }
+    set(session, feature, Coverage::SteppedAside, reason);
 }
 
 /// Marks a feature as working.
 #[cold]
 pub(crate) fn found(session: &mut Session<'_>, feature: Feature) {
-    if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {
-        session.cover(feature as u8, row.name, Coverage::Found, "");
-    }
+    set(session, feature, Coverage::Found, "");
+}
+
+fn set(session: &mut Session<'_>, feature: Feature, state: Coverage, reason: &str) {
+    let name = ROWS.get(feature as usize).map_or("", |row| row.name);
+    session.cover(feature as u8, name, state, reason);
 }
 
 #[cfg(test)]
@@ -135,11 +114,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_feature_has_its_row() {
-        for (number, row) in ROWS.iter().enumerate() {
-            assert_eq!(row.feature as usize, number, "{}", row.name);
-            assert!(row.name.len() < 40);
+    fn names_fit_their_field() {
+        for row in ROWS {
+            assert!(row.name.len() < 40, "{}", row.name);
         }
-        assert_eq!(ROWS.len(), Feature::Traces as usize + 1);
     }
 }

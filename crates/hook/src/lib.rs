@@ -1,5 +1,6 @@
 //! The library that is preloaded into TT-Metal programs. It replaces the functions that manage device memory, calls the original functions,
-//! and records each call in the process's ledger. docs/hook.md lists the replaced functions and the data from each.
+//! and records each call in the process's ledger. docs/hook.md lists the replaced functions and the data from each. TT-Metal and ttnn
+//! call the exported functions, which need not be public for that.
 //!
 //! The library runs inside another program. It prints nothing, starts no thread, and lets C++ exceptions pass. If a function is missing, or
 //! an object has an unknown layout, only the features that need it are turned off. Without `TTMON_TRACKING=1` or
@@ -36,11 +37,6 @@ mod symbols;
 mod tables;
 mod thread;
 mod trace;
-
-pub use allocator::*;
-pub use opening::*;
-pub use program::*;
-pub use trace::*;
 
 // Makes the linker keep the client's functions.
 pub use ttmon_client::*;

@@ -15,6 +15,19 @@ use crate::buffer::Way;
 use crate::object::{self, Object};
 use crate::symbols::{self, Symbol};
 
+/// Defines an exported function that jumps to another one and passes the caller's address in a register, after the other arguments.
+macro_rules! with_caller {
+    ($(#[$doc:meta])* $name:ident, $export:literal, $register:literal, $target:ident) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        #[unsafe(export_name = $export)]
+        unsafe extern "C-unwind" fn $name() {
+            std::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $target)
+        }
+    };
+}
+pub(crate) use with_caller;
+
 /// Two libraries are rare. Several threads may find the same one at once.
 const LIBRARIES: usize = 16;
 /// Objects that make calls: TT-Metal, ttnn, a program.
@@ -204,7 +217,7 @@ fn defined_nowhere() -> ! {
 }
 
 fn known(address: usize) -> Option<&'static Library> {
-    if let Some(library) = KNOWN.iter().find(|library| library.has(address)) {
+    if let Some(library) = known_itself(address) {
         return Some(library);
     }
     let caller = CALLER.iter().find(|caller| {

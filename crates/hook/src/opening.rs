@@ -1,32 +1,27 @@
 //! Device opening. An open device without buffers is reported as 0 bytes, and each chip gets its unique id.
 
-use std::arch::naked_asm;
 use std::ffi::c_void;
 
 use crate::allocator::describe;
 use crate::caught::caught;
 use crate::coverage::{Feature, hit};
 use crate::edge::{is_off, quietly};
-use crate::library::{self, Library};
+use crate::library::{self, Library, with_caller};
 use crate::symbols::Symbol;
 use crate::thread::Loading;
 use crate::{device, identity, memory, tables, thread};
 
 /// `std::span<const uint32_t>`, passed by value.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
+struct Span {
     start: *const c_void,
     length: usize,
 }
 
 /// `bool MeshDeviceImpl::initialize_impl(MeshDevice*, ...)`: called for every mesh and submesh that is opened.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[allow(clippy::too_many_arguments, reason = "TT-Metal's own signature")]
 #[unsafe(export_name = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb")]
-pub unsafe extern "C-unwind" fn initialize_impl(
+unsafe extern "C-unwind" fn initialize_impl(
     this: usize,
     mesh: usize,
     queues: u8,
@@ -91,15 +86,9 @@ unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
     (!library.has(owned) && library.has(table)).then_some(owned)
 }
 
-/// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: called once per chip.
-///
-/// # Safety
-/// Called by TT-Metal.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN2tt8tt_metal25SharedMemoryStatsProviderC1Emibb")]
-pub unsafe extern "C-unwind" fn stats_provider() {
-    // Passes the return address as the sixth argument.
-    naked_asm!("mov r9, [rsp]", "jmp {}", sym stats_provider_from)
+with_caller! {
+    /// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: called once per chip.
+    stats_provider, "_ZN2tt8tt_metal25SharedMemoryStatsProviderC1Emibb", "r9", stats_provider_from
 }
 
 unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, metal_id: i32, is_verbose: bool, more: bool, caller: usize) {
@@ -117,11 +106,8 @@ unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, met
 }
 
 /// `void MeshWorkloadImpl::load_binaries(MeshCommandQueue&)`: copies kernels of cached programs to DRAM.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE")]
-pub unsafe extern "C-unwind" fn load_binaries(this: usize, queue: usize) {
+unsafe extern "C-unwind" fn load_binaries(this: usize, queue: usize) {
     // SAFETY: a command queue has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(queue);

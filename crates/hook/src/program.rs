@@ -5,7 +5,6 @@
 //! function is on this thread's stack. The bytes are not summed here, because programs share them. The reader computes the occupancy per
 //! core.
 
-use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ptr;
 
@@ -19,7 +18,7 @@ use crate::coverage::{Feature, hit, step_aside};
 use crate::device::Device;
 use crate::edge::{is_off, quietly};
 use crate::geometry::Asked;
-use crate::library::Library;
+use crate::library::{Library, with_caller};
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
@@ -57,21 +56,15 @@ thread_local! {
 }
 
 /// `void ProgramImpl::allocate_circular_buffers(const IDevice*)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn allocate_circular_buffers(this: usize, device: usize) {
+unsafe extern "C-unwind" fn allocate_circular_buffers(this: usize, device: usize) {
     // SAFETY: called by TT-Metal with its own arguments.
     unsafe { laid_out(Symbol::AllocateCirculars, this, device) }
 }
 
 /// `void ProgramImpl::allocate_dataflow_buffers(const IDevice*)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn allocate_dataflow_buffers(this: usize, device: usize) {
+unsafe extern "C-unwind" fn allocate_dataflow_buffers(this: usize, device: usize) {
     // SAFETY: called by TT-Metal with its own arguments.
     unsafe { laid_out(Symbol::AllocateDataflow, this, device) }
 }
@@ -103,11 +96,8 @@ unsafe fn laid_out(symbol: Symbol, this: usize, device: usize) {
 }
 
 /// `void GraphTracker::track_allocate_cb(const CoreRangeSet&, uint64_t address, uint64_t size, bool is global, const IDevice*)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, address: u64, size: u64, is_global: bool, device: usize) {
+unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, address: u64, size: u64, is_global: bool, device: usize) {
     type Real = unsafe extern "C-unwind" fn(usize, usize, u64, u64, bool, usize);
     // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
@@ -127,16 +117,10 @@ pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, add
     }
 }
 
-/// `void CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t base)`: marks a dataflow buffer on a range of
-/// cores.
-///
-/// # Safety
-/// Called by TT-Metal.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm")]
-pub unsafe extern "C-unwind" fn mark_address() {
-    // Passes the return address as the fifth argument.
-    naked_asm!("mov r8, [rsp]", "jmp {}", sym mark_address_from)
+with_caller! {
+    /// `void CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t base)`: marks a dataflow buffer on a range of
+    /// cores.
+    mark_address, "_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm", "r8", mark_address_from
 }
 
 unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u64, base: u64, caller: usize) {
@@ -281,16 +265,7 @@ unsafe fn number(library: &Library, program: usize) -> u32 {
 
 macro_rules! program_ends {
     ($($(#[$doc:meta])* $function:ident, $from:ident, $symbol:ident, $name:literal;)*) => { $(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// Called by TT-Metal.
-        #[unsafe(naked)]
-        #[unsafe(export_name = $name)]
-        pub unsafe extern "C-unwind" fn $function() {
-            // Passes the return address as the second argument.
-            naked_asm!("mov rsi, [rsp]", "jmp {}", sym $from)
-        }
+        with_caller!($(#[$doc])* $function, $name, "rsi", $from);
 
         unsafe extern "C-unwind" fn $from(this: usize, caller: usize) {
             let library = Library::of(caller);
@@ -327,11 +302,8 @@ fn ended(program: u32) {
 }
 
 /// `void GraphTracker::track_program(Program*, const IDevice*)`: called at every launch, cached or not.
-///
-/// # Safety
-/// Called by ttnn.
 #[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker13track_programEPNS0_7ProgramEPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn track_program(this: usize, program: usize, device: usize) {
+unsafe extern "C-unwind" fn track_program(this: usize, program: usize, device: usize) {
     // SAFETY: a device has virtual functions; the real function receives the same arguments.
     unsafe {
         let library = Library::of_object(device);
@@ -356,21 +328,15 @@ fn launched(device: usize) {
 }
 
 /// `void ProgramImpl::validate_circular_buffer_region(const IDevice*)`: throws if circular buffers overlap an L1 buffer.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn validate_circular_buffer_region(this: usize, device: usize) {
+unsafe extern "C-unwind" fn validate_circular_buffer_region(this: usize, device: usize) {
     // SAFETY: called by TT-Metal with its own arguments.
     unsafe { validated(Symbol::ValidateCirculars, this, device) }
 }
 
 /// `void ProgramImpl::validate_dataflow_buffer_region(const IDevice*)`.
-///
-/// # Safety
-/// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE")]
-pub unsafe extern "C-unwind" fn validate_dataflow_buffer_region(this: usize, device: usize) {
+unsafe extern "C-unwind" fn validate_dataflow_buffer_region(this: usize, device: usize) {
     // SAFETY: called by TT-Metal with its own arguments.
     unsafe { validated(Symbol::ValidateDataflow, this, device) }
 }

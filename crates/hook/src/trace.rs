@@ -1,55 +1,34 @@
 //! Traces: commands that a mesh records once and replays at the same addresses. A trace may overwrite a buffer that was allocated after the
 //! capture.
 
-use std::arch::naked_asm;
-
 use ttmon_ledger::writer::TraceStep;
 
 use crate::coverage::{Feature, hit};
 use crate::edge::{is_off, quietly};
-use crate::library::Library;
+use crate::library::{Library, with_caller};
 use crate::symbols::Symbol;
 use crate::tables;
 
-/// Defines a function that jumps to another one and passes the caller's address as the sixth argument.
-macro_rules! with_caller {
-    ($name:ident, $export:literal, $target:ident, $what:literal) => {
-        #[doc = $what]
-        ///
-        /// # Safety
-        /// Called by TT-Metal.
-        #[unsafe(naked)]
-        #[unsafe(export_name = $export)]
-        pub unsafe extern "C-unwind" fn $name() {
-            naked_asm!("mov r9, [rsp]", "jmp {}", sym $target)
-        }
-    };
-}
-
-with_caller!(
+with_caller! {
+    /// `void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId&)`: the capture begins.
     begin_mesh_trace,
-    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
-    begin_from,
-    "`void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId&)`: the capture begins."
-);
-with_caller!(
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", "r9", begin_from
+}
+with_caller! {
+    /// `void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId&)`: the capture ends, and its commands go to the chips.
     end_mesh_trace,
-    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
-    end_from,
-    "`void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId&)`: the capture ends, and its commands go to the chips."
-);
-with_caller!(
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", "r9", end_from
+}
+with_caller! {
+    /// `void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId&, bool)`
     replay_mesh_trace,
-    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb",
-    replay_from,
-    "`void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId&, bool)`"
-);
-with_caller!(
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb", "r9", replay_from
+}
+with_caller! {
+    /// `void MeshDeviceImpl::release_mesh_trace(const MeshTraceId&)`
     release_mesh_trace,
-    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
-    release_from,
-    "`void MeshDeviceImpl::release_mesh_trace(const MeshTraceId&)`"
-);
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", "r9", release_from
+}
 
 /// The longest signature of the real functions, which have two to four arguments.
 type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize);
