@@ -8,6 +8,7 @@
 //! to all waits together.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::io;
 use std::mem;
 use std::os::fd::RawFd;
 use std::ptr;
@@ -41,7 +42,7 @@ pub(crate) fn ledger_created(ledger: RawFd) {
         // If a signal interrupts the wait, it continues for the remaining time.
         loop {
             let waiting = if is_patient(socket, PATIENCE.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
-            if send(socket, place, ledger, waiting) >= 0 || error() != libc::EINTR {
+            if send(socket, place, ledger, waiting) >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                 break;
             }
         }
@@ -65,11 +66,6 @@ fn is_patient(socket: c_int, left: Duration) -> bool {
 
 #[allow(clippy::cast_possible_truncation, reason = "16 bytes")]
 const BOUND_BYTES: libc::socklen_t = size_of::<libc::timeval>() as libc::socklen_t;
-
-fn error() -> c_int {
-    // SAFETY: glibc returns the address of this thread's errno.
-    unsafe { *libc::__errno_location() }
-}
 
 struct Address(libc::sockaddr_un);
 

@@ -58,8 +58,9 @@ pub fn start(options: Options) -> bool {
     begin(UNDECIDED) || begin(State::Off as u8)
 }
 
+/// Whether tracking is known to be off. Costs one load.
 #[inline(always)]
-pub(crate) fn is_off() -> bool {
+pub fn is_off() -> bool {
     // Relaxed: no other data depends on this value. The data of `On` and `Forward` is read after `state`.
     STATE.load(Ordering::Relaxed) == State::Off as u8
 }
@@ -81,13 +82,14 @@ pub(crate) extern "C" fn is_settled() -> bool {
     }
 }
 
+/// The writer, for operations without the lock.
 #[inline]
-pub(crate) fn writer() -> &'static Writer {
+pub fn writer() -> &'static Writer {
     if IS_HOOK.load(Ordering::Relaxed) { &HOOKED } else { SIMULATED.get().unwrap_or(&REAL) }
 }
 
-/// Records that this code is part of the hook, which writes all data of this process. Called before the first report.
-pub(crate) fn is_the_hook() {
+/// Makes this copy the writer of the hook, which writes all data of this process. Called once, when the library is loaded.
+pub fn be_the_writer() {
     IS_HOOK.store(true, Ordering::Relaxed);
 }
 
@@ -104,8 +106,8 @@ pub(crate) fn record_here() {
     STATE.store(State::On as u8, Ordering::Release);
 }
 
-/// Switches between on and off, if this copy has the ledger.
-pub(crate) fn set_recording(is_on: bool) {
+/// Stops and resumes recording, for measurements. Events in between are not in the ledger. Has no effect if tracking was never on.
+pub fn set_recording(is_on: bool) {
     let (from, to) = if is_on { (State::Off, State::On) } else { (State::On, State::Off) };
     if writer().is_started() {
         // In any other state there is nothing to do.
@@ -138,8 +140,8 @@ fn is_asked_for() -> bool {
     VARIABLES.into_iter().any(is_set)
 }
 
-/// Whether an environment variable begins with `1`.
-pub(crate) fn is_set(name: &CStr) -> bool {
+/// Whether an environment variable begins with `1`, like those that turn tracking on.
+pub fn is_set(name: &CStr) -> bool {
     variable(name, |value| (value.first() == Some(&b'1')).then_some(())).is_some()
 }
 

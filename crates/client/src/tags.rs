@@ -60,9 +60,9 @@ pub(crate) fn pop() -> Outcome {
     }
 }
 
-/// Returns the tag for allocations in this session; 0 for none.
+/// Returns the tag for allocations of this thread in a session; 0 for none.
 #[inline]
-pub(crate) fn top(session: &Session<'_>) -> u32 {
+pub fn top(session: &Session<'_>) -> u32 {
     // Relaxed: a thread sees its own push.
     if ARE_USED.load(Ordering::Relaxed) { top_of_thread(session.ledger()) } else { 0 }
 }
