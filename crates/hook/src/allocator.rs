@@ -303,7 +303,7 @@ fn resized(this: usize, change: impl FnOnce(u64) -> u64) {
     tables::with(|session, tables| {
         let Some(known) = tables.find_mut(this) else { return };
         known.shrunk = change(known.shrunk);
-        let [_, l1, ..] = known.geometry.kinds;
+        let [_, l1, ..] = known.description.geometry.kinds;
         let outcome = match known.shrunk {
             0 => SelfCheck::Unshrunk,
             shrunk => SelfCheck::Shrunk { l1_lower_end: l1.base.saturating_add(shrunk) },

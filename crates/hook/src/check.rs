@@ -68,7 +68,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
         let known = tables.find_mut(pointer)?;
         known.pace.postpone();
         let figures = BANKED.map(|(kind, _)| session.allocated(known.id, kind).unwrap_or(0));
-        (!known.is_unchecked).then_some((figures, known.geometry))
+        (!known.is_unchecked).then_some((figures, known.description.geometry))
     });
     let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };
     hit(Feature::SelfCheck);

@@ -2,11 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Whether tracking is off in this process. A call costs only this check then.
-#[inline(always)]
-pub(crate) fn is_off() -> bool {
-    ttmon_client::hooked::is_off()
-}
+// A call costs only this check while tracking is off.
+pub(crate) use ttmon_client::hooked::is_off;
 
 /// Runs our part of a call. Catches panics and restores the program's errno. `work` must not throw a C++ exception.
 #[inline(always)]

@@ -14,10 +14,11 @@ pub(crate) const BANKED: [(u8, u32); 4] = [(kind::DRAM, 0), (kind::L1, 1), (kind
 const BANK_BYTES_END: u64 = 1 << 40;
 
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Geometry {
-    pub(crate) kinds: [KindGeometry; 6],
     /// Blocks are multiples of this size, in every kind; 1 if unknown.
     pub(crate) block: u64,
+    pub(crate) kinds: [KindGeometry; 6],
 }
 
 /// The allocator's own statistics of a kind, per bank.

@@ -6,7 +6,7 @@ use ttmon_ledger::layout::stack::{FRAMES_MAX, NO_PYTHON};
 use ttmon_ledger::writer::Frame;
 
 use crate::coverage::{Feature, hit};
-use crate::object::{self, LoadedCode};
+use crate::object::{self, Object};
 use crate::operation::Addresses;
 
 /// Returns the ledger's number of a stack of return addresses.
@@ -23,20 +23,20 @@ fn hash(addresses: &Addresses) -> u64 {
 
 #[cold]
 fn add(hash: u64, addresses: &Addresses) -> u32 {
-    let own = LoadedCode::of(number as *const () as usize).map(|code| code.base);
+    let own = Object::of(number as *const () as usize).map(|code| code.base);
     let mut frames = [Frame::default(); FRAMES_MAX];
     let mut count = 0;
-    let mut last: Option<(LoadedCode, u32)> = None;
+    let mut last: Option<(Object, u32)> = None;
     for address in addresses.as_slice() {
         // An address within the call instruction; the return address is that of the next one.
         let address = address.wrapping_sub(1);
         if !last.as_ref().is_some_and(|(code, _)| code.has(address)) {
-            let Some(code) = LoadedCode::of(address) else { continue };
+            let Some(code) = Object::with_path(address) else { continue };
             if Some(code.base) == own {
                 continue;
             }
-            let (path, build_id) = (code.path(), code.build_id());
-            let added = hooked::with(|session| session.native_code(path, build_id.as_str()).ok_or_else(|| session.refuse_stack()));
+            let (path, build_id) = (code.path(), code.build_id.as_str());
+            let added = hooked::with(|session| session.native_code(path, build_id).ok_or_else(|| session.refuse_stack()));
             match added {
                 Some(Ok(number)) => last = Some((code, number)),
                 Some(Err(refused)) => return refused,

@@ -1,14 +1,21 @@
 //! The loaded objects of this process: finds the object at an address, and the symbols that the object or its dependencies define.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+
+use ttmon_pystack::Text;
 
 const PATH_BYTES: usize = 4096;
 
 /// A program or library in memory.
 pub(crate) struct Object {
+    /// The load address: the loader adds it to the addresses in the file.
+    pub(crate) base: usize,
     pub(crate) start: usize,
     pub(crate) bytes: usize,
     path: [u8; PATH_BYTES],
+    /// Only known if the object was found by an address.
+    pub(crate) build_id: BuildId,
 }
 
 struct Search {
@@ -27,6 +34,21 @@ impl Object {
     /// Returns the object that contains an address.
     pub(crate) fn of(address: usize) -> Option<Self> {
         Self::search(Which::Around(address))
+    }
+
+    /// Returns the object that contains an address, with the path of its file even if it is the main program.
+    pub(crate) fn with_path(address: usize) -> Option<Self> {
+        let mut found = Self::of(address)?;
+        if found.is_program() {
+            let [path, into] = [c"/proc/self/exe".as_ptr(), found.path.as_mut_ptr().cast()];
+            // SAFETY: a NUL-terminated string, and a buffer of this length plus one byte, which stays NUL.
+            unsafe { libc::readlink(path, into.cast_mut(), PATH_BYTES - 1) };
+        }
+        Some(found)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        CStr::from_bytes_until_nul(&self.path).ok().and_then(|path| path.to_str().ok()).unwrap_or_default()
     }
 
     /// Returns the object with this index, or `None` after the last one.
@@ -96,106 +118,18 @@ impl Object {
     }
 }
 
-/// The program or library that contains an address of code.
-pub(crate) struct LoadedCode {
-    /// The load address: the loader adds it to the addresses in the file.
-    pub(crate) base: usize,
-    start: usize,
-    bytes: usize,
-    path: [u8; PATH_BYTES],
-    build_id: BuildId,
-}
-
 /// A build id in hexadecimal, empty if there is none.
-#[derive(Clone, Copy)]
-pub(crate) struct BuildId {
-    text: [u8; 2 * BUILD_ID_MAX],
-    length: usize,
-}
+pub(crate) type BuildId = Text<{ 2 * BUILD_ID_MAX }>;
 
 /// Maximum bytes of a build id. A SHA-1 has 20.
 const BUILD_ID_MAX: usize = 32;
 
-impl BuildId {
-    pub(crate) fn as_str(&self) -> &str {
-        self.text.get(..self.length).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default()
+fn hexadecimal(bytes: &[u8]) -> BuildId {
+    let mut text = BuildId::default();
+    for digit in bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+        text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
     }
-
-    fn new(bytes: &[u8]) -> Self {
-        let mut id = Self { text: [0; 2 * BUILD_ID_MAX], length: 0 };
-        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        for (place, digit) in id.text.iter_mut().zip(digits) {
-            *place = b"0123456789abcdef".get(usize::from(digit)).copied().unwrap_or(b'0');
-            id.length += 1;
-        }
-        id
-    }
-}
-
-impl LoadedCode {
-    pub(crate) fn of(address: usize) -> Option<Self> {
-        let mut search = CodeSearch { address, found: None };
-        // SAFETY: the loader calls `find_code` with the pointer to `search`, which outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut search).cast()) };
-        let mut found = search.found?;
-        if found.path.first() == Some(&0) {
-            let [path, into] = [c"/proc/self/exe".as_ptr(), found.path.as_mut_ptr().cast()];
-            // SAFETY: a NUL-terminated string, and a buffer of this length plus one byte, which stays NUL.
-            unsafe { libc::readlink(path, into.cast_mut(), PATH_BYTES - 1) };
-        }
-        Some(found)
-    }
-
-    pub(crate) fn has(&self, address: usize) -> bool {
-        address.wrapping_sub(self.start) < self.bytes
-    }
-
-    pub(crate) fn path(&self) -> &str {
-        CStr::from_bytes_until_nul(&self.path).ok().and_then(|path| path.to_str().ok()).unwrap_or_default()
-    }
-
-    pub(crate) fn build_id(&self) -> BuildId {
-        self.build_id
-    }
-}
-
-struct CodeSearch {
-    address: usize,
-    found: Option<LoadedCode>,
-}
-
-unsafe extern "C" fn find_code(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader's struct is valid during this call; `search` belongs to the caller alone.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<CodeSearch>()) };
-    // SAFETY: the loader guarantees this number of headers.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let base = position(info.dlpi_addr);
-    let segments = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-    let ends = |header: &libc::Elf64_Phdr| {
-        let from = base.wrapping_add(position(header.p_vaddr));
-        (from, from.wrapping_add(position(header.p_memsz)))
-    };
-    let Some((start, end)) = segments().map(ends).find(|(from, to)| (*from..*to).contains(&search.address)) else { return 0 };
-    let mut build_id = BuildId::new(&[]);
-    for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
-        let (from, to) = ends(header);
-        // The notes are in memory only if a loaded segment contains them.
-        if segments().map(ends).any(|(first, last)| first <= from && to <= last) {
-            // SAFETY: within a segment that the loader mapped readable. The object cannot be unloaded during this call.
-            let notes = unsafe { std::slice::from_raw_parts(from as *const u8, to.wrapping_sub(from)) };
-            if let Some(id) = find_build_id(notes) {
-                build_id = BuildId::new(id);
-            }
-        }
-    }
-    let mut path = [0; PATH_BYTES];
-    if !info.dlpi_name.is_null() {
-        // SAFETY: a NUL-terminated string of the loader.
-        let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-        path.iter_mut().zip(name.iter().take(PATH_BYTES - 1)).for_each(|(to, from)| *to = *from);
-    }
-    search.found = Some(LoadedCode { base, start, bytes: end.saturating_sub(start), path, build_id });
-    1
+    text
 }
 
 /// Finds the build id among ELF notes. A note has three words (length of the name, length of the content, type), then name and content,
@@ -239,21 +173,33 @@ unsafe extern "C" fn visit_object(info: *mut libc::dl_phdr_info, _size: usize, s
     // SAFETY: the loader guarantees this number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = position(info.dlpi_addr);
-    let (mut start, mut end, mut is_inside) = (usize::MAX, 0, false);
-    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
-        let from = base.wrapping_add(position(header.p_vaddr));
-        let to = from.wrapping_add(position(header.p_memsz));
-        is_inside |= matches!(search.which, Which::Around(address) if (from..to).contains(&address));
-        start = start.min(from);
-        end = end.max(to);
+    let of_kind = |kind| {
+        headers.iter().filter(move |header| header.p_type == kind).map(move |header| {
+            let from = base.wrapping_add(position(header.p_vaddr));
+            from..from.wrapping_add(position(header.p_memsz))
+        })
+    };
+    let segments = || of_kind(libc::PT_LOAD);
+    let mut build_id = BuildId::default();
+    match &mut search.which {
+        Which::Around(address) if segments().any(|segment| segment.contains(address)) => {
+            // The notes are in memory only if a loaded segment contains them.
+            let is_loaded = |notes: &Range<usize>| segments().any(|segment| segment.start <= notes.start && notes.end <= segment.end);
+            for notes in of_kind(libc::PT_NOTE).filter(is_loaded) {
+                // SAFETY: within a segment that the loader mapped readable. The object cannot be unloaded during this call.
+                let notes = unsafe { std::slice::from_raw_parts(notes.start as *const u8, notes.len()) };
+                build_id = find_build_id(notes).map_or(build_id, hexadecimal);
+            }
+        }
+        Which::After(0) => {}
+        Which::Around(_) => return 0,
+        Which::After(others) => {
+            *others -= 1;
+            return 0;
+        }
     }
-    if let Which::After(others) = &mut search.which {
-        is_inside = *others == 0;
-        *others = others.saturating_sub(1);
-    }
-    if !is_inside {
-        return 0;
-    }
+    let start = segments().map(|segment| segment.start).min().unwrap_or(0);
+    let end = segments().map(|segment| segment.end).max().unwrap_or(0);
     let mut path = [0; PATH_BYTES];
     if !info.dlpi_name.is_null() {
         // SAFETY: a NUL-terminated string of the loader.
@@ -265,7 +211,7 @@ unsafe extern "C" fn visit_object(info: *mut libc::dl_phdr_info, _size: usize, s
             *to = *from;
         }
     }
-    search.found = Some(Object { start, bytes: end.saturating_sub(start), path });
+    search.found = Some(Object { base, start, bytes: end.saturating_sub(start), path, build_id });
     1
 }
 
@@ -279,10 +225,10 @@ mod tests {
 
     #[test]
     fn code_of_this_program_has_its_path() {
-        let code = LoadedCode::of(code_of_this_program_has_its_path as *const () as usize).expect("this test is loaded");
+        let code = Object::with_path(code_of_this_program_has_its_path as *const () as usize).expect("this test is loaded");
         assert_eq!(Some(code.path()), std::env::current_exe().expect("a path").to_str());
         assert!(code.has(code_of_this_program_has_its_path as *const () as usize));
-        assert!(LoadedCode::of(8).is_none());
+        assert!(Object::of(8).is_none());
     }
 
     #[test]
@@ -300,7 +246,7 @@ mod tests {
         };
         let id = note(3, b"GNU\0", &[0xAB, 1, 2]);
         let notes = [note(1, b"GNU\0", &[9; 16]), note(3, b"Go\0\0", &[7]), id.clone()].concat();
-        assert_eq!(find_build_id(&notes).map(BuildId::new).expect("there").as_str(), "ab0102");
+        assert_eq!(find_build_id(&notes).map(hexadecimal).expect("there").as_str(), "ab0102");
         assert_eq!(find_build_id(&notes[..notes.len() - 4]), None, "cut");
         assert_eq!(find_build_id(&note(3, b"GNU\0", &[1; 64])).expect("there").len(), BUILD_ID_MAX);
         assert_eq!(find_build_id(&[0xFF; 64]), None);

@@ -15,6 +15,7 @@ use std::sync::atomic::{
 use libc::c_char;
 use ttmon_ledger::layout::TAG_BYTES_MAX;
 use ttmon_ledger::writer::Session;
+use ttmon_pystack::Text;
 
 use crate::coverage::{Feature, hit};
 use crate::fast_path::{self, HOT};
@@ -94,7 +95,7 @@ impl Addresses {
                 best = Some(found);
             }
         }
-        best.map(Name::new)
+        best.map(name_of)
     }
 }
 
@@ -154,7 +155,7 @@ fn text_of(name: *mut c_char) -> Option<&'static [u8]> {
 struct Operation<'a> {
     /// 2 for a function called by Python, 1 for a primitive.
     rank: u8,
-    name: &'a [u8],
+    name: &'a str,
 }
 
 /// Parses `_ZN4ttnn4reluERK...` and `_ZN4ttnn4prim6matmulE...`. Names nested deeper in ttnn are no operations.
@@ -162,10 +163,10 @@ fn parse(mangled: &[u8]) -> Option<Operation<'_>> {
     let rest = mangled.strip_prefix(b"_ZN4ttnn")?;
     let (first, rest) = identifier(rest)?;
     if is_end(rest) {
-        return Some(Operation { rank: 2, name: first });
+        return Some(Operation { rank: 2, name: str::from_utf8(first).ok()? });
     }
     let (second, rest) = identifier(rest)?;
-    (first == b"prim" && is_end(rest)).then_some(Operation { rank: 1, name: second })
+    if first == b"prim" && is_end(rest) { Some(Operation { rank: 1, name: str::from_utf8(second).ok()? }) } else { None }
 }
 
 /// A nested name ends with E, or with template arguments.
@@ -180,26 +181,18 @@ fn identifier(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.get(digits..)?.split_at_checked(length)
 }
 
-/// A name on the stack, at most as long as a tag.
-pub(crate) struct Name {
-    bytes: [u8; TAG_BYTES_MAX],
-    length: usize,
-}
+/// The name of an operation, at most as long as a tag.
+pub(crate) type Name = Text<TAG_BYTES_MAX>;
 
-impl Name {
-    fn new(operation: Operation<'_>) -> Self {
-        let prefix: &[u8] = if operation.rank == 1 { b"ttnn::prim::" } else { b"ttnn::" };
-        let mut name = Self { bytes: [0; TAG_BYTES_MAX], length: 0 };
-        for (place, byte) in name.bytes.iter_mut().zip(prefix.iter().chain(operation.name)) {
-            *place = *byte;
-            name.length += 1;
+fn name_of(operation: Operation<'_>) -> Name {
+    let prefix = if operation.rank == 1 { "ttnn::prim::" } else { "ttnn::" };
+    let mut name = Name::default();
+    for character in prefix.chars().chain(operation.name.chars()) {
+        if !name.push(character) {
+            break;
         }
-        name
     }
-
-    fn as_str(&self) -> &str {
-        self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
-    }
+    name
 }
 
 #[cfg(test)]
@@ -207,7 +200,7 @@ mod tests {
     use super::*;
 
     fn check(mangled: &str, expected: &str) {
-        let name = parse(mangled.as_bytes()).map(Name::new);
+        let name = parse(mangled.as_bytes()).map(name_of);
         assert_eq!(name.as_ref().map_or("", Name::as_str), expected, "{mangled}");
     }
 

@@ -144,7 +144,7 @@ unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u
 impl Layout {
     fn reported(&self, mut reported: Pending, chips: &Device) {
         let Some(chip) = chips.chips().first() else { return };
-        let place = self.with_mesh(|_, known| known.chips.chips().iter().position(|other| other == chip));
+        let place = self.with_mesh(|_, known| known.description.chips.chips().iter().position(|other| other == chip));
         let Some(place) = place.flatten() else { return };
         reported.chips = 1 << (place % 64);
         match self.pending.get() {
@@ -167,7 +167,7 @@ impl Layout {
                 step_aside(session, Feature::Circulars, "a CoreRangeSet that is not laid out as known");
                 return;
             };
-            let all = u64::MAX.checked_shr(64 - u32::try_from(known.chips.chips().len()).unwrap_or(64)).unwrap_or(0);
+            let all = u64::MAX.checked_shr(64 - u32::try_from(known.description.chips.chips().len()).unwrap_or(64)).unwrap_or(0);
             for cores in ranges.into_iter().take(count) {
                 let circular = Circular {
                     allocator: known.id,
@@ -322,7 +322,7 @@ fn launched(device: usize) {
     // Under the lock, so that the chips need not be copied.
     tables::with(|_, tables| {
         if let Some(known) = tables.of_device(device) {
-            hooked::writer().launched_on(known.chips.chips());
+            hooked::writer().launched_on(known.description.chips.chips());
         }
     });
 }
@@ -362,7 +362,7 @@ fn clashed(witness: &Witness, message: &[u8]) {
         let known = tables::with(|_, tables| tables.of_device(witness.argument).copied()).flatten();
         let Some(known) = known else { return };
         // SAFETY: the device and its allocator are open; this thread does not hold the allocator's lock.
-        let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
+        let statistics = unsafe { Asked::new(known.description.library, known.description.pointer) }.statistics(1).unwrap_or_default();
         let unwound = operation::unwound();
         let (name, stack) = (unwound.as_ref().and_then(operation::Addresses::operation), stack::current(unwound.as_ref()));
         let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, stack, message };

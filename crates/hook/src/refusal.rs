@@ -33,7 +33,7 @@ impl RefusedRequest<'_> {
             kind: self.kind,
             size: self.size,
             per_bank: self.per_bank,
-            banks: known.geometry.kinds.get(usize::from(self.kind)).map_or(0, |kind| kind.banks),
+            banks: known.description.geometry.kinds.get(usize::from(self.kind)).map_or(0, |kind| kind.banks),
             free_per_bank: self.statistics.free,
             largest_free_per_bank: self.statistics.largest_free,
             tag: hooked::tag(session),

@@ -1,6 +1,8 @@
 //! The shared memory regions of TT-Metal's statistics among our mappings. Each belongs to a chip and has both its ids.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 
 /// Longer than any line of /proc/self/maps: a path of 4,096 bytes and the columns before it.
 const CHUNK_BYTES: usize = 8192;
@@ -11,19 +13,19 @@ const REGION_DEVICE: u64 = 40;
 
 /// Calls `tell` with TT-Metal's number and the unique id of each chip with a statistics region in this process.
 pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
-    let (Some(maps), Some(memory)) = (Descriptor::open(c"/proc/self/maps"), Descriptor::open(c"/proc/self/mem")) else { return };
+    let (Ok(mut maps), Ok(memory)) = (File::open("/proc/self/maps"), File::open("/proc/self/mem")) else { return };
     let mut chunk = [0; CHUNK_BYTES];
     let mut filled = 0;
     loop {
         let Some(free) = chunk.get_mut(filled..) else { return };
-        let read = maps.read(free);
+        let read = maps.read(free).unwrap_or(0);
         filled += read;
         let known = chunk.get(..filled).unwrap_or_default();
         let whole = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         for (start, unique_id) in known.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(region_start) {
             let mut device = [0xFF; 4];
             // Read through the kernel, because the region may be unmapped meanwhile.
-            memory.read_at(&mut device, start + REGION_DEVICE);
+            let _ = memory.read_at(&mut device, start + REGION_DEVICE);
             tell(u32::from_le_bytes(device), unique_id);
         }
         if read == 0 {
@@ -53,38 +55,6 @@ fn start_of(line: &[u8]) -> Option<u64> {
         return None;
     }
     u64::from_str_radix(range.split_once('-')?.0, 16).ok()
-}
-
-/// A file descriptor. Unlike `std::fs::File::open`, it never allocates on the heap.
-struct Descriptor(c_int);
-
-impl Descriptor {
-    fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: the path is NUL-terminated; the result is checked.
-        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (descriptor >= 0).then_some(Self(descriptor))
-    }
-
-    /// Returns the number of bytes read, 0 on an error.
-    fn read(&self, into: &mut [u8]) -> usize {
-        // SAFETY: this value owns the open descriptor; the kernel writes at most the slice's length into the slice.
-        let read = unsafe { libc::read(self.0, into.as_mut_ptr().cast::<c_void>(), into.len()) };
-        usize::try_from(read).unwrap_or(0)
-    }
-
-    /// Reads at an offset. On an error the buffer is unchanged.
-    fn read_at(&self, into: &mut [u8], offset: u64) {
-        let Ok(offset) = i64::try_from(offset) else { return };
-        // SAFETY: as in `read`.
-        unsafe { libc::pread64(self.0, into.as_mut_ptr().cast::<c_void>(), into.len(), offset) };
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: this value owns it, and it is not used again.
-        unsafe { libc::close(self.0) };
-    }
 }
 
 #[cfg(test)]

@@ -26,24 +26,22 @@ const ALLOCATORS_MAX: usize = 256;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Allocator {
-    /// TT-Metal's object.
-    pub(crate) pointer: usize,
     pub(crate) id: AllocatorId,
     pub(crate) pace: CheckSchedule,
     /// The allocator's own statistics count something else, so they are not compared.
     pub(crate) is_unchecked: bool,
-    /// Blocks are multiples of this size.
-    block: u64,
-    pub(crate) device: usize,
-    pub(crate) library: &'static Library,
     /// Offset of the start of L1 above its base.
     pub(crate) shrunk: u64,
-    pub(crate) geometry: Geometry,
-    pub(crate) chips: Device,
+    pub(crate) description: Description,
 }
 
-/// The properties of an allocator that is not in the table yet.
+const _: () = assert!(std::mem::offset_of!(Allocator, description.geometry.block) < 64);
+
+/// The properties of an allocator.
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Description {
+    /// TT-Metal's object.
     pub(crate) pointer: usize,
     pub(crate) device: usize,
     pub(crate) library: &'static Library,
@@ -165,10 +163,11 @@ impl Tables {
 
     #[inline]
     pub(crate) fn find_mut(&mut self, pointer: usize) -> Option<&mut Allocator> {
-        let is_last = self.allocators.get(self.last).is_some_and(|place| place.as_ref().is_some_and(|known| known.pointer == pointer));
+        let is_last =
+            self.allocators.get(self.last).is_some_and(|place| place.as_ref().is_some_and(|known| known.description.pointer == pointer));
         if !is_last {
             let used = self.allocators.get(..self.used)?;
-            self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.pointer == pointer))?;
+            self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.description.pointer == pointer))?;
             let id = self.allocators.get(self.last)?.as_ref()?.id;
             HOT.last.store(id.number(), Relaxed);
         }
@@ -177,7 +176,7 @@ impl Tables {
 
     /// Returns the open allocator of a device.
     pub(crate) fn of_device(&self, device: usize) -> Option<&Allocator> {
-        self.allocators.get(..self.used)?.iter().flatten().find(|known| known.device == device)
+        self.allocators.get(..self.used)?.iter().flatten().find(|known| known.description.device == device)
     }
 
     /// Records the allocator of a mesh's inner object. It replaces an earlier mesh at the same address.
@@ -201,7 +200,7 @@ impl Tables {
     /// Opens an allocator in the ledger, unless another thread has done so meanwhile.
     pub(crate) fn open(&mut self, session: &mut Session<'_>, description: &Description) -> Option<&mut Allocator> {
         let Description { pointer, device, library, geometry, chips } = *description;
-        if self.find(pointer).is_some_and(|known| known.device != device && device != 0) {
+        if self.find(pointer).is_some_and(|known| known.description.device != device && device != 0) {
             // Another device at the same address: the end of the old one was not seen.
             self.close(session, pointer);
         }
@@ -219,18 +218,9 @@ impl Tables {
             let spec = AllocatorSpec { given_id, origin: origin::HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
             let id = session.open_allocator(&spec).ok()?;
             cover(session, library);
-            *self.allocators.get_mut(place)? = Some(Allocator {
-                pointer,
-                device,
-                library,
-                id,
-                geometry,
-                chips,
-                pace: CheckSchedule::NEW,
-                is_unchecked: false,
-                block: geometry.block,
-                shrunk: 0,
-            });
+            let description = *description;
+            *self.allocators.get_mut(place)? =
+                Some(Allocator { id, pace: CheckSchedule::NEW, is_unchecked: false, shrunk: 0, description });
             self.used = self.used.max(place + 1);
         }
         self.find_mut(pointer)
@@ -251,7 +241,7 @@ impl Allocator {
     /// Bytes of each bank that a buffer occupies: its pages there, rounded up to whole blocks. In hybrid mode each page is rounded up.
     #[inline]
     pub(crate) fn taken(&self, facts: &Facts) -> u64 {
-        let mask = self.block.wrapping_sub(1);
+        let mask = self.description.geometry.block.wrapping_sub(1);
         let round = |bytes: u64| bytes.wrapping_add(mask) & !mask;
         match facts.per_bank.checked_div(facts.rounded_page) {
             Some(pages) if facts.per_bank.is_multiple_of(facts.rounded_page) => pages.wrapping_mul(round(facts.rounded_page)),

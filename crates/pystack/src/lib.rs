@@ -23,5 +23,6 @@ mod walk;
 
 pub use layout::Unknown;
 pub use line::{Format, find as find_line};
+pub use memory::read as read_memory;
 pub use text::Text;
 pub use walk::{FRAMES_MAX, Python, Raw, Resolved, Walk};

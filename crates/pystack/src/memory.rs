@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-/// Copies from an address, completely or not at all. Preserves `errno`.
-pub(crate) fn read(at: usize, into: &mut [u8]) -> Option<()> {
+/// Copies memory of this process from an address, completely or not at all. Preserves `errno`.
+pub fn read(at: usize, into: &mut [u8]) -> Option<()> {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast::<c_void>(), iov_len: into.len() };
     let there = libc::iovec { iov_base: at as *mut c_void, iov_len: into.len() };
     // SAFETY: the kernel writes at most the slice's length into the slice, and checks the other address itself. The cell of errno belongs

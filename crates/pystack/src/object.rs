@@ -26,7 +26,7 @@ pub(crate) fn text<const N: usize>(layout: &Layout, symbols: &Symbols, at: usize
     // The end of a long name is more useful. In UTF-8 a character has at most one byte more than here.
     let skipped = length.saturating_sub(N);
     let mut bytes = Bytes::new(data.checked_add(skipped * width)?, (length - skipped) * width);
-    let mut text = Text::new();
+    let mut text = Text::default();
     for _ in skipped..length {
         let mut number = [0; 4];
         for byte in number.iter_mut().take(width) {

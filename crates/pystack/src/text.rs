@@ -7,19 +7,20 @@ pub struct Text<const N: usize> {
     length: usize,
 }
 
-impl<const N: usize> Text<N> {
-    /// Creates an empty text.
-    pub const fn new() -> Self {
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
         Self { bytes: [0; N], length: 0 }
     }
+}
 
+impl<const N: usize> Text<N> {
     /// The text as a string slice.
     pub fn as_str(&self) -> &str {
         self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
     /// Adds a character. Returns false if it does not fit.
-    pub(crate) fn push(&mut self, character: char) -> bool {
+    pub fn push(&mut self, character: char) -> bool {
         let mut encoded = [0; 4];
         let encoded = character.encode_utf8(&mut encoded).as_bytes();
         let Some(place) = self.bytes.get_mut(self.length..self.length + encoded.len()) else { return false };
@@ -29,19 +30,13 @@ impl<const N: usize> Text<N> {
     }
 }
 
-impl<const N: usize> Default for Text<N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_full_text_takes_no_more() {
-        let mut text = Text::<4>::new();
+        let mut text = Text::<4>::default();
         assert!(text.push('a') && text.push('é') && !text.push('é') && text.push('b') && !text.push('c'));
         assert_eq!(text.as_str(), "aéb");
     }
