@@ -570,6 +570,19 @@ numbered! {
     }
 }
 
+/// The geometry of a kind of memory; all 0 if it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of banks that a buffer is spread over.
+    pub banks: u32,
+    /// Blocks are multiples of this size.
+    pub alignment: u32,
+    /// Bytes of one bank.
+    pub bank_bytes: u64,
+    /// The base address.
+    pub base: u64,
+}
+
 /// Kinds of memory, by their number in rows and entries.
 pub mod kind {
     #![allow(missing_docs, reason = "names of the contract")]

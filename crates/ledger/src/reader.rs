@@ -31,6 +31,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 
+pub use crate::layout::Geometry;
 pub use bytes::ReadAt;
 pub use circulars::Circular;
 pub use coverage::{Feature, Launches};
@@ -41,7 +42,7 @@ pub use failures::{Failure, Large};
 pub use header::Identity;
 pub use list::{Listing, Live};
 pub use peak::PeakSet;
-pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
+pub use rows::{Allocator, Chip, Marked, Row, SelfCheck};
 pub use shared::{SharedChip, SharedPeak};
 pub use stacks::{Code, Stacks};
 pub use totals::{Mark, Totals};

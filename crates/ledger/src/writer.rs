@@ -43,6 +43,7 @@ use std::{
     },
 };
 
+pub use crate::layout::Geometry as KindGeometry;
 pub use checks::SelfCheck;
 pub use circulars::Circular;
 pub use clock::ClockChoice;
@@ -354,16 +355,6 @@ pub struct Chip {
     pub unique_id: u64,
     /// No flags are defined yet.
     pub flags: u32,
-}
-
-/// The geometry of a kind of memory; all 0 if it is not known.
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
-pub struct KindGeometry {
-    pub banks: u32,
-    pub alignment: u32,
-    pub bank_bytes: u64,
-    pub base: u64,
 }
 
 /// The properties of a new allocator.

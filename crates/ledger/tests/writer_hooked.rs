@@ -148,7 +148,7 @@ fn a_full_table_of_dead_circulars_is_cleared() {
 #[test]
 fn launches_are_counted_without_the_lock() {
     let quiet = writer(1024);
-    quiet.launched(3);
+    quiet.launched_on(&[3]);
     quiet.hit(3);
     quiet.cost(3);
     assert!(quiet.descriptor().is_none(), "no ledger is made for that");
@@ -160,7 +160,7 @@ fn launches_are_counted_without_the_lock() {
             scope.spawn(|| {
                 for _ in 0..1000 {
                     writer.launched_on(&[0, 1, 300, 7]);
-                    writer.launched(44);
+                    writer.launched_on(&[44]);
                     writer.hit(5);
                     writer.cost(70);
                 }

@@ -86,7 +86,7 @@ impl Buffers {
             self.circular_bytes = used[Kind::Cb];
             circulars(allocator, chip, used[Kind::Cb]);
         }
-        hooked::writer().launched(chip.id);
+        hooked::writer().launched_on(&[chip.id]);
     }
 }
 

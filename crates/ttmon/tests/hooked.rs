@@ -55,7 +55,7 @@ fn child() {
                 };
                 session.add_circular(&one).unwrap();
             }
-            "launch" => (0..words[0]).for_each(|_| WRITER.launched(0)),
+            "launch" => (0..words[0]).for_each(|_| WRITER.launched_on(&[0])),
             "oom" => session.failed(&Failure {
                 what: Refused::OutOfMemory,
                 allocator: allocators[0],

@@ -4,9 +4,9 @@ use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::header::Counters;
 use super::replay::Record;
-use super::rows::{Geometry, place_of};
+use super::rows::place_of;
 use super::{stacks, tags};
-use crate::layout::{SIZE_END, entry};
+use crate::layout::{Geometry, SIZE_END, entry};
 
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

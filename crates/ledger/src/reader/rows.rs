@@ -3,7 +3,7 @@
 use super::bytes::{position, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::peak::Span;
-use crate::layout::{KINDS, allocator, check, row};
+use crate::layout::{Geometry, KINDS, allocator, check, row};
 
 /// An allocator of memory on one or several chips.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,19 +71,6 @@ pub struct Chip {
     pub unique_id: Option<u64>,
     /// Flags set by the writer.
     pub flags: u32,
-}
-
-/// The geometry of a kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Number of banks that a buffer is spread over.
-    pub banks: u32,
-    /// Blocks are multiples of this size.
-    pub alignment: u32,
-    /// Bytes of one bank.
-    pub bank_bytes: u64,
-    /// The base address.
-    pub base: u64,
 }
 
 /// The figures of one kind of memory of one allocator. Times are nanoseconds since 1970.
@@ -170,7 +157,7 @@ impl Allocator {
             chips: (0..chips).map(|chip| Chip::decode(record, chip)).collect(),
             opened: converter.unix_ns(u64_at(record, allocator::OPENED)),
             closed: (!is_open).then(|| converter.unix_ns(u64_at(record, allocator::CLOSED))),
-            geometry: std::array::from_fn(|kind| Geometry::decode(record, u8::try_from(kind).unwrap_or(u8::MAX))),
+            geometry: std::array::from_fn(|kind| geometry(record, kind)),
             self_check: SelfCheck::decode(record),
             rows: Vec::with_capacity(KINDS as usize),
         })
@@ -202,18 +189,16 @@ impl Chip {
     }
 }
 
-impl Geometry {
-    fn decode(record: &[u8], kind: u8) -> Option<Self> {
-        let at = allocator::geometry(kind.into());
-        let geometry = Self {
-            banks: u32_at(record, at),
-            alignment: u32_at(record, at + 4),
-            bank_bytes: u64_at(record, at + 8),
-            base: u64_at(record, at + 16),
-        };
-        let is_known = geometry != Self { banks: 0, alignment: 0, bank_bytes: 0, base: 0 };
-        (usize::from(kind) < allocator::KINDS_MAX && is_known).then_some(geometry)
-    }
+/// Returns the geometry of a kind, if the writer knows it.
+fn geometry(record: &[u8], kind: usize) -> Option<Geometry> {
+    let at = allocator::geometry(kind);
+    let geometry = Geometry {
+        banks: u32_at(record, at),
+        alignment: u32_at(record, at + 4),
+        bank_bytes: u64_at(record, at + 8),
+        base: u64_at(record, at + 16),
+    };
+    (kind < allocator::KINDS_MAX && geometry != Geometry::default()).then_some(geometry)
 }
 
 impl Row {
@@ -221,7 +206,7 @@ impl Row {
         let field = |offset| u64_at(bytes, offset);
         Self {
             kind,
-            geometry: Geometry::decode(allocator, kind),
+            geometry: geometry(allocator, kind.into()),
             used: field(row::LIVE_BYTES),
             allocated: field(row::ALLOCATED_BYTES),
             count: field(row::ALLOCS).saturating_sub(field(row::FREES)),
@@ -250,9 +235,7 @@ impl Row {
             mark_event: field(row::MARK_EVENT),
         }
     }
-}
 
-impl Row {
     /// Sets the figures at the mark `event`. The row may not have been in use then, or the writer may not have reached it yet.
     pub(super) fn settle_mark(&mut self, event: u64, is_half_done: bool) {
         if event == 0 {

@@ -12,13 +12,7 @@ use super::{
 };
 
 impl Writer {
-    /// Counts a program that was launched on a chip. Needs no lock and makes no event. Has no effect before there is a ledger.
-    #[inline]
-    pub fn launched(&self, metal_id: u32) {
-        self.launched_on(&[metal_id]);
-    }
-
-    /// Counts a program that was launched on several chips at once.
+    /// Counts a program that was launched on some chips. Needs no lock and makes no event. Has no effect before there is a ledger.
     #[inline]
     pub fn launched_on(&self, metal_ids: &[u32]) {
         let Some(books) = self.books().filter(|books| books.are_ours()) else { return };

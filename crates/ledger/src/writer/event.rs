@@ -110,18 +110,9 @@ impl Books {
         let EntryRef { slot, hash } = place;
         let is_listed = self.is_listed(slot);
         let record = self.record_in(slot);
-        let (size, detail) = (record.get(entry::SIZE), record.get(entry::PER_BANK));
-        let number = row_of(record);
+        let fact = body_of(record, if is_listed { slot } else { 0 }, record.get(entry::PER_BANK));
+        let EventBody { row: number, size, detail, .. } = fact;
         let allocated = self.allocated(number, size, low(detail));
-        let fact = EventBody {
-            row: number,
-            address: record.get(entry::ADDRESS),
-            size,
-            slot: if is_listed { slot } else { 0 },
-            tag: tag_of(record),
-            detail,
-            origin: origin_of(record),
-        };
         self.index.remove(hash, slot);
         self.clear_slot(slot, record);
 
@@ -160,16 +151,7 @@ impl Books {
         }
         let event = self.begin(time);
         record.set(entry::TAG, pair(names, references));
-        let fact = EventBody {
-            row: row_of(record),
-            address: record.get(entry::ADDRESS),
-            size: record.get(entry::SIZE),
-            slot,
-            tag: tag_of(record),
-            detail: u64::from(references),
-            origin: origin_of(record),
-        };
-        self.end(event, op, &fact);
+        self.end(event, op, &body_of(record, slot, u64::from(references)));
     }
 }
 
@@ -182,6 +164,19 @@ pub(super) struct NewEntry<'a> {
     pub(super) hash: u32,
     pub(super) buffer: &'a Buffer,
     pub(super) allocated: u64,
+}
+
+#[inline]
+fn body_of(record: Record<'_>, slot: u32, detail: u64) -> EventBody {
+    EventBody {
+        row: row_of(record),
+        address: record.get(entry::ADDRESS),
+        size: record.get(entry::SIZE),
+        slot,
+        tag: tag_of(record),
+        detail,
+        origin: pair(stack_of(record), operation_of(record)),
+    }
 }
 
 /// The row an entry belongs to.
@@ -207,10 +202,6 @@ pub(super) fn operation_of(record: Record<'_>) -> u32 {
 /// The stack of an entry.
 pub(super) fn stack_of(record: Record<'_>) -> u32 {
     high(record.get(entry::THREAD))
-}
-
-fn origin_of(record: Record<'_>) -> u64 {
-    pair(stack_of(record), operation_of(record))
 }
 
 /// The references of an entry.

@@ -24,7 +24,7 @@ use super::{
     books::Books,
     clock,
     environment::{Environment, VisibleDevicesVariable},
-    identity::Identity,
+    identity,
     lock::LockState,
     memory::{self, Backing, PAGE, Region, low, pair, position},
     start,
@@ -80,11 +80,10 @@ impl Hosted {
         let clock = clock::pick(config.clock);
         let hosted = Self::over(file, region, clock)?;
         hosted.populate_always()?;
-        let mut identity = Identity::of_this_process().called(owner.program);
-        identity.environment = Environment { seen: owner.seen, is_mock: owner.is_mock };
+        let environment = Environment { seen: owner.seen, is_mock: owner.is_mock };
         let books = hosted.books();
         let set = |field, value| books.region.header(field).store(value, Relaxed);
-        start::write_header(&books.region, config, clock, &identity);
+        start::write_header(&books.region, config, clock, identity::start_ticks(), &environment, owner.program);
         set(header::CLOCK, pair(clock as u32, owner.pid));
         set(header::OWNER_START_TICKS, owner.start_ticks);
         Ok(hosted)
@@ -102,9 +101,8 @@ impl Hosted {
         let allocators = used(header::ALLOCATORS_USED).saturating_add(1);
         hosted.make_room_for(BackedRecords { entries, allocators, tags })?;
         let books = hosted.books();
-        let identity = Identity::of_this_process();
         books.region.header(header::PID).store(pair(process::id(), config.kind as u32), Relaxed);
-        books.region.header(header::START_TICKS).store(identity.start_ticks, Relaxed);
+        books.region.header(header::START_TICKS).store(identity::start_ticks(), Relaxed);
         books.take_over_allocators();
         books.take_over_tags();
         books.rebuild(clock::now(clock));
@@ -358,5 +356,5 @@ fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
     if memory::high(word(header::PID)) != config.kind as u32 || word(header::MACHINE) != config.machine {
         return refuse("a ledger of another writer");
     }
-    Ok((capacity, if low(word(header::CLOCK)) == Clock::Tsc as u32 { Clock::Tsc } else { Clock::Monotonic }))
+    Ok((capacity, Clock::from_number(low(word(header::CLOCK))).unwrap_or(Clock::Monotonic)))
 }

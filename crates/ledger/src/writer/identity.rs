@@ -7,53 +7,21 @@ use std::{
 
 use crate::layout::header;
 
-use super::{
-    environment::Environment,
-    memory::{low, pair, position},
-};
+use super::memory::{low, pair, position};
 
-/// A process as recorded in the header of its ledger.
-pub(super) struct Identity<'a> {
-    pub(super) start_ticks: u64,
-    pub(super) pid_namespace: u64,
-    pub(super) environment: Environment<'a>,
-    program: [u8; 256],
-    program_from: usize,
-    program_to: usize,
+/// The name of the executable file.
+pub(super) fn program(path: &mut [u8; 256]) -> &[u8] {
+    // SAFETY: the kernel writes at most this many bytes into an array of ours.
+    let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    let path = path.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
-impl Identity<'_> {
-    pub(super) fn of_this_process() -> Self {
-        let mut program = [0_u8; 256];
-        // SAFETY: the kernel writes at most this many bytes into a local array.
-        let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len()) };
-        let length = usize::try_from(length).unwrap_or(0);
-        let path = program.get(..length).unwrap_or_default();
-        let from = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        Self {
-            start_ticks: start_ticks(),
-            pid_namespace: inode_of(c"/proc/self/ns/pid"),
-            environment: Environment::of_this_process(),
-            program,
-            program_from: from,
-            program_to: length,
-        }
-    }
-
-    /// Replaces the name of the program.
-    pub(super) fn called(mut self, program: &[u8]) -> Self {
-        let length = program.len().min(self.program.len());
-        for (to, from) in self.program.iter_mut().zip(program) {
-            *to = *from;
-        }
-        (self.program_from, self.program_to) = (0, length);
-        self
-    }
-
-    /// The name of the executable file.
-    pub(super) fn program(&self) -> &[u8] {
-        self.program.get(self.program_from..self.program_to).unwrap_or_default()
-    }
+/// The inode of this process's pid namespace.
+pub(super) fn pid_namespace() -> u64 {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a C string, and a local struct that is read only if the kernel filled it.
+    unsafe { if libc::stat(c"/proc/self/ns/pid".as_ptr(), stat.as_mut_ptr()) == 0 { stat.assume_init().st_ino } else { 0 } }
 }
 
 /// This thread's errno.
@@ -76,12 +44,6 @@ pub(super) fn caller() -> u64 {
     // SAFETY: gettid has no preconditions.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) };
     pair(low(thread.unsigned_abs()), process::id())
-}
-
-fn inode_of(path: &CStr) -> u64 {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a C string, and a local struct that is read only if the kernel filled it.
-    unsafe { if libc::stat(path.as_ptr(), stat.as_mut_ptr()) == 0 { stat.assume_init().st_ino } else { 0 } }
 }
 
 /// Reads a file of /proc in pieces, with a buffer on the stack. `each` returns whether to continue.
@@ -109,7 +71,7 @@ fn read_pieces(path: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
 }
 
 /// Field 22 of /proc/self/stat.
-fn start_ticks() -> u64 {
+pub(super) fn start_ticks() -> u64 {
     let mut ticks = 0;
     read_pieces(c"/proc/self/stat", |text| {
         ticks = start_ticks_in(text).unwrap_or(0);
@@ -219,7 +181,7 @@ mod tests {
     fn errno_is_kept() {
         // SAFETY: the errno of this thread.
         unsafe { *libc::__errno_location() = 4711 };
-        keeping_errno(|| inode_of(c"/does/not/exist"));
+        keeping_errno(|| read_pieces(c"/does/not/exist", |_| true));
         assert_eq!(errno(), 4711);
     }
 }

@@ -12,7 +12,8 @@ use super::{
 };
 
 /// Figures of a row that are computed from the entries.
-const COUNTED: [u64; 5] = [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
+pub(super) const COUNTED: [u64; 5] =
+    [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
 
 impl Books {
     /// Whether an event is incomplete.

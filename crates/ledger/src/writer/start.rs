@@ -4,6 +4,7 @@
 //! limit first, because exceeding RLIMIT_FSIZE kills the process.
 
 use std::{
+    iter,
     mem::MaybeUninit,
     os::fd::RawFd,
     process,
@@ -25,7 +26,8 @@ use super::{
     books::Books,
     circulars::Circulars,
     clock::{self, ClockChoice},
-    identity::{Identity, errno},
+    environment::Environment,
+    identity::{self, errno},
     index::Index,
     lock::Lock,
     memory::{self, Backing, Lazy, Mapped, PAGE, Region, pair, position},
@@ -130,9 +132,9 @@ struct Made {
 
 fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let clock = clock::pick(config.clock);
-    let identity = Identity::of_this_process();
+    let start_ticks = identity::start_ticks();
     // Without /proc the start time is unknown, and no reader would accept the ledger.
-    if identity.start_ticks == 0 {
+    if start_ticks == 0 {
         return None;
     }
     let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
@@ -142,7 +144,8 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
         bits |= status::CLOCK_FALLBACK;
     }
     books.region.header(header::STATUS).store(bits, Relaxed);
-    write_header(&books.region, config, clock, &identity);
+    let program = &mut [0; 256];
+    write_header(&books.region, config, clock, start_ticks, &Environment::of_this_process(), identity::program(program));
     books.place()
 }
 
@@ -169,7 +172,14 @@ pub(super) fn books_over(region: Region, clock: Clock, (descriptor, inode): (Raw
     })
 }
 
-pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Identity<'_>) {
+pub(super) fn write_header(
+    region: &Region,
+    config: &Config,
+    clock: Clock,
+    start_ticks: u64,
+    environment: &Environment<'_>,
+    program: &[u8],
+) {
     let set = |field, value| region.header(field).store(value, Relaxed);
     set(header::VERSION_MAJOR, VERSION);
     set(header::REGION_BYTES, region.bytes as u64);
@@ -183,17 +193,17 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
         set(at + 8, pair(records, table.stride));
     }
     set(header::PID, pair(process::id(), config.kind as u32));
-    set(header::START_TICKS, identity.start_ticks);
-    set(header::PID_NAMESPACE, identity.pid_namespace);
+    set(header::START_TICKS, start_ticks);
+    set(header::PID_NAMESPACE, identity::pid_namespace());
     set(header::MACHINE, config.machine);
     set(header::CLOCK, u64::from(clock as u32));
     set(header::CREATED_MONOTONIC, tsc::monotonic_ns());
     set(header::CREATED_REALTIME, tsc::realtime_ns());
     set(header::CREATED_CLOCK, clock::now(clock));
-    identity.environment.write(region);
+    environment.write(region);
     let text = |field, bytes_max, text| region.set_text(layout::HEADER, 0, field, bytes_max, text);
     text(header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
-    text(header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    text(header::PROGRAM, header::PROGRAM_BYTES, program);
     // The magic is stored last: everything before it is visible then. Pairs with the reader's first `pread`.
     region.header(header::MAGIC).store(layout::MAGIC, Release);
 }
@@ -204,14 +214,12 @@ fn bytes_for(capacity: u32) -> usize {
 
 /// Returns the largest capacity, at most `capacity_max`, with a region of at most `bytes`; `None` if even the smallest is longer.
 fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
-    let mut capacity = capacity_max;
-    while bytes_for(capacity) as u64 > bytes {
-        if capacity <= layout::ENTRIES_MIN {
-            return None;
-        }
-        capacity /= 2;
-    }
-    Some(capacity)
+    halved(capacity_max).find(|capacity| bytes_for(*capacity) as u64 <= bytes)
+}
+
+/// A capacity, its half and so on, down to the smallest.
+fn halved(capacity: u32) -> impl Iterator<Item = u32> {
+    iter::successors(Some(capacity), |capacity| (*capacity > layout::ENTRIES_MIN).then_some(capacity / 2))
 }
 
 /// Creates the region. Only a memfd can be found by other processes, so without one that is long enough there is no ledger.
@@ -231,24 +239,10 @@ fn region(capacity_max: u32, under_way: &PendingStart) -> Option<Made> {
     file(descriptor(under_way)?, capacity, under_way)
 }
 
-/// Maps a region, halving the capacity until it fits.
-fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>) -> Option<(NonNull<u8>, u32)> {
-    let mut capacity = capacity;
-    loop {
-        if let Some(start) = map(bytes_for(capacity)) {
-            return Some((start, capacity));
-        }
-        if capacity <= layout::ENTRIES_MIN {
-            return None;
-        }
-        capacity /= 2;
-    }
-}
-
 fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Made> {
     // SAFETY: our own descriptor. The length was compared with RLIMIT_FSIZE, so there is no signal. Mode 0400: a user who may inspect this
     // process must still not write.
-    let mapped = map_halving(capacity, |bytes| unsafe {
+    let map = |bytes: usize| unsafe {
         let length = libc::off_t::try_from(bytes).ok()?;
         let is_ready = libc::fchmod(descriptor, 0o400) == 0 && libc::ftruncate(descriptor, length) == 0;
         if !is_ready {
@@ -258,8 +252,8 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Ma
         let place = memory::map(bytes, Backing::Private)?;
         under_way.note_mapping(place, bytes);
         memory::map(bytes, Backing::File(descriptor, place))
-    });
-    let Some((start, capacity)) = mapped else {
+    };
+    let Some((start, capacity)) = halved(capacity).find_map(|capacity| Some((map(bytes_for(capacity))?, capacity))) else {
         under_way.forget();
         // SAFETY: just created, and not yet shared.
         unsafe { libc::close(descriptor) };

@@ -12,6 +12,7 @@ use super::{
     event::{EventBody, creation_of, row_of},
     index,
     memory::{Record, low},
+    repair::COUNTED,
 };
 
 /// Slots that each allocation checks while there are dead entries.
@@ -36,7 +37,7 @@ impl Books {
         row.publish(row::EPOCH, event.n);
         self.note_dead_circulars(number);
         self.note_left(event, row, count, bytes);
-        for field in [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED] {
+        for field in COUNTED {
             row.set(field, 0);
         }
         row.add(row::FREES, count);
