@@ -43,14 +43,6 @@ thread_local! {
     static UNDER_WAY: Cell<Option<Report>> = const { Cell::new(None) };
 }
 
-/// The result of forwarding.
-pub(crate) enum Answer {
-    /// The return value of the other library.
-    Code(i32),
-    /// The report came back to this library.
-    Echo,
-}
-
 /// Finds the functions in another object of this process. Returns false if there is none.
 pub(crate) fn find() -> bool {
     // The address of a private static. That of an exported function could belong to a preloaded library.
@@ -66,17 +58,18 @@ pub(crate) fn find() -> bool {
     true
 }
 
-pub(crate) fn forward(report: Report) -> Answer {
+/// Returns the result of the other library; `None` if the report came back to this one.
+pub(crate) fn forward(report: Report) -> Option<i32> {
     match UNDER_WAY.get() {
-        Some(under_way) if under_way == report => return Answer::Echo,
+        Some(under_way) if under_way == report => return None,
         // A signal handler reports while its thread does: the state of the other library is unknown.
-        Some(_) => return Answer::Code(Outcome::Lost.code()),
+        Some(_) => return Some(Outcome::Lost.code()),
         None => {}
     }
     UNDER_WAY.set(Some(report));
     let code = call(report);
     UNDER_WAY.set(None);
-    Answer::Code(code)
+    Some(code)
 }
 
 fn slot(report: Report) -> usize {

@@ -60,13 +60,10 @@ fn carry_out(report: Report) -> i32 {
     match switch::state() {
         State::Off => Outcome::Off.code(),
         State::On => record::record(report).code(),
-        State::Forward => match forward::forward(report) {
-            forward::Answer::Code(code) => code,
-            forward::Answer::Echo => {
-                switch::record_here();
-                record::record(report).code()
-            }
-        },
+        State::Forward => forward::forward(report).unwrap_or_else(|| {
+            switch::record_here();
+            record::record(report).code()
+        }),
     }
 }
 

@@ -16,7 +16,6 @@ use crate::report::Outcome;
 
 /// Maximum depth. Deeper pushes are counted, so that pops match. Their allocations get the deepest stored tag.
 const DEPTH_MAX: usize = 64;
-/// Maximum number of bytes that are read from a text.
 const TEXT_BYTES_MAX: usize = 4 * TAG_BYTES_MAX;
 
 /// Whether any thread ever pushed a tag. In a library that was loaded late, accessing thread-local cells needs a call.

@@ -16,11 +16,12 @@ use crate::device::Device;
 use crate::edge::{is_off, quietly, swiftly};
 use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
-use crate::operation::{self, Addresses, Name};
+use crate::operation;
 use crate::refusal::RefusedRequest;
+use crate::stack::{self, Origin};
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
-use crate::{cost, identity, stack, thread};
+use crate::{cost, identity, thread};
 
 /// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: returns the address; throws if there is no room.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE")]
@@ -185,18 +186,8 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if is_per_core { flag::PER_CORE } else { 0 }
 }
 
-/// The operation and stack that allocate a buffer.
-#[derive(Clone, Copy)]
-struct Origin<'a> {
-    name: Option<&'a Name>,
-    stack: u32,
-}
-
-/// Records an allocation.
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
-    let unwound = operation::unwound();
-    let name = unwound.as_ref().and_then(Addresses::operation);
-    let from = Origin { name: name.as_ref(), stack: stack::current(unwound.as_ref()) };
+    let from = &stack::origin();
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
@@ -215,7 +206,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
 
 /// Records the first buffer of an allocator whose device was opened unseen.
 #[cold]
-fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, from: Origin<'_>) {
+fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, from: &Origin) {
     // SAFETY: the buffer was just allocated in this allocator, on this device.
     let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
@@ -226,8 +217,8 @@ fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts:
 }
 
 #[inline]
-fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, from: Origin<'_>) {
-    let operation = operation::number(session, from.name);
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, from: &Origin) {
+    let operation = operation::number(session, from.name.as_ref());
     if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
         hit(Feature::PerCore);
@@ -328,8 +319,7 @@ fn refused(witness: &Witness, message: &[u8]) {
     // SAFETY: the buffer belongs to the caller and is alive. The allocator called the same functions before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
-        let unwound = operation::unwound();
-        let (name, stack) = (unwound.as_ref().and_then(Addresses::operation), stack::current(unwound.as_ref()));
+        let origin = stack::origin();
         // SAFETY: the allocator has just refused a buffer on this device.
         let (asked, description) = unsafe {
             let device = buffer::device(library, argument);
@@ -341,7 +331,7 @@ fn refused(witness: &Witness, message: &[u8]) {
             let Some(known) = tables.open(session, &description) else { return };
             let Facts { kind, size, .. } = facts;
             let per_bank = known.taken(&facts);
-            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, stack, message }.record(session, known);
+            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, origin, message }.record(session, known);
         });
     });
 }

@@ -50,15 +50,6 @@ impl Device {
     }
 }
 
-/// Whether a device is a `MeshDevice`.
-///
-/// # Safety
-/// `device` points to a live object with virtual functions.
-pub(crate) unsafe fn is_mesh(library: &Library, device: usize) -> bool {
-    // SAFETY: the caller guarantees this.
-    library.is_table(unsafe { (device as *const usize).read() }, Symbol::MeshTable)
-}
-
 unsafe fn mesh(library: &Library, device: usize) -> Device {
     let mut described = Device::UNKNOWN;
     if !library.has_symbol(Symbol::MeshChips) || !library.has_symbol(Symbol::Delete) {

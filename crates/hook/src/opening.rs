@@ -9,7 +9,7 @@ use crate::edge::{is_off, quietly};
 use crate::library::{self, Library, with_caller};
 use crate::symbols::Symbol;
 use crate::thread::Loading;
-use crate::{device, identity, memory, tables, thread};
+use crate::{identity, memory, tables, thread};
 
 /// `std::span<const uint32_t>`, passed by value.
 #[repr(C)]
@@ -74,8 +74,9 @@ pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize
 /// Returns the allocator of a mesh. The function returns a reference to the owning pointer. An allocator starts with the address of a
 /// virtual function table in its library, which identifies it.
 unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
-    // SAFETY: the mesh belongs to `library`.
-    if !library.has_symbol(Symbol::MeshAllocator) || !unsafe { device::is_mesh(library, mesh) } {
+    // SAFETY: the mesh belongs to `library` and has virtual functions.
+    let table = unsafe { (mesh as *const usize).read() };
+    if !library.has_symbol(Symbol::MeshAllocator) || !library.is_table(table, Symbol::MeshTable) {
         return None;
     }
     // SAFETY: a member function without arguments.

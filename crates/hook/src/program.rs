@@ -22,7 +22,7 @@ use crate::library::{Library, with_caller};
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
-use crate::{cost, memory, opening, operation, stack};
+use crate::{cost, memory, opening, stack};
 
 /// Maximum number of ranges of one circular buffer that are read.
 const RANGES_MAX: usize = 256;
@@ -363,9 +363,8 @@ fn clashed(witness: &Witness, message: &[u8]) {
         let Some(known) = known else { return };
         // SAFETY: the device and its allocator are open; this thread does not hold the allocator's lock.
         let statistics = unsafe { Asked::new(known.description.library, known.description.pointer) }.statistics(1).unwrap_or_default();
-        let unwound = operation::unwound();
-        let (name, stack) = (unwound.as_ref().and_then(operation::Addresses::operation), stack::current(unwound.as_ref()));
-        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, stack, message };
+        let origin = stack::origin();
+        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, origin, message };
         tables::with(|session, _| clash.record(session, &known));
     });
 }

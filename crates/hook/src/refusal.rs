@@ -6,7 +6,8 @@ use ttmon_ledger::writer::{Failure, Session};
 
 use crate::geometry::Statistics;
 use crate::message::words_of;
-use crate::operation::{self, Name};
+use crate::operation;
+use crate::stack::Origin;
 use crate::tables::Allocator;
 
 pub(crate) struct RefusedRequest<'a> {
@@ -17,8 +18,7 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) per_bank: u64,
     /// The allocator's own statistics of the kind.
     pub(crate) statistics: Statistics,
-    pub(crate) name: Option<Name>,
-    pub(crate) stack: u32,
+    pub(crate) origin: Origin,
     /// The text of the exception.
     pub(crate) message: &'a [u8],
 }
@@ -26,7 +26,7 @@ pub(crate) struct RefusedRequest<'a> {
 impl RefusedRequest<'_> {
     pub(crate) fn record(&self, session: &mut Session<'_>, known: &Allocator) {
         let mut words = [0; failure::MESSAGE_BYTES];
-        let operation = operation::number(session, self.name.as_ref());
+        let operation = operation::number(session, self.origin.name.as_ref());
         session.failed(&Failure {
             what: self.what,
             allocator: known.id,
@@ -38,7 +38,7 @@ impl RefusedRequest<'_> {
             largest_free_per_bank: self.statistics.largest_free,
             tag: hooked::tag(session),
             operation,
-            stack: self.stack,
+            stack: self.origin.stack,
             message: words_of(self.message, &mut words),
         });
     }

@@ -20,7 +20,7 @@ use crate::coverage::{Feature, found, hit, step_aside};
 use crate::edge::quietly;
 use crate::fast_path::{self, HOT};
 use crate::native;
-use crate::operation::{self, Addresses};
+use crate::operation::{self, Addresses, Name};
 
 /// No search yet, or no interpreter was found yet.
 const NEW: u8 = 0;
@@ -72,10 +72,23 @@ pub(crate) fn aside() -> Option<&'static str> {
     }
 }
 
+/// The operation and stack that allocate a buffer.
+pub(crate) struct Origin {
+    pub(crate) name: Option<Name>,
+    pub(crate) stack: u32,
+}
+
+/// Returns the origin of the current allocation.
+#[inline]
+pub(crate) fn origin() -> Origin {
+    let unwound = operation::unwound();
+    Origin { name: unwound.as_ref().and_then(Addresses::operation), stack: current(unwound.as_ref()) }
+}
+
 /// Returns the stack of the current allocation: the Python frames, or the return addresses if they were unwound. 0 if stacks are not
 /// requested or not available.
 #[inline]
-pub(crate) fn current(unwound: Option<&Addresses>) -> u32 {
+fn current(unwound: Option<&Addresses>) -> u32 {
     if !is_wanted() {
         return 0;
     }
@@ -104,7 +117,7 @@ fn python() -> &'static Python {
 
 #[inline]
 fn number() -> u32 {
-    let mut walk = Walk::new();
+    let mut walk = Walk::default();
     // SAFETY: the layout was probed, and this thread is in a call of the program into TT-Metal.
     if !unsafe { python().walk(&mut walk) } {
         return NO_PYTHON;

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
             }
         },
     };
-    let mut walk = Walk::new();
+    let mut walk = Walk::default();
     // SAFETY: the layout was probed, and Python is the caller.
     if !unsafe { python.walk(&mut walk) } {
         return -4;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
 #[unsafe(no_mangle)]
 pub extern "C" fn pystack_hash(times: u32) -> u64 {
     let Some(Some(python)) = PYTHON.get() else { return 0 };
-    let mut walk = Walk::new();
+    let mut walk = Walk::default();
     for _ in 0..times {
         // SAFETY: as above.
         unsafe { python.walk(&mut walk) };

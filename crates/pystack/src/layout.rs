@@ -116,7 +116,7 @@ const V3_12: Layout = Layout {
 
 impl Layout {
     /// Returns the layout of a version. `runtime` is the address of `_PyRuntime`.
-    pub(crate) fn of(major: u8, minor: u8, runtime: usize) -> Result<Self, Unknown> {
+    pub(crate) fn of((major, minor): (u8, u8), runtime: usize) -> Result<Self, Unknown> {
         match (major, minor) {
             (3, 10) => Ok(V3_10),
             (3, 11) => Ok(V3_11),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn of(minor: u8, words: &[u64]) -> Result<Layout, Unknown> {
-        Layout::of(3, minor, words.as_ptr() as usize)
+        Layout::of((3, minor), words.as_ptr() as usize)
     }
 
     #[test]
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_said() {
-        assert_eq!(Layout::of(3, 9, 0), Err(Unknown::Version(3, 9)));
-        assert_eq!(Layout::of(3, 15, 0), Err(Unknown::Version(3, 15)));
-        assert_eq!(Layout::of(3, 13, 8), Err(Unknown::NoCopies));
+        assert_eq!(Layout::of((3, 9), 0), Err(Unknown::Version(3, 9)));
+        assert_eq!(Layout::of((3, 15), 0), Err(Unknown::Version(3, 15)));
+        assert_eq!(Layout::of((3, 13), 8), Err(Unknown::NoCopies));
         assert_eq!(of(13, &table(0x030E)), Err(Unknown::NoTable), "the table of another version");
         let patched = |at: usize, word: u64| {
             let mut words = table(0x030D);

@@ -18,14 +18,12 @@ pub fn read(at: usize, into: &mut [u8]) -> Option<()> {
     (usize::try_from(read) == Ok(into.len())).then_some(())
 }
 
-/// Reads a word.
 pub(crate) fn word(at: usize) -> Option<usize> {
     let mut bytes = [0; size_of::<usize>()];
     read(at, &mut bytes)?;
     Some(usize::from_ne_bytes(bytes))
 }
 
-/// Reads half a word.
 pub(crate) fn half(at: usize) -> Option<u32> {
     let mut bytes = [0; 4];
     read(at, &mut bytes)?;

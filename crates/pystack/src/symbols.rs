@@ -25,11 +25,12 @@ pub(crate) fn find() -> Option<Result<Symbols, Unknown>> {
     if symbol(handle, c"PyGILState_GetThisThreadState") == 0 {
         handle = LIBRARIES.iter().find_map(|name| loaded(name))?;
     }
-    let this_thread = Some(symbol(handle, c"PyGILState_GetThisThreadState")).filter(|address| *address != 0)?;
-    let version = match version(handle) {
-        Ok(version) => version,
-        Err(unknown) => return Some(Err(unknown)),
-    };
+    let this_thread = symbol(handle, c"PyGILState_GetThisThreadState");
+    (this_thread != 0).then(|| all(handle, this_thread))
+}
+
+fn all(handle: *mut c_void, this_thread: usize) -> Result<Symbols, Unknown> {
+    let version = version(handle)?;
     let symbols = Symbols {
         this_thread,
         code_type: symbol(handle, c"PyCode_Type"),
@@ -39,7 +40,7 @@ pub(crate) fn find() -> Option<Result<Symbols, Unknown>> {
         version,
     };
     let is_whole = [symbols.code_type, symbols.text_type, symbols.bytes_type, symbols.runtime].iter().all(|address| *address != 0);
-    Some(if is_whole { Ok(symbols) } else { Err(Unknown::NoTable) })
+    if is_whole { Ok(symbols) } else { Err(Unknown::NoTable) }
 }
 
 /// Returns major and minor version. From 3.11 on there is a constant. 3.10 is identified by a function that is new in it.

@@ -35,23 +35,18 @@ pub struct Walk {
     pub hash: u64,
 }
 
-impl Walk {
-    /// Creates a walk without frames.
-    pub const fn new() -> Self {
+impl Default for Walk {
+    fn default() -> Self {
         Self { frames: [MaybeUninit::uninit(); FRAMES_MAX], count: 0, is_cut: false, hash: 0 }
     }
+}
 
+impl Walk {
     /// The frames.
     pub fn frames(&self) -> &[Raw] {
         let written = self.frames.get(..self.count).unwrap_or_default();
         // SAFETY: `follow` counts the frames that it has written, and `MaybeUninit<Raw>` has the layout of `Raw`.
         unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }
-    }
-}
-
-impl Default for Walk {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -78,12 +73,8 @@ pub struct Python {
 impl Python {
     /// Finds the interpreter of this process; `None` if there is none.
     pub fn find() -> Option<Result<Self, Unknown>> {
-        let symbols = match symbols::find()? {
-            Ok(symbols) => symbols,
-            Err(unknown) => return Some(Err(unknown)),
-        };
-        let (major, minor) = symbols.version;
-        Some(Layout::of(major, minor, symbols.runtime).map(|layout| Self { symbols, layout }))
+        let found = symbols::find()?;
+        Some(found.and_then(|symbols| Ok(Self { symbols, layout: Layout::of(symbols.version, symbols.runtime)? })))
     }
 
     /// Checks whether the frames of this thread have the known layout, by resolving every frame with copies only. `None` if the thread has
@@ -92,11 +83,10 @@ impl Python {
         if memory::word(self.symbols.code_type).is_none() {
             return Some(Err(Unknown::NoCopies));
         }
-        let mut walk = Walk::new();
+        let mut walk = Walk::default();
         let thread = self.thread()?;
         let is_known = self.follow(&Copied, thread, &mut walk).is_some_and(|()| walk.count > 0);
-        let is_empty = walk.count == 0 && self.first::<Copied>(&Copied, thread) == Some(0);
-        if is_empty {
+        if walk.count == 0 && self.first(&Copied, thread) == Some(0) {
             return None;
         }
         let is_resolved = is_known && walk.frames().iter().all(|frame| self.resolve(*frame).is_some());
@@ -114,7 +104,6 @@ impl Python {
         self.follow(&Plain(()), thread, walk).is_some() && walk.count > 0
     }
 
-    /// The state of this thread.
     #[inline]
     fn thread(&self) -> Option<usize> {
         // SAFETY: the interpreter's function with this name, without arguments. It reads a cell of this thread.
@@ -218,14 +207,12 @@ fn is_address(number: usize) -> bool {
     number & 7 == 0 && (0x1000..1 << 47).contains(&number)
 }
 
-/// A way to read memory.
 trait Read {
     fn word(&self, at: usize) -> Option<usize>;
     fn half(&self, at: usize) -> Option<u32>;
     fn byte(&self, at: usize) -> Option<u8>;
 }
 
-/// Reads through copies by the kernel.
 struct Copied;
 
 impl Read for Copied {

@@ -59,10 +59,7 @@ impl Creation {
     pub(super) fn converter(&self) -> Converter {
         match self.clock {
             Some(Clock::Monotonic) => Converter { ticks: self.monotonic, realtime: self.realtime, scale: Some(ONE) },
-            Some(Clock::Tsc) => match ClockReading::now() {
-                Some(now) => self.by_counter(now, || watched(now)),
-                None => self.unknown(),
-            },
+            Some(Clock::Tsc) => ClockReading::now().map_or(self.unknown(), |now| self.by_counter(now, || watched(now))),
             None => self.unknown(),
         }
     }
@@ -102,10 +99,14 @@ impl Creation {
     /// Nanoseconds per tick x 2^32, from the creation to a later time.
     fn scale(&self, ticks_now: u64, elapsed: Option<u64>) -> Option<u64> {
         let (ticks, elapsed) = (ticks_now.checked_sub(self.ticks)?, elapsed?);
-        let scale = (u128::from(elapsed) << 32).checked_div(u128::from(ticks))?;
-        let scale = u64::try_from(scale).unwrap_or(u64::MAX);
+        let scale = rate(elapsed, ticks)?;
         if SCALES.contains(&scale) { Some(scale) } else { (elapsed < YOUNG_NS).then(|| scale.clamp(*SCALES.start(), *SCALES.end())) }
     }
+}
+
+fn rate(nanoseconds: u64, ticks: u64) -> Option<u64> {
+    let scale = (u128::from(nanoseconds) << 32).checked_div(u128::from(ticks))?;
+    Some(u64::try_from(scale).unwrap_or(u64::MAX))
 }
 
 fn nanoseconds(ticks: u64, scale: u64) -> u64 {
@@ -145,8 +146,7 @@ fn watched(since: ClockReading) -> Option<u64> {
         let elapsed = now.monotonic.checked_sub(since.monotonic)?;
         if elapsed >= WATCH_NS {
             let ticks = now.ticks.checked_sub(since.ticks)?;
-            let scale = (u128::from(elapsed) << 32).checked_div(u128::from(ticks))?;
-            return u64::try_from(scale).ok().filter(|scale| SCALES.contains(scale));
+            return rate(elapsed, ticks).filter(|scale| SCALES.contains(scale));
         }
         std::hint::spin_loop();
     }

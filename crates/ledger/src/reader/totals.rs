@@ -107,7 +107,7 @@ pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, Read
 
 thread_local! {
     /// Reused memory for the copies. Hundreds of ledgers may be read in sequence every second.
-    static RAW: Cell<Raw> = const { Cell::new(Raw::new()) };
+    static RAW: Cell<Raw> = Cell::default();
 }
 
 fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Frame, ReadError> {
@@ -149,10 +149,6 @@ struct Raw {
 }
 
 impl Raw {
-    const fn new() -> Self {
-        Self { header: Vec::new(), allocators: Vec::new(), rows: Vec::new(), shared: Vec::new() }
-    }
-
     fn read(&mut self, region: &Region) -> Result<Counters, ReadError> {
         let tables = &region.header.tables;
         self.header.resize(position(Counters::END - Environment::AT), 0);

@@ -179,7 +179,6 @@ fn body_of(record: Record<'_>, slot: u32, detail: u64) -> EventBody {
     }
 }
 
-/// The row an entry belongs to.
 pub(super) fn row_of(record: Record<'_>) -> usize {
     (record.get(entry::ROW) & 0xFFFF) as usize
 }
@@ -189,7 +188,6 @@ const fn names(tag: u32, operation: u32) -> u32 {
     tag & 0xFFFF | operation << 16
 }
 
-/// The tag of an entry.
 pub(super) fn tag_of(record: Record<'_>) -> u32 {
     low(record.get(entry::TAG)) & 0xFFFF
 }
@@ -199,17 +197,14 @@ pub(super) fn operation_of(record: Record<'_>) -> u32 {
     low(record.get(entry::TAG)) >> 16
 }
 
-/// The stack of an entry.
 pub(super) fn stack_of(record: Record<'_>) -> u32 {
     high(record.get(entry::THREAD))
 }
 
-/// The references of an entry.
 pub(super) fn references_of(record: Record<'_>) -> u32 {
     high(record.get(entry::TAG))
 }
 
-/// The flags of an entry.
 pub(super) fn flags_of(record: Record<'_>) -> u16 {
     (record.get(entry::ROW) >> 48) as u16
 }

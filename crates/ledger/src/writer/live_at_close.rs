@@ -34,7 +34,7 @@ impl Books {
         if next >= LEFT.records || !belongs || self.is_hosted() {
             return;
         }
-        let place = self.region.record(LEFT, next as usize);
+        let place: Record<'_> = self.region.record(LEFT, next as usize);
         for offset in (entry::STATE..=entry::THREAD).step_by(8) {
             place.set(offset, record.get(offset));
         }

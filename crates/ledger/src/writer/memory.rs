@@ -22,12 +22,10 @@ use super::{
 /// Bytes of a page on supported machines; used only for rounding up.
 pub(super) const PAGE: usize = 4096;
 
-/// The low half of a word.
 pub(super) const fn low(word: u64) -> u32 {
     (word & 0xFFFF_FFFF) as u32
 }
 
-/// The high half of a word.
 pub(super) const fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
@@ -178,28 +176,52 @@ impl<T, const COUNT: usize> Drop for Lazy<T, COUNT> {
     }
 }
 
-/// An entry, a graveyard record or an overflow record: eight words.
+/// The words of a record, by their byte offsets in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'a>(pub(super) &'a [AtomicU64; 8]);
+pub(super) struct Words<'a, const COUNT: usize>(pub(super) &'a [AtomicU64; COUNT]);
 
-impl Record<'_> {
-    /// The word at a byte offset of `layout::entry`.
+/// An entry, a graveyard record or an overflow record.
+pub(super) type Record<'a> = Words<'a, 8>;
+pub(super) type Row<'a> = Words<'a, { layout::row::WORDS }>;
+
+impl<'a, const COUNT: usize> Words<'a, COUNT> {
+    fn word(self, offset: u64) -> &'a AtomicU64 {
+        &self.0[position(offset / 8) % COUNT]
+    }
+
     pub(super) fn get(self, offset: u64) -> u64 {
-        self.0[position(offset / 8) & 7].load(Relaxed)
+        self.word(offset).load(Relaxed)
     }
 
     pub(super) fn set(self, offset: u64, value: u64) {
-        self.0[position(offset / 8) & 7].store(value, Relaxed);
+        self.word(offset).store(value, Relaxed);
     }
 
     /// Stores the state word, which makes the other words valid. Pairs with the reader's `pread`, which sees stores in order.
     pub(super) fn publish(self, offset: u64, value: u64) {
-        self.0[position(offset / 8) & 7].publish(value);
+        self.word(offset).publish(value);
     }
 
     /// Invalidates the other words before they change.
     pub(super) fn withdraw(self, offset: u64, value: u64) {
-        protocol::withdraw(&self.0[position(offset / 8) & 7], value);
+        protocol::withdraw(self.word(offset), value);
+    }
+
+    pub(super) fn add(self, offset: u64, by: u64) -> u64 {
+        let sum = self.get(offset).wrapping_add(by);
+        self.set(offset, sum);
+        sum
+    }
+
+    pub(super) fn subtract(self, offset: u64, by: u64) {
+        self.set(offset, self.get(offset).saturating_sub(by));
+    }
+}
+
+impl Row<'_> {
+    /// Number of live buffers.
+    pub(super) fn count(self) -> u64 {
+        self.get(layout::row::ALLOCS).saturating_sub(self.get(layout::row::FREES))
     }
 }
 
@@ -213,30 +235,22 @@ pub(super) struct Region {
     pub(super) events: u32,
 }
 
-const ROW_MASK: usize = layout::ROWS.records as usize - 1;
-
 impl Region {
-    /// Returns a word of the region. All callers mask the index to its table.
+    /// Returns words of the region. All callers mask the index to its table.
     #[inline]
-    fn at(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+    fn at<const COUNT: usize>(&self, offset: usize) -> &[AtomicU64; COUNT] {
+        debug_assert!(offset.is_multiple_of(8) && offset + COUNT * 8 <= self.bytes);
         // SAFETY: aligned, because mmap returned a page and all offsets are of whole words. In bounds, because each caller masks its index
         // to a table that the layout puts inside `bytes`. Alive, because a region is unmapped only with its writer, and replaced, not
         // unmapped, in a forked child. Any bits are a valid u64. No other process maps it for writing (it is sealed; a forked child of an
         // unsealed one replaces it), and all access is atomic. A thread that dies in between leaves complete words.
-        unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
-    }
-
-    #[inline]
-    fn record_at(&self, offset: usize) -> Record<'_> {
-        debug_assert!(offset.is_multiple_of(64) && offset + 64 <= self.bytes);
-        // SAFETY: as in `at`, for eight consecutive words: tables of 64-byte records end inside `bytes`.
-        Record(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 8]>() })
+        unsafe { &*self.start.as_ptr().add(offset).cast() }
     }
 
     #[inline]
     pub(super) fn header(&self, field: u64) -> &AtomicU64 {
-        self.at(position(field) & 0xFF8)
+        let [word] = self.at(position(field) & 0xFF8);
+        word
     }
 
     pub(super) fn allocator(&self, slot: usize, field: u64) -> &AtomicU64 {
@@ -245,42 +259,37 @@ impl Region {
 
     #[inline]
     pub(super) fn row(&self, row: usize) -> Row<'_> {
-        let offset = position(layout::ROWS.offset) + (row & ROW_MASK) * layout::ROWS.stride as usize;
-        debug_assert!(offset + ROW_WORDS * 8 <= self.bytes);
-        // SAFETY: as in `at`, for the words of a row.
-        Row(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; ROW_WORDS]>() })
+        self.record(layout::ROWS, row)
     }
 
-    /// A record of a table of 64-byte records. The index wraps inside the table.
+    /// A record of a table with records of `COUNT` words. The index wraps inside the table.
     #[inline]
-    pub(super) fn record(&self, table: Table, index: usize) -> Record<'_> {
-        self.record_at(position(table.offset) + index % table.records as usize * 64)
+    pub(super) fn record<const COUNT: usize>(&self, table: Table, index: usize) -> Words<'_, COUNT> {
+        debug_assert!(table.stride as usize == COUNT * 8);
+        Words(self.at(position(table.offset) + index % table.records as usize * COUNT * 8))
     }
 
     /// Returns the word at `field` of a record. Both wrap inside the table.
     #[inline]
     pub(super) fn word(&self, table: Table, record: usize, field: u64) -> &AtomicU64 {
         let word = position(field / 8) % (table.stride as usize / 8);
-        self.at(position(table.offset) + record % table.records as usize * table.stride as usize + word * 8)
+        let [word] = self.at(position(table.offset) + record % table.records as usize * table.stride as usize + word * 8);
+        word
     }
 
     pub(super) fn circular(&self, slot: u32, field: u64) -> &AtomicU64 {
         self.word(layout::CIRCULARS, slot as usize, field)
     }
 
-    /// The record of event `n`.
     #[inline]
     pub(super) fn event(&self, n: u64) -> &[AtomicU64; 6] {
-        let offset = position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 48;
-        debug_assert!(offset + 48 <= self.bytes);
-        // SAFETY: as in `at`, for the words of a record.
-        unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 6]>() }
+        self.at(position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 48)
     }
 
     /// The entry in `slot`. The capacity is a power of two, so the masked slot is always in bounds.
     #[inline]
     pub(super) fn entry(&self, slot: u32) -> Record<'_> {
-        self.record_at(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
+        Words(self.at(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64))
     }
 
     /// Writes a text into the field of a record, truncated to the field and padded with zeros.
@@ -317,46 +326,6 @@ pub(super) fn words_of(text: &[u8], bytes_max: usize) -> impl Iterator<Item = (u
         word.iter_mut().zip(text.get(at..).unwrap_or_default()).for_each(|(to, from)| *to = *from);
         (at as u64, u64::from_le_bytes(word))
     })
-}
-
-const ROW_WORDS: usize = layout::row::WORDS;
-
-/// The words of a row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a>(&'a [AtomicU64; ROW_WORDS]);
-
-impl Row<'_> {
-    /// The address of the row, to prefetch it.
-    pub(super) fn start(self) -> *const u8 {
-        ptr::from_ref(self.0).cast()
-    }
-
-    pub(super) fn get(self, field: u64) -> u64 {
-        self.0[position(field / 8) % ROW_WORDS].load(Relaxed)
-    }
-
-    pub(super) fn set(self, field: u64, value: u64) {
-        self.0[position(field / 8) % ROW_WORDS].store(value, Relaxed);
-    }
-
-    pub(super) fn publish(self, field: u64, value: u64) {
-        self.0[position(field / 8) % ROW_WORDS].store(value, Release);
-    }
-
-    pub(super) fn add(self, field: u64, by: u64) -> u64 {
-        let sum = self.get(field).wrapping_add(by);
-        self.set(field, sum);
-        sum
-    }
-
-    pub(super) fn subtract(self, field: u64, by: u64) {
-        self.set(field, self.get(field).saturating_sub(by));
-    }
-
-    /// Number of live buffers.
-    pub(super) fn count(self) -> u64 {
-        self.get(layout::row::ALLOCS).saturating_sub(self.get(layout::row::FREES))
-    }
 }
 
 #[cfg(test)]

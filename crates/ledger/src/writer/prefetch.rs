@@ -73,7 +73,7 @@ impl Books {
     #[inline]
     fn fetch_row(&self, key: Key) -> u32 {
         let row = key.allocator.row(key.kind);
-        fetch(self.region.row(row).start());
+        fetch(self.region.row(row).0);
         fetch(self.figures_of(key.allocator.slot()));
         index::hash(row, key.address)
     }

@@ -14,7 +14,7 @@ use crate::layout::{entry, header};
 use super::{
     books::Books,
     index::{Index, SLOTS_MAX},
-    memory::{Lazy, Record, low},
+    memory::{Lazy, Record, Words, low},
 };
 
 /// Unlisted records that are mapped together: 16 MiB, of which only touched pages use memory.
@@ -38,7 +38,7 @@ impl Overflow {
 
     /// Returns the record, if it was ever used.
     pub(super) fn record(&self, number: u32) -> Option<Record<'_>> {
-        self.chunks.get(number as usize / CHUNK_RECORDS)?.get(number as usize).map(Record)
+        self.chunks.get(number as usize / CHUNK_RECORDS)?.get(number as usize).map(Words)
     }
 
     /// Takes a free record with a number below `end`; `None` if there is no memory.

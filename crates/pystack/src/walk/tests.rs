@@ -78,12 +78,12 @@ impl Picture {
         let [code_type, text_type, bytes_type] = TYPES.map(|at| self.at(at));
         let symbols =
             Symbols { this_thread: this_thread as *const () as usize, code_type, text_type, bytes_type, runtime: 0, version: (3, 12) };
-        Python { symbols, layout: Layout::of(3, 12, 0).expect("known") }
+        Python { symbols, layout: Layout::of((3, 12), 0).expect("known") }
     }
 
     fn seen(&self) -> Seen {
         let python = self.python();
-        let mut walk = Walk::new();
+        let mut walk = Walk::default();
         // SAFETY: all addresses are within the picture, or are rejected before they are read.
         let is_walked = unsafe { python.walk(&mut walk) };
         (python.probe(), is_walked.then(|| (walk.frames().len(), walk.is_cut)))
@@ -108,7 +108,7 @@ fn a_chain_that_loops_is_cut() {
         let mut looped = Picture::new();
         looped.0[FRAMES[1] + PREVIOUS] = looped.at(to);
         assert_eq!(looped.seen(), (Some(Ok(())), Some((FRAMES_MAX, true))));
-        let (python, mut walk) = (looped.python(), Walk::new());
+        let (python, mut walk) = (looped.python(), Walk::default());
         // SAFETY: as above.
         assert!(unsafe { python.walk(&mut walk) });
         assert!(walk.frames().iter().all(|frame| frame.code == looped.at(CODE)) && walk.hash != 0);
