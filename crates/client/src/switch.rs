@@ -123,7 +123,7 @@ fn known(state: u8) -> Option<State> {
 /// may run this, too.
 #[cold]
 fn decide() -> State {
-    let found = if !is_asked_for() {
+    let found = if !VARIABLES.into_iter().any(is_set) {
         State::Off
     } else if !IS_HOOK.load(Ordering::Relaxed) && forward::find() {
         State::Forward
@@ -134,10 +134,6 @@ fn decide() -> State {
         Ok(_) => found,
         Err(earlier) => known(earlier).unwrap_or(found),
     }
-}
-
-fn is_asked_for() -> bool {
-    VARIABLES.into_iter().any(is_set)
 }
 
 /// Whether an environment variable begins with `1`, like those that turn tracking on.

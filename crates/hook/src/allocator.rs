@@ -191,7 +191,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
-        let Some(known) = tables.find_mut(this) else { return false };
+        let Some(known) = tables.find(this) else { return false };
         is_due = known.pace.tick() && !known.is_unchecked;
         record(session, known, facts, address, flags, from);
         true
@@ -257,7 +257,7 @@ fn freed(this: usize, kind: u8, address: u64) -> bool {
     }
     let was_there = tables::near(kind, address, |session, tables| {
         tables.hit(session, Feature::Frees);
-        let known = tables.find_mut(this)?;
+        let known = tables.find(this)?;
         known.pace.tick();
         let size = session.remove(Key { allocator: known.id, kind, address });
         if size.is_none() {
@@ -275,7 +275,7 @@ fn freed_all(call: &Call, library: &'static Library, this: usize) {
     hit(Feature::FreeAll);
     check::compare(call, library, this);
     tables::with(|session, tables| {
-        if let Some(known) = tables.find_mut(this) {
+        if let Some(known) = tables.find(this) {
             session.free_all(known.id);
             // The free also removed the blocks without buffers.
             known.is_unchecked = false;
@@ -292,7 +292,7 @@ fn gone(_call: &Call, _library: &'static Library, this: usize) {
 
 fn resized(this: usize, change: impl FnOnce(u64) -> u64) {
     tables::with(|session, tables| {
-        let Some(known) = tables.find_mut(this) else { return };
+        let Some(known) = tables.find(this) else { return };
         known.shrunk = change(known.shrunk);
         let [_, l1, ..] = known.description.geometry.kinds;
         let outcome = match known.shrunk {
@@ -305,7 +305,7 @@ fn resized(this: usize, change: impl FnOnce(u64) -> u64) {
 
 fn restored(this: usize) {
     tables::with(|session, tables| {
-        if let Some(known) = tables.find_mut(this) {
+        if let Some(known) = tables.find(this) {
             session.free_all(known.id);
             session.check(known.id, SelfCheck::Restored);
             known.is_unchecked = true;

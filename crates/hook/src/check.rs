@@ -36,10 +36,6 @@ impl CheckSchedule {
         self.events >= self.next
     }
 
-    fn postpone(&mut self) {
-        self.rest(LATER);
-    }
-
     /// Schedules the next check after this many events.
     fn rest(&mut self, events: u32) {
         // Resets a large count, so that it does not overflow. Beyond the longest interval its value has no meaning.
@@ -65,8 +61,8 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     }
     let before = call.alone();
     let known = tables::with(|session, tables| {
-        let known = tables.find_mut(pointer)?;
-        known.pace.postpone();
+        let known = tables.find(pointer)?;
+        known.pace.rest(LATER);
         let figures = BANKED.map(|(kind, _)| session.allocated(known.id, kind).unwrap_or(0));
         (!known.is_unchecked).then_some((figures, known.description.geometry))
     });
@@ -92,7 +88,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
         return;
     }
     tables::with(|session, tables| {
-        let Some(known) = tables.find_mut(pointer) else { return };
+        let Some(known) = tables.find(pointer) else { return };
         session.check(known.id, if is_same { SelfCheck::Same } else { SelfCheck::Different });
         if known.pace.done(is_same) {
             session.check(known.id, SelfCheck::Inexact);
@@ -123,7 +119,7 @@ mod tests {
 
     #[test]
     fn counting_never_ends_the_checks() {
-        let rests: [fn(&mut CheckSchedule); 2] = [CheckSchedule::postpone, |pace| assert!(!pace.done(true))];
+        let rests: [fn(&mut CheckSchedule); 2] = [|pace| pace.rest(LATER), |pace| assert!(!pace.done(true))];
         for rest in rests {
             let mut pace = CheckSchedule { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
             for _ in 0..3 {

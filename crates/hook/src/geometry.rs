@@ -45,7 +45,9 @@ impl Asked {
     }
 
     pub(crate) fn geometry(self) -> Geometry {
-        let block = self.by_value(Symbol::Alignment, 0).filter(|block| block.is_power_of_two()).unwrap_or(1);
+        // The alignment is a `u32`.
+        let block = self.ask(Symbol::Alignment, 0).map(|block| u64::from(low(block)));
+        let block = block.filter(|block| block.is_power_of_two()).unwrap_or(1);
         let (l1, dram) = (self.by_place(Symbol::Base, 0).unwrap_or(0), self.by_place(Symbol::Base, 1).unwrap_or(0));
         let mut geometry = Geometry { block, ..Geometry::default() };
         for (kind, number) in BANKED {
@@ -85,11 +87,6 @@ impl Asked {
     fn by_place(self, symbol: Symbol, number: u32) -> Option<u64> {
         let number = [u64::from(number)];
         self.ask(symbol, number.as_ptr() as u64)
-    }
-
-    fn by_value(self, symbol: Symbol, number: u32) -> Option<u64> {
-        // The alignment is a `u32`.
-        self.ask(symbol, u64::from(number)).map(|answer| u64::from(low(answer)))
     }
 
     fn ask(self, symbol: Symbol, argument: u64) -> Option<u64> {

@@ -157,12 +157,7 @@ impl Tables {
 
     /// Returns the open allocator for an object of TT-Metal.
     #[inline]
-    pub(crate) fn find(&mut self, pointer: usize) -> Option<&Allocator> {
-        self.find_mut(pointer).map(|known| &*known)
-    }
-
-    #[inline]
-    pub(crate) fn find_mut(&mut self, pointer: usize) -> Option<&mut Allocator> {
+    pub(crate) fn find(&mut self, pointer: usize) -> Option<&mut Allocator> {
         let is_last =
             self.allocators.get(self.last).is_some_and(|place| place.as_ref().is_some_and(|known| known.description.pointer == pointer));
         if !is_last {
@@ -192,7 +187,7 @@ impl Tables {
     }
 
     /// Returns the open allocator of a mesh, by its inner object.
-    pub(crate) fn of_mesh(&mut self, inner: usize) -> Option<&Allocator> {
+    pub(crate) fn of_mesh(&mut self, inner: usize) -> Option<&mut Allocator> {
         let (_, allocator) = *self.meshes.iter().find(|(known, _)| *known == inner && inner != 0)?;
         self.find(allocator)
     }
@@ -223,7 +218,7 @@ impl Tables {
                 Some(Allocator { id, pace: CheckSchedule::NEW, is_unchecked: false, shrunk: 0, description });
             self.used = self.used.max(place + 1);
         }
-        self.find_mut(pointer)
+        self.find(pointer)
     }
 
     /// Closes an allocator in the ledger, with its remaining buffers.

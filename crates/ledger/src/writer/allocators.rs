@@ -180,7 +180,7 @@ impl Books {
         (0..self.allocators_used())
             .filter(|slot| self.figure(*slot, NAME) == name && self.figure(*slot, OPEN) == 0)
             .filter_map(|slot| AllocatorId::new(slot, low(self.figure(slot, GENERATION)).wrapping_add(1).max(1)))
-            .find(|id| self.is_described_by(*id, spec))
+            .find(|id| each_word(spec, |field, value| self.region.allocator(id.slot(), field).load(Relaxed) == value))
     }
 
     /// Opens a closed allocator again. The peaks and counts of its rows continue, because they apply since tracking began.
@@ -270,10 +270,6 @@ impl Books {
             true
         });
         word(allocator::STATE).store(id.state(allocator::OPEN), Release);
-    }
-
-    fn is_described_by(&self, id: AllocatorId, spec: &AllocatorSpec<'_>) -> bool {
-        each_word(spec, |field, value| self.region.allocator(id.slot(), field).load(Relaxed) == value)
     }
 
     /// Resets the rows of a slot's former allocator. Its entries are dead already and stay dead, because the epoch only grows.

@@ -115,18 +115,13 @@ fn is_made_by(start: usize, pid: u32, ticks: u64) -> bool {
 
 /// Parses /proc/self/maps byte by byte. Finds lines that map the start of a ledger, and returns the address:
 /// `7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058   /memfd:ttmon-ledger (deleted)`.
+#[derive(Default)]
 struct Lines {
     start: usize,
-    in_start: bool,
+    is_start_over: bool,
     /// Number of bytes of NAME that were just matched.
     matched: usize,
     is_ledger: bool,
-}
-
-impl Default for Lines {
-    fn default() -> Self {
-        Self { start: 0, in_start: true, matched: 0, is_ledger: false }
-    }
 }
 
 impl Lines {
@@ -138,10 +133,10 @@ impl Lines {
             *self = Self::default();
             return found;
         }
-        if self.in_start {
+        if !self.is_start_over {
             match char::from(byte).to_digit(16) {
                 Some(digit) => self.start = self.start << 4 | digit as usize,
-                None => self.in_start = false,
+                None => self.is_start_over = true,
             }
         }
         self.matched = match NAME.get(self.matched) {
