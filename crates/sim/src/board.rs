@@ -14,7 +14,8 @@ pub(crate) struct Board {
     pub(crate) card_type: &'static str,
     /// The number of cards.
     pub(crate) cards: u32,
-    pub(crate) form: Form,
+    /// The number of chips of one card on PCIe.
+    pub(crate) chips: u32,
     pub(crate) silicon: &'static Silicon,
     pub(crate) limits: Limits,
     pub(crate) idle: Point,
@@ -24,24 +25,8 @@ pub(crate) struct Board {
     pub(crate) has_fan: bool,
 }
 
-/// How the chips of one card are connected to PCIe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A card in a slot, with this many chips on PCIe.
-    Card { chips: u32 },
-    /// Four trays of eight chips.
-    Galaxy,
-}
-
-impl Form {
-    /// Returns the number of chips on PCIe.
-    pub(crate) fn chips(self) -> u32 {
-        match self {
-            Self::Card { chips } => chips,
-            Self::Galaxy => 32,
-        }
-    }
-}
+/// Chips of a Galaxy: four trays of eight.
+const GALAXY_CHIPS: u32 = 32;
 
 /// The values of the `*_max` files.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +111,7 @@ const N150: Board = Board {
     name: "n150",
     card_type: "n150",
     cards: 1,
-    form: Form::Card { chips: 1 },
+    chips: 1,
     silicon: &WORMHOLE,
     limits: Limits { celsius: 75, watts: 100, amperes: 240, millivolts: 950 },
     idle: point(36.0, 14.0, 795.0),
@@ -146,7 +131,7 @@ const N300: Board = Board {
 const GALAXY: Board = Board {
     name: "galaxy",
     card_type: "galaxy-wormhole",
-    form: Form::Galaxy,
+    chips: GALAXY_CHIPS,
     limits: Limits { celsius: 75, watts: 170, amperes: 240, millivolts: 1000 },
     idle: point(33.0, 20.0, 800.0),
     busy: point(58.0, 130.0, 930.0),
@@ -157,20 +142,19 @@ const GALAXY: Board = Board {
 const P150: Board = Board {
     name: "p150",
     card_type: "p150a",
-    cards: 1,
-    form: Form::Card { chips: 1 },
     silicon: &BLACKHOLE,
     limits: Limits { celsius: 90, watts: 150, amperes: 200, millivolts: 900 },
     idle: point(43.0, 30.0, 722.0),
     busy: point(72.0, 128.0, 850.0),
     link: Link { speed: GEN5, speed_max: GEN5, width: 16 },
     has_fan: true,
+    ..N150
 };
 
 const P300: Board = Board {
     name: "p300",
     card_type: "p300c",
-    form: Form::Card { chips: 2 },
+    chips: 2,
     limits: Limits { celsius: 90, watts: 125, amperes: 500, millivolts: 900 },
     idle: point(35.0, 17.0, 720.0),
     busy: point(68.0, 106.0, 845.0),
@@ -182,7 +166,7 @@ const P300: Board = Board {
 const GALAXY_BH: Board = Board {
     name: "galaxy-bh",
     card_type: "galaxy-blackhole",
-    form: Form::Galaxy,
+    chips: GALAXY_CHIPS,
     limits: Limits { celsius: 90, watts: 130, amperes: 500, millivolts: 900 },
     idle: point(42.0, 37.0, 742.0),
     busy: point(66.0, 108.0, 850.0),
@@ -211,7 +195,11 @@ impl Board {
     /// Returns the number of chips, including remote ones.
     pub(crate) fn devices(&self) -> u64 {
         let remote_chips = self.product().remote_chips.len() as u64;
-        u64::from(self.cards) * u64::from(self.form.chips()) * (1 + remote_chips)
+        u64::from(self.cards) * u64::from(self.chips) * (1 + remote_chips)
+    }
+
+    pub(crate) fn is_galaxy(&self) -> bool {
+        self.chips == GALAXY_CHIPS
     }
 }
 
@@ -226,7 +214,7 @@ mod tests {
             assert_eq!(product.arch, board.silicon.arch, "{}", board.name);
             assert_eq!(product.arch.aiclk_limit_mhz(), board.silicon.aiclk_busy_mhz, "{}", board.name);
             assert_eq!(Arch::from_pci_device(board.silicon.pci_device.into()), Some(product.arch), "{}", board.name);
-            assert_eq!(product.shares_serial, board.form.chips() > 1, "{}", board.name);
+            assert_eq!(product.shares_serial, board.chips > 1, "{}", board.name);
             // A busy chip is healthy: it stays well below 90 % of each limit that the health check uses.
             let amperes = board.busy.watts / board.busy.millivolts * 1000.0;
             assert!(board.busy.celsius < board.limits.celsius as f64 * 0.87, "{}", board.name);

@@ -3,7 +3,7 @@
 use ttmon_model::identity::ChipPosition;
 use ttmon_model::product::Product;
 
-use crate::board::{Board, Form};
+use crate::board::Board;
 use crate::random::{Purpose, Random};
 use crate::spec::Spec;
 
@@ -75,10 +75,10 @@ impl Layout {
             let cards = u64::from(board.cards) * count;
             (0..cards).map(|_| *board)
         });
-        let (galaxies, cards): (Vec<&'static Board>, Vec<_>) = cards.partition(|board| board.form == Form::Galaxy);
+        let (galaxies, cards): (Vec<&'static Board>, Vec<_>) = cards.partition(|board| board.is_galaxy());
         let mut layout = Self { chips: Vec::new(), units: Vec::new() };
         let slots = slots(cards.len());
-        let total = locals(&galaxies) + locals(&cards);
+        let total = galaxies.iter().chain(&cards).map(|board| board.chips).sum();
         let mut number = 0;
         for (domain, board) in (0..).zip(&galaxies) {
             layout.add_local(seed, number, total, board, galaxy_seats(board, domain));
@@ -124,11 +124,6 @@ impl Layout {
     }
 }
 
-/// Returns the number of chips on PCIe of these cards.
-fn locals(cards: &[&'static Board]) -> u32 {
-    cards.iter().map(|board| board.form.chips()).sum()
-}
-
 fn next_id(chips: &[Chip]) -> u32 {
     u32::try_from(chips.len()).expect("a machine has at most 256 devices")
 }
@@ -155,7 +150,7 @@ fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci>
         numa_node: if is_alone { -1 } else { i32::from(root >= 0x80) },
         hwmon: 0,
     };
-    (0..board.form.chips()).map(seat).collect()
+    (0..board.chips).map(seat).collect()
 }
 
 /// Returns the PCI addresses of a Galaxy's chips. The driver numbers them tray by tray, by the low nibble of the bus. The high nibble is

@@ -6,7 +6,6 @@ use ttmon_model::Arch;
 use ttmon_model::deep::{Counters, SubDevice, tag};
 use ttmon_model::units::Version;
 
-use crate::board::Form;
 use crate::chip::Chip;
 use crate::load::Activity;
 use crate::random::whole;
@@ -88,11 +87,10 @@ fn tags(chip: &Chip, now: &Telemetry, strain: Strain) -> Vec<(u16, u32)> {
 
 /// Returns the links that are up: all links of a Galaxy, those to the other chip of a board, and none of a single card.
 fn links(chip: &Chip) -> u32 {
-    match chip.board.form {
-        Form::Galaxy if chip.product.arch == Arch::Blackhole => mask(14),
-        Form::Galaxy => mask(16),
-        Form::Card { chips } if chips > 1 || !chip.product.remote_chips.is_empty() => 0b11 << 8,
-        Form::Card { .. } => 0,
+    match chip.board {
+        board if board.is_galaxy() => mask(if chip.product.arch == Arch::Blackhole { 14 } else { 16 }),
+        board if board.chips > 1 || !chip.product.remote_chips.is_empty() => 0b11 << 8,
+        _ => 0,
     }
 }
 

@@ -59,6 +59,6 @@ mod simulation;
 mod worker;
 
 pub use machine::Machine;
-pub use part::{NotReady, run_as_part};
+pub use part::run_as_part;
 pub use simulation::{Simulation, StartError};
-pub use spec::{FaultKind, Spec, SpecError, words};
+pub use spec::{Spec, SpecError, words};

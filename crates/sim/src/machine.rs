@@ -47,15 +47,19 @@ impl Machine {
     pub fn new(spec: &Spec, seed: u64) -> Result<Self, SpecError> {
         let devices: u64 = spec.boards.iter().map(|(board, count)| board.devices() * count).sum();
         if devices > DEVICES_MAX as u64 {
-            return Err(SpecError::TooManyDevices { devices });
+            return Err(SpecError(format!("{devices} simulated devices are too many; at most {DEVICES_MAX} are allowed")));
         }
         let layout = Layout::new(spec, seed);
         for Fault { kind, device, .. } in spec.faults.iter().copied() {
             let Some(chip) = layout.chips.get(device as usize) else {
-                return Err(SpecError::NoSuchDevice { device, last: layout.chips.last().map_or(0, |chip| chip.id) });
+                let last = layout.chips.last().map_or(0, |chip| chip.id);
+                return Err(SpecError(format!("no device {device} to have a fault; this machine has 0 to {last}")));
             };
             if kind != FaultKind::Stale && matches!(chip.seat, Seat::Remote) {
-                return Err(SpecError::RemoteFault { device, kind });
+                return Err(SpecError(format!(
+                    "device {device} is a remote chip without files that could show the fault {}; remote chips can only be stale",
+                    kind.name()
+                )));
             }
         }
         let processes = process::plan(spec, seed, &layout);
@@ -179,11 +183,14 @@ mod tests {
 
     #[test]
     fn impossible_machines_are_refused() {
-        assert_eq!(machine("galaxyx9").unwrap_err(), SpecError::TooManyDevices { devices: 288 });
-        assert_eq!(machine("n300x129").unwrap_err(), SpecError::TooManyDevices { devices: 258 });
-        assert_eq!(machine("t3k,fault=hot:8").unwrap_err(), SpecError::NoSuchDevice { device: 8, last: 7 });
-        let remote = SpecError::RemoteFault { device: 4, kind: FaultKind::Hot };
-        assert_eq!(machine("t3k,fault=hot:4").unwrap_err(), remote);
+        for (spec, why) in [
+            ("galaxyx9", "288 simulated devices are too many; at most 256 are allowed"),
+            ("n300x129", "258 simulated devices are too many; at most 256 are allowed"),
+            ("t3k,fault=hot:8", "no device 8 to have a fault; this machine has 0 to 7"),
+            ("t3k,fault=hot:4", "device 4 is a remote chip without files that could show the fault hot; remote chips can only be stale"),
+        ] {
+            assert_eq!(machine(spec).unwrap_err().to_string(), why);
+        }
         assert!(machine("t3k,fault=stale:7,fault=hot:3").is_ok());
         assert!(machine("galaxyx8").is_ok());
         assert_eq!(machine("p150,driver=2.5").unwrap().driver, Version::new(2, 5, 0));

@@ -4,7 +4,6 @@
 //! If it fails, it writes an error text instead. It writes nothing afterwards.
 
 use std::env;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -88,52 +87,20 @@ pub(crate) fn say_ready() -> io::Result<()> {
     stdout.flush()
 }
 
-/// Why a part of the simulation is not ready.
-#[derive(Debug)]
-pub enum NotReady {
-    /// The part reported this error.
-    Failed(String),
-    /// The part ended without a report.
-    Ended,
-    /// The part reported nothing in this time.
-    Silent(Duration),
-    /// The part's output could not be read.
-    Io(io::Error),
-}
-
-impl fmt::Display for NotReady {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(text) => f.write_str(text),
-            Self::Ended => f.write_str("it ended without a message"),
-            Self::Silent(timeout) => write!(f, "no message in {} s", timeout.as_secs()),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NotReady {}
-
-impl From<io::Error> for NotReady {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Waits until a part is ready. Returns its message as the error.
-pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), NotReady> {
+pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> io::Result<()> {
     if !wait_readable(&answers, timeout)? {
-        return Err(NotReady::Silent(timeout));
+        return Err(io::Error::other(format!("no message in {} s", timeout.as_secs())));
     }
     let mut byte = [0];
     match answers.read(&mut byte)? {
-        0 => return Err(NotReady::Ended),
+        0 => return Err(io::Error::other("it ended without a message")),
         _ if byte == [READY] => return Ok(()),
         _ => {}
     }
     let mut text = byte.to_vec();
     answers.take(ERROR_BYTES_MAX).read_to_end(&mut text)?;
-    Err(NotReady::Failed(String::from_utf8_lossy(&text).into_owned()))
+    Err(io::Error::other(String::from_utf8_lossy(&text)))
 }
 
 /// Waits until the descriptor is readable or closed. Returns false on timeout.

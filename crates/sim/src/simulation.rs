@@ -1,7 +1,7 @@
 //! The owner's side of a running simulated machine.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::directory;
 use crate::machine::Machine;
-use crate::part::{self, NotReady, PartSettings};
+use crate::part::{self, PartSettings};
 use crate::spec::{Spec, SpecError};
 
 /// Maximum time for the start. Writing a tree and starting 200 processes takes well under a second, but a machine under heavy load needs
@@ -37,7 +37,10 @@ impl Simulation {
     pub fn start(spec: &Spec, seed: u64) -> Result<Self, StartError> {
         let machine = Machine::new(spec, seed).map_err(StartError::Spec)?;
         directory::sweep();
-        let root = directory::create(machine.chips.len()).map_err(StartError::Directory)?;
+        let root = directory::create(machine.chips.len()).map_err(|error| {
+            let remedy = "set TMPDIR to one that can be written";
+            StartError::Failed(format!("no directory for the simulated machine's files: {error}; {remedy}"))
+        })?;
         let settings = PartSettings { spec: spec.clone(), seed, directory: root.clone() };
         let mut command = part::command("engine");
         settings.give_to(&mut command);
@@ -46,12 +49,15 @@ impl Simulation {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut engine = command.spawn().map_err(|error| {
             directory::remove(&root);
-            StartError::Spawn(error)
+            StartError::Failed(format!("cannot start the simulated machine's engine: {error}"))
         })?;
         let (orders, answers) = (engine.stdin.take(), engine.stdout.take());
         let mut simulation = Self { root, engine, orders, answers, owner: std::process::id() };
         let answers = simulation.answers.as_mut().expect("the engine's output was asked for as a pipe");
-        part::await_ready(answers, START_TIMEOUT).map_err(StartError::Engine)?;
+        part::await_ready(answers, START_TIMEOUT).map_err(|error| {
+            let words = error.to_string();
+            StartError::Failed(format!("the simulated machine did not start: {}", words.escape_debug()))
+        })?;
         Ok(simulation)
     }
 
@@ -89,33 +95,17 @@ impl Drop for Simulation {
 pub enum StartError {
     /// The spec describes an impossible machine.
     Spec(SpecError),
-    /// The directory for its files could not be created.
-    Directory(io::Error),
-    /// The engine could not be started.
-    Spawn(io::Error),
-    /// The engine is not ready.
-    Engine(NotReady),
+    /// The machine could not be started.
+    Failed(String),
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spec(error) => error.fmt(f),
-            Self::Directory(error) => {
-                write!(f, "no directory for the simulated machine's files: {error}; set TMPDIR to one that can be written")
-            }
-            Self::Spawn(error) => write!(f, "cannot start the simulated machine's engine: {error}"),
-            Self::Engine(words) => write!(f, "the simulated machine did not start: {}", words.to_string().escape_debug()),
+            Self::Failed(why) => f.write_str(why),
         }
     }
 }
 
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Spec(error) => Some(error),
-            Self::Directory(error) | Self::Spawn(error) => Some(error),
-            Self::Engine(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for StartError {}

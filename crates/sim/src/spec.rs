@@ -37,7 +37,7 @@ const OTHER_NAMES: [(&str, &str); 1] = [("t3000", "t3k")];
 /// Returns the words that a spec may contain, with a description of each.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     let boards = BOARDS.iter().map(|board| (board.name.to_owned(), "board, xN for several"));
-    let faults = FaultKind::ALL.into_iter().map(|kind| (format!("fault={}:", kind.name()), "a fault of a device"));
+    let faults = FaultKind::ALL.into_iter().map(|(_, name)| (format!("fault={name}:"), "a fault of a device"));
     let options = [
         ("idle", "no processes"),
         ("procs=", "number of processes"),
@@ -68,7 +68,7 @@ impl Fault {
 
 /// The kinds of faults of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
+pub(crate) enum FaultKind {
     /// Reads of the telemetry never return.
     Hang,
     /// The device is unbound from the driver, and its entries vanish.
@@ -98,39 +98,25 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    const ALL: [Self; 13] = [
-        Self::Hang,
-        Self::Gone,
-        Self::Reset,
-        Self::Eacces,
-        Self::Eio,
-        Self::Garbage,
-        Self::Hot,
-        Self::Throttle,
-        Self::Stale,
-        Self::Unplug,
-        Self::Unload,
-        Self::Starting,
-        Self::Link,
+    /// All kinds with their names in a spec, in the order of messages.
+    const ALL: [(Self, &str); 13] = [
+        (Self::Hang, "hang"),
+        (Self::Gone, "gone"),
+        (Self::Reset, "reset"),
+        (Self::Eacces, "eacces"),
+        (Self::Eio, "eio"),
+        (Self::Garbage, "garbage"),
+        (Self::Hot, "hot"),
+        (Self::Throttle, "throttle"),
+        (Self::Stale, "stale"),
+        (Self::Unplug, "unplug"),
+        (Self::Unload, "unload"),
+        (Self::Starting, "starting"),
+        (Self::Link, "link"),
     ];
 
-    /// Returns the name in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hang => "hang",
-            Self::Gone => "gone",
-            Self::Reset => "reset",
-            Self::Eacces => "eacces",
-            Self::Eio => "eio",
-            Self::Garbage => "garbage",
-            Self::Hot => "hot",
-            Self::Throttle => "throttle",
-            Self::Stale => "stale",
-            Self::Unplug => "unplug",
-            Self::Unload => "unload",
-            Self::Starting => "starting",
-            Self::Link => "link",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -154,12 +140,16 @@ impl Spec {
             let option = if name == "idle" { "procs" } else { name };
             if matches!(option, "procs" | "buffers" | "driver") {
                 if options_seen.contains(&option) {
-                    return Err(SpecError::Twice { item: item.to_owned() });
+                    let why = "give one of idle and procs=N, one buffers=N, and one driver=V";
+                    return Err(SpecError(format!("{item:?} is given again; {why}")));
                 }
                 options_seen.push(option);
             }
         }
-        if spec.boards.is_empty() { Err(SpecError::NoBoard) } else { Ok(spec) }
+        if spec.boards.is_empty() {
+            return Err(SpecError(format!("no board to simulate; name at least one of {}", board_names())));
+        }
+        Ok(spec)
     }
 }
 
@@ -174,27 +164,38 @@ fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
     match (named(&item), counted) {
         (Some(board), _) => Ok((board, 1)),
         (None, Some((board, count))) => Ok((board, number(&item, count, 1..=DEVICES_MAX as u64)?)),
-        (None, None) => Err(SpecError::Unknown { item }),
+        (None, None) => Err(SpecError(format!(
+            "unknown board or option {item:?}; boards: {} (xN for several); \
+             options: idle, procs=N, buffers=N, driver=2.5|2.7|2.9|2.10, fault=KIND:DEVICE[@SECONDS[-SECONDS]]",
+            board_names()
+        ))),
     }
+}
+
+fn board_names() -> String {
+    BOARDS.each_ref().map(|board| board.name).join(", ")
 }
 
 fn driver(item: &str, value: &str) -> Result<Version, SpecError> {
     let known = DRIVERS.iter().find(|(word, _)| *word == value);
-    known.map(|(_, version)| *version).ok_or_else(|| SpecError::Driver { item: item.to_owned() })
+    known.map(|(_, version)| *version).ok_or_else(|| SpecError(format!("no such driver {item:?}; it is driver=2.5, 2.7, 2.9 or 2.10")))
 }
 
 /// Parses `KIND:DEVICE[@SECONDS[-SECONDS]]`.
 fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
-    let bad = || SpecError::Fault { item: item.to_owned() };
+    let bad = || {
+        let kinds = FaultKind::ALL.map(|(_, name)| name).join(", ");
+        SpecError(format!("bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS[-SECONDS]] with KIND one of {kinds}"))
+    };
     let (kind, place) = value.split_once(':').ok_or_else(bad)?;
-    let kind = FaultKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(bad)?;
+    let (kind, _) = FaultKind::ALL.into_iter().find(|(_, name)| *name == kind).ok_or_else(bad)?;
     let (device, time) = place.split_once('@').unwrap_or((place, "0"));
     let (from, until) = time.split_once('-').map_or((time, None), |(from, until)| (from, Some(until)));
     let device = number(item, device, 0..=u32::MAX)?;
     let tick = |seconds| number(item, seconds, 0..=u32::MAX).map(|seconds| u64::from(seconds) * TICKS_PER_SECOND);
     let (from_tick, until_tick) = (tick(from)?, until.map_or(Ok(u64::MAX), tick)?);
     if until_tick <= from_tick {
-        return Err(SpecError::EndsEarly { item: item.to_owned() });
+        return Err(SpecError(format!("{item:?} ends before it begins; it is fault=KIND:DEVICE@FROM-TO, in seconds")));
     }
     Ok(Fault { kind, device, from_tick, until_tick })
 }
@@ -205,94 +206,16 @@ where
 {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|number| is_number && range.contains(number));
-    number.ok_or_else(|| SpecError::Number { item: item.to_owned(), range: format!("{} to {}", range.start(), range.end()) })
+    number.ok_or_else(|| SpecError(format!("bad number in {item:?}; it may be {} to {}", range.start(), range.end())))
 }
 
-/// An invalid spec.
+/// Why a spec is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SpecError {
-    /// The spec has no board.
-    NoBoard,
-    /// An item is neither a board nor an option.
-    Unknown {
-        /// The item as typed.
-        item: String,
-    },
-    /// An option was given twice.
-    Twice {
-        /// The item as typed.
-        item: String,
-    },
-    /// A value is not a number, or is out of range.
-    Number {
-        /// The item as typed.
-        item: String,
-        /// The allowed values.
-        range: String,
-    },
-    /// A fault is malformed.
-    Fault {
-        /// The item as typed.
-        item: String,
-    },
-    /// A fault ends before it begins.
-    EndsEarly {
-        /// The item as typed.
-        item: String,
-    },
-    /// A driver cannot be simulated.
-    Driver {
-        /// The item as typed.
-        item: String,
-    },
-    /// There are more devices than [`DEVICES_MAX`].
-    TooManyDevices {
-        /// The number of devices.
-        devices: u64,
-    },
-    /// The device of a fault does not exist.
-    NoSuchDevice {
-        /// The given id.
-        device: u32,
-        /// The highest id.
-        last: u32,
-    },
-    /// A remote chip cannot have the fault, because it has no files.
-    RemoteFault {
-        /// The given id.
-        device: u32,
-        /// The fault.
-        kind: FaultKind,
-    },
-}
+pub struct SpecError(pub(crate) String);
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let boards = || BOARDS.each_ref().map(|board| board.name).join(", ");
-        let kinds = || FaultKind::ALL.map(FaultKind::name).join(", ");
-        match self {
-            Self::NoBoard => write!(f, "no board to simulate; name at least one of {}", boards()),
-            Self::Unknown { item } => write!(
-                f,
-                "unknown board or option {item:?}; boards: {} (xN for several); \
-                 options: idle, procs=N, buffers=N, driver=2.5|2.7|2.9|2.10, fault=KIND:DEVICE[@SECONDS[-SECONDS]]",
-                boards()
-            ),
-            Self::Twice { item } => write!(f, "{item:?} is given again; give one of idle and procs=N, one buffers=N, and one driver=V"),
-            Self::Number { item, range } => write!(f, "bad number in {item:?}; it may be {range}"),
-            Self::Fault { item } => {
-                write!(f, "bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS[-SECONDS]] with KIND one of {}", kinds())
-            }
-            Self::EndsEarly { item } => write!(f, "{item:?} ends before it begins; it is fault=KIND:DEVICE@FROM-TO, in seconds"),
-            Self::Driver { item } => write!(f, "no such driver {item:?}; it is driver=2.5, 2.7, 2.9 or 2.10"),
-            Self::TooManyDevices { devices } => write!(f, "{devices} simulated devices are too many; at most {DEVICES_MAX} are allowed"),
-            Self::NoSuchDevice { device, last } => write!(f, "no device {device} to have a fault; this machine has 0 to {last}"),
-            Self::RemoteFault { device, kind } => write!(
-                f,
-                "device {device} is a remote chip without files that could show the fault {}; remote chips can only be stale",
-                kind.name()
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 
