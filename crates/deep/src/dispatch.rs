@@ -4,7 +4,7 @@ use ttmon_model::deep::{Counters, SubDevice};
 use ttmon_model::{Arch, Missing, Reading};
 
 use crate::table::Layout;
-use crate::transport::{Failure, Tile, Window, read_at, window_bytes};
+use crate::transport::{Tile, Window, window_bytes};
 
 /// Minimum size of the block that a program publishes. The first version has 53 bytes, later ones have more.
 const BLOCK_BYTES_MIN: u32 = 53;
@@ -59,9 +59,9 @@ fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
 
 impl Block {
     /// Finds and checks the block. If `known` is given, only the words that name the queues are read and compared with it.
-    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
+    pub fn read(window: &mut impl Window, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
         let mut place = [0; 2];
-        read_at(window, arch, layout.arc, layout.metal_block, &mut place).map_err(Missing::from)?;
+        layout.read(window, layout.arc, layout.metal_block, &mut place)?;
         let [address, bytes] = place;
         if address == 0 || bytes < BLOCK_BYTES_MIN {
             return Err(Missing::NoSource);
@@ -70,13 +70,13 @@ impl Block {
         let mut words = [0; BLOCK_WORDS];
         if let Some(known) = known.filter(|known| known.place == place && known.is_complete()) {
             let named = &mut words[..known.words_with_queues()];
-            read_at(window, arch, layout.arc, at, named).map_err(Missing::from)?;
+            layout.read(window, layout.arc, at, named)?;
             if *named == known.words[..named.len()] {
                 return Ok(known.clone());
             }
         }
-        read_at(window, arch, layout.arc, at, &mut words).map_err(Missing::from)?;
-        Self::parse(&words, place, arch, layout.l1_bytes, is_translated)
+        layout.read(window, layout.arc, at, &mut words)?;
+        Self::parse(&words, place, layout, is_translated)
     }
 
     /// Returns whether the block is complete. The number of cores is written last.
@@ -91,7 +91,7 @@ impl Block {
     }
 
     /// Checks the words of a block at this place.
-    fn parse(words: &[u32; BLOCK_WORDS], place: [u32; 2], arch: Arch, l1_bytes: u64, is_translated: bool) -> Reading<Self> {
+    fn parse(words: &[u32; BLOCK_WORDS], place: [u32; 2], layout: &Layout, is_translated: bool) -> Reading<Self> {
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         if words[1] != BLOCK_SIGNATURE {
@@ -104,8 +104,8 @@ impl Block {
             return Err(Missing::SlowDispatch);
         }
         let (counters, queues) = (u64::from(word(9)), raw[QUEUES_AT]);
-        let size = window_bytes(arch);
-        let is_in_l1 = counters > 0 && counters.is_multiple_of(4) && counters + COUNTERS_BYTES <= l1_bytes;
+        let size = window_bytes(layout.arch);
+        let is_in_l1 = counters > 0 && counters.is_multiple_of(4) && counters + COUNTERS_BYTES <= layout.l1_bytes;
         let is_in_one_window = counters % size + COUNTERS_BYTES <= size;
         if !(is_in_l1 && is_in_one_window && (1..=QUEUES_MAX).contains(&queues)) {
             return Err(Missing::OutOfRange);
@@ -118,7 +118,7 @@ impl Block {
         if cores.is_empty() {
             return Err(Missing::NoSource);
         }
-        if !cores.iter().all(|core| is_worker(arch, *core, is_translated)) {
+        if !cores.iter().all(|core| is_worker(layout.arch, *core, is_translated)) {
             return Err(Missing::OutOfRange);
         }
         let worker_cores = (place[1] >= BLOCK_BYTES_WITH_CORES).then(|| u32::from(raw[50]) | u32::from(raw[51]) << 8);
@@ -127,16 +127,16 @@ impl Block {
 
     /// Reads the counters of a queue. Returns `None` if the core has none, for example while its firmware starts. `parts` is the number of
     /// its sub-devices if known. In that case, a new one is detected only if it follows the others.
-    pub fn counters(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<Option<Counters>, Failure> {
+    pub fn counters(&self, window: &mut impl Window, layout: &Layout, core: Tile, parts: Option<usize>) -> Reading<Option<Counters>> {
         let mut head = [0; 14];
-        read_at(window, arch, core, self.counters, &mut head)?;
+        layout.read(window, core, self.counters, &mut head)?;
         if head[..2] != [COUNTERS_VERSION, COUNTERS_SIGNATURE] {
             return Ok(None);
         }
-        let workers = self.workers(window, arch, core, parts)?;
+        let workers = self.workers(window, layout, core, parts)?;
         let mut sub_devices = Vec::new();
         for (index, workers) in (0..).zip(workers).filter(|(_, workers)| *workers > 0) {
-            let mut part = |at: u64, words: &mut [u32]| read_at(window, arch, core, self.counters + at, words);
+            let mut part = |at: u64, words: &mut [u32]| layout.read(window, core, self.counters + at, words);
             let (mut completed, mut launched, mut runtime) = ([0], [0; 2], [0; 2]);
             part(COMPLETED_AT + 4 * index, &mut completed)?;
             part(LAUNCHED_AT + 8 * index, &mut launched)?;
@@ -156,12 +156,12 @@ impl Block {
     }
 
     /// Returns the workers of each sub-device.
-    fn workers(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<[u32; SUB_DEVICES], Failure> {
+    fn workers(&self, window: &mut impl Window, layout: &Layout, core: Tile, parts: Option<usize>) -> Reading<[u32; SUB_DEVICES]> {
         let mut workers = [0; SUB_DEVICES];
         let first = parts.map_or(SUB_DEVICES, |parts| (parts + 1).min(SUB_DEVICES));
-        read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers[..first])?;
+        layout.read(window, core, self.counters + WORKERS_AT, &mut workers[..first])?;
         if first < SUB_DEVICES && workers[first - 1] > 0 {
-            read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers)?;
+            layout.read(window, core, self.counters + WORKERS_AT, &mut workers)?;
         }
         Ok(workers)
     }

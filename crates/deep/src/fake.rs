@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use ttmon_model::Arch;
+use ttmon_model::{Arch, Missing, Reading};
 
 use crate::contents::Run;
-use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
+use crate::transport::{Tile, Transport, Window, window_bytes};
 
 /// A chip with words that can be set. Clones share the words.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ struct State {
     opens: u64,
     open_now: u64,
     reads: u64,
-    refuses: Option<Failure>,
-    breaks: Option<Failure>,
+    refuses: Option<Missing>,
+    breaks: Option<Missing>,
 }
 
 impl Fake {
@@ -52,13 +52,13 @@ impl Fake {
     }
 
     /// Makes `open` fail.
-    pub fn refuse(&self, failure: Option<Failure>) {
-        self.0.borrow_mut().refuses = failure;
+    pub fn refuse(&self, reason: Option<Missing>) {
+        self.0.borrow_mut().refuses = reason;
     }
 
     /// Makes reads fail, as after a reset.
-    pub fn break_off(&self, failure: Option<Failure>) {
-        self.0.borrow_mut().breaks = failure;
+    pub fn break_off(&self, reason: Option<Missing>) {
+        self.0.borrow_mut().breaks = reason;
     }
 
     /// Returns how often the chip was opened.
@@ -87,11 +87,11 @@ pub struct FakeWindow {
 impl Transport for Fake {
     type Open = FakeWindow;
 
-    fn open(&mut self) -> Result<FakeWindow, Failure> {
+    fn open(&mut self) -> Reading<FakeWindow> {
         let mut state = self.0.borrow_mut();
         state.opens += 1;
-        if let Some(failure) = state.refuses {
-            return Err(failure);
+        if let Some(reason) = state.refuses {
+            return Err(reason);
         }
         state.open_now += 1;
         Ok(FakeWindow { chip: self.clone(), target: None })
@@ -99,30 +99,27 @@ impl Transport for Fake {
 }
 
 impl Window for FakeWindow {
-    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
-        const EINVAL: i32 = 22;
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
         let size = window_bytes(self.chip.0.borrow().arch);
         if !address.is_multiple_of(size) {
-            return Err(Failure::Errno(EINVAL));
+            return Err(Missing::IoError);
         }
         self.target = Some((tile, address));
         Ok(())
     }
 
-    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
         let mut state = self.chip.0.borrow_mut();
-        let (tile, base) = self.target.ok_or(Failure::Errno(14))?;
+        let (tile, base) = self.target.ok_or(Missing::IoError)?;
         let is_inside = (offset + 4 * words.len()) as u64 <= window_bytes(state.arch);
-        if let Some(failure) = state.breaks.or((!is_inside).then_some(Failure::Errno(14))) {
-            return Err(failure);
+        if let Some(reason) = state.breaks.or((!is_inside).then_some(Missing::IoError)) {
+            return Err(reason);
         }
         state.reads += words.len() as u64;
         for (index, word) in words.iter_mut().enumerate() {
             let address = base + (offset + 4 * index) as u64;
-            *word = match state.otherwise {
-                u32::MAX => u32::MAX,
-                otherwise => state.words.get(&(tile, address)).copied().unwrap_or(otherwise),
-            };
+            let written = state.words.get(&(tile, address)).filter(|_| state.otherwise == 0);
+            *word = written.copied().unwrap_or(state.otherwise);
         }
         Ok(())
     }

@@ -6,17 +6,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ttmon_model::Arch;
+use ttmon_model::{Arch, Missing, Reading};
 
 use crate::contents::Run;
 use crate::fake::{Fake, FakeWindow};
-use crate::transport::{Failure, Tile, Transport};
+use crate::transport::{Tile, Transport};
 
 /// Maximum size of an image. An image with a table of 255 tags has 10 kB.
 const BYTES_MAX: u64 = 64 * 1024;
 /// Upper limit of addresses on any chip.
 const ADDRESS_MAX: u64 = 1 << 40;
-const EINVAL: i32 = 22;
 
 /// The image of a chip that left the bus.
 pub const ALL_ONES: &str = "ones\n";
@@ -49,16 +48,16 @@ impl Image {
 impl Transport for Image {
     type Open = FakeWindow;
 
-    fn open(&mut self) -> Result<FakeWindow, Failure> {
+    fn open(&mut self) -> Reading<FakeWindow> {
         let mut text = String::new();
-        let file = File::open(&self.path).map_err(|_| Failure::NoNode)?;
-        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|_| Failure::Errno(EINVAL))?;
+        let file = File::open(&self.path).map_err(|_| Missing::NoPermission)?;
+        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|_| Missing::IoError)?;
         let mut chip = Fake::new(self.arch);
         for line in text.lines() {
             if line == ALL_ONES.trim_end() {
                 chip.set_dead(true);
             } else {
-                chip.write_runs(&[run(line).ok_or(Failure::Errno(EINVAL))?]);
+                chip.write_runs(&[run(line).ok_or(Missing::IoError)?]);
             }
         }
         chip.open()

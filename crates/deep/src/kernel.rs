@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use ttmon_model::Arch;
+use ttmon_model::{Arch, Missing, Reading};
 
-use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
+use crate::transport::{Tile, Transport, Window, window_bytes};
 
 /// `_IO(0xFA, n)`. The number includes neither size nor direction.
 const GET_DEVICE_INFO: libc::Ioctl = 0xFA00;
@@ -55,13 +55,13 @@ pub struct KernelWindow {
 impl Transport for Kernel {
     type Open = KernelWindow;
 
-    fn open(&mut self) -> Result<KernelWindow, Failure> {
+    fn open(&mut self) -> Reading<KernelWindow> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.node, flags, Mode::empty()).map_err(not_opened)?;
         // Ioctls are sent only to a character device.
         let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(not_opened)?;
         if kind != FileType::CharacterDevice {
-            return Err(Failure::NotSupported);
+            return Err(Missing::NotExposed);
         }
         let mut driver: Words<4> = [12, 0, 0, 0];
         ioctl(&file, GET_DRIVER_INFO, &mut driver)?;
@@ -69,7 +69,7 @@ impl Transport for Kernel {
         ioctl(&file, GET_DEVICE_INFO, &mut device)?;
         let pci_device = u64::from(device[2] >> 16);
         if driver[2] < API_VERSION_MIN || Arch::from_pci_device(pci_device) != Some(self.arch) {
-            return Err(Failure::NotSupported);
+            return Err(Missing::NotExposed);
         }
         let size = window_bytes(self.arch);
         let mut allocated: Words<12> = [low(size), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -77,16 +77,16 @@ impl Transport for Kernel {
         let (id, offset) = (allocated[4], u64::from(allocated[6]) | u64::from(allocated[7]) << 32);
         match Mapping::new(&file, offset, size) {
             Ok(mapping) => Ok(KernelWindow { mapping, id, target: None, file }),
-            Err(failure) => {
+            Err(reason) => {
                 let _ = ioctl(&file, FREE_TLB, &mut [id]);
-                Err(failure)
+                Err(reason)
             }
         }
     }
 }
 
 impl Window for KernelWindow {
-    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
         if self.target == Some((tile, address)) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Window for KernelWindow {
         Ok(())
     }
 
-    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
         self.mapping.read(offset, words)
     }
 }
@@ -119,7 +119,7 @@ fn low(number: u64) -> u32 {
     number as u32
 }
 
-fn ioctl<const N: usize>(file: &OwnedFd, request: libc::Ioctl, words: &mut Words<N>) -> Result<(), Failure> {
+fn ioctl<const N: usize>(file: &OwnedFd, request: libc::Ioctl, words: &mut Words<N>) -> Reading<()> {
     // SAFETY: `words` is as long as the driver's struct for the request, or as the output size in its first word states (a struct of
     // `GET_*_INFO`). The driver writes only within it and keeps no pointer. The file is a character device. Another driver would reject the
     // number.
@@ -130,24 +130,24 @@ fn ioctl<const N: usize>(file: &OwnedFd, request: libc::Ioctl, words: &mut Words
     }
 }
 
-fn not_opened(errno: Errno) -> Failure {
+fn not_opened(errno: Errno) -> Missing {
     match errno {
-        Errno::NOENT | Errno::NOTDIR => Failure::NoNode,
-        Errno::NXIO | Errno::NODEV => Failure::Gone,
-        Errno::ACCESS | Errno::PERM => Failure::NoPermission,
-        Errno::AGAIN | Errno::BUSY => Failure::Busy,
+        // A container without access to the device has no node.
+        Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::PERM => Missing::NoPermission,
+        Errno::NXIO | Errno::NODEV => Missing::Gone,
+        Errno::AGAIN | Errno::BUSY => Missing::Busy,
         // The driver creates neither links nor directories.
-        Errno::LOOP | Errno::ISDIR => Failure::NotSupported,
-        errno => Failure::Errno(errno.raw_os_error()),
+        Errno::LOOP | Errno::ISDIR => Missing::NotExposed,
+        _ => Missing::IoError,
     }
 }
 
-fn refused(errno: Errno) -> Failure {
+fn refused(errno: Errno) -> Missing {
     match errno {
-        Errno::NODEV => Failure::Reset,
-        Errno::NOMEM => Failure::Busy,
-        Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP => Failure::NotSupported,
-        errno => Failure::Errno(errno.raw_os_error()),
+        Errno::NODEV => Missing::Resetting,
+        Errno::NOMEM => Missing::Busy,
+        Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP => Missing::NotExposed,
+        _ => Missing::IoError,
     }
 }
 
@@ -166,12 +166,12 @@ static IS_LOST: AtomicBool = AtomicBool::new(false);
 static HANDLER: Once = Once::new();
 
 impl Mapping {
-    fn new(file: &OwnedFd, offset: u64, bytes: u64) -> Result<Self, Failure> {
+    fn new(file: &OwnedFd, offset: u64, bytes: u64) -> Reading<Self> {
         HANDLER.call_once(handle_bus_errors);
-        let bytes = usize::try_from(bytes).map_err(|_| Failure::NotSupported)?;
-        let offset = libc::off_t::try_from(offset).map_err(|_| Failure::NotSupported)?;
+        let bytes = usize::try_from(bytes).map_err(|_| Missing::NotExposed)?;
+        let offset = libc::off_t::try_from(offset).map_err(|_| Missing::NotExposed)?;
         if WINDOW_START.load(Ordering::Relaxed) != 0 {
-            return Err(Failure::Busy);
+            return Err(Missing::Busy);
         }
         // SAFETY: this creates a new mapping at an address that the kernel chooses, and changes nothing else. It is read only through this
         // struct.
@@ -185,17 +185,17 @@ impl Mapping {
         Ok(Self { start: start.cast(), bytes })
     }
 
-    fn read(&self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+    fn read(&self, offset: usize, words: &mut [u32]) -> Reading<()> {
         let is_inside = offset.is_multiple_of(4) && offset.checked_add(4 * words.len()).is_some_and(|end| end <= self.bytes);
         if self.start.is_null() || !is_inside {
-            return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
+            return Err(Missing::IoError);
         }
         for (index, word) in words.iter_mut().enumerate() {
             // SAFETY: the address is inside the mapping, as checked, and aligned. The chip changes the words, so the reads are volatile. If
             // the driver removes the window, the handler of SIGBUS maps zeros there and the read continues.
             *word = unsafe { self.start.add(offset / 4 + index).read_volatile() };
         }
-        if IS_LOST.load(Ordering::Acquire) { Err(Failure::Reset) } else { Ok(()) }
+        if IS_LOST.load(Ordering::Acquire) { Err(Missing::Resetting) } else { Ok(()) }
     }
 
     fn unmap(&mut self) {
@@ -249,7 +249,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
 mod tests {
     use super::*;
 
-    fn failure_of(path: &Path) -> Option<Failure> {
+    fn reason_of(path: &Path) -> Option<Missing> {
         Kernel::new(path, Arch::Wormhole).open().err()
     }
 
@@ -259,12 +259,12 @@ mod tests {
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         std::fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
-        assert_eq!(failure_of(&directory.path().join("absent")), Some(Failure::NoNode));
-        assert_eq!(failure_of(&file), Some(Failure::NotSupported));
-        assert_eq!(failure_of(&link), Some(Failure::NotSupported));
-        assert_eq!(failure_of(directory.path()), Some(Failure::NotSupported));
+        assert_eq!(reason_of(&directory.path().join("absent")), Some(Missing::NoPermission));
+        assert_eq!(reason_of(&file), Some(Missing::NotExposed));
+        assert_eq!(reason_of(&link), Some(Missing::NotExposed));
+        assert_eq!(reason_of(directory.path()), Some(Missing::NotExposed));
         // The device of another driver rejects the first ioctl.
-        assert_eq!(failure_of(Path::new("/dev/null")), Some(Failure::NotSupported));
+        assert_eq!(reason_of(Path::new("/dev/null")), Some(Missing::NotExposed));
     }
 
     /// A file that is truncated while mapped raises SIGBUS, like a window that the driver removes.
@@ -276,13 +276,13 @@ mod tests {
         let mut mapping = Mapping::new(&file, 0, 8192).unwrap();
         let mut words = [1; 4];
         assert_eq!(mapping.read(4096, &mut words), Ok(()));
-        assert_eq!(Mapping::new(&file, 0, 8192).err(), Some(Failure::Busy));
+        assert_eq!(Mapping::new(&file, 0, 8192).err(), Some(Missing::Busy));
         other.set_len(0).unwrap();
-        assert_eq!(mapping.read(4096, &mut words), Err(Failure::Reset));
-        assert_eq!(mapping.read(8192, &mut words), Err(Failure::Errno(22)));
-        assert_eq!(mapping.read(2, &mut words), Err(Failure::Errno(22)));
+        assert_eq!(mapping.read(4096, &mut words), Err(Missing::Resetting));
+        assert_eq!(mapping.read(8192, &mut words), Err(Missing::IoError));
+        assert_eq!(mapping.read(2, &mut words), Err(Missing::IoError));
         mapping.unmap();
-        assert_eq!(mapping.read(0, &mut words), Err(Failure::Errno(22)));
+        assert_eq!(mapping.read(0, &mut words), Err(Missing::IoError));
         other.set_len(8192).unwrap();
         assert_eq!(Mapping::new(&file, 0, 8192).unwrap().read(0, &mut words), Ok(()));
     }

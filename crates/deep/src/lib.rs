@@ -24,5 +24,5 @@ mod wire;
 pub use client::{ChipFiles, Readers};
 pub use process::{READER_NAME, is_reader, run_as_reader};
 pub use session::Session;
-pub use transport::{Failure, Tile, Transport, Window};
+pub use transport::{Tile, Transport, Window};
 pub use wire::{decode, encode};

@@ -19,6 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::Arch;
 use ttmon_model::limits::PIDS_BYTES_MAX;
 
+use crate::client::ChipFiles;
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::session::{IsHeld, Session};
@@ -34,49 +35,38 @@ const CHECK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Maximum size of the file with the driver's grace time.
 const GRACE_BYTES_MAX: usize = 64;
 
-/// The arguments of a reading process.
-struct Arguments {
-    node: PathBuf,
-    pids: PathBuf,
-    grace: PathBuf,
-    arch: Arch,
-    is_simulated: bool,
-}
-
 /// Reads a chip if this process was started for that, and returns when it is done. The program must call this first in `main`.
 pub fn run_as_reader() -> Option<ExitCode> {
     let mut words = env::args_os();
     if words.next().is_none_or(|name| name != READER_NAME) {
         return None;
     }
-    Some(match arguments(words) {
-        Some(arguments) => serve(&arguments).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
-        None => ExitCode::FAILURE,
-    })
+    let is_served = arguments(words).is_some_and(|chip| serve(&chip).is_ok());
+    Some(if is_served { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Arguments> {
+fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<ChipFiles> {
     let mut path = || words.next().map(PathBuf::from);
     let (node, pids, grace) = (path()?, path()?, path()?);
     let arch = words.next()?.to_str().and_then(Arch::from_name)?;
     let is_simulated = words.next().is_some_and(|word| word == SIMULATED);
-    Some(Arguments { node, pids, grace, arch, is_simulated })
+    Some(ChipFiles { node, pids, grace, arch, is_simulated })
 }
 
-fn serve(arguments: &Arguments) -> io::Result<()> {
+fn serve(chip: &ChipFiles) -> io::Result<()> {
     // Ctrl-C is sent to the whole foreground group. This process must end only when the other end closes the socket.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-deep");
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(false)?;
-    let Arguments { node, arch, .. } = arguments;
-    match arguments.is_simulated {
-        true => answer(&mut stream, &mut Session::new(Image::new(node, *arch), *arch), arguments),
-        false => answer(&mut stream, &mut Session::new(Kernel::new(node, *arch), *arch), arguments),
+    let ChipFiles { node, arch, .. } = chip;
+    match chip.is_simulated {
+        true => answer(&mut stream, &mut Session::new(Image::new(node, *arch), *arch), chip),
+        false => answer(&mut stream, &mut Session::new(Kernel::new(node, *arch), *arch), chip),
     }
 }
 
-fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, arguments: &Arguments) -> io::Result<()> {
+fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, chip: &ChipFiles) -> io::Result<()> {
     loop {
         let is_asked = loop {
             match poll(&mut [PollFd::new(&*stream, PollFlags::IN)], Some(&CHECK_EVERY)) {
@@ -84,7 +74,7 @@ fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, argum
                 polled => break polled? > 0,
             }
         };
-        let (now, is_held) = (boot_time(), is_held(&arguments.pids));
+        let (now, is_held) = (boot_time(), is_held(&chip.pids));
         if !is_asked {
             session.note(now, is_held);
             continue;
@@ -92,7 +82,7 @@ fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, argum
         if stream.read(&mut [0; 1])? == 0 {
             return Ok(());
         }
-        let sample = encode(&session.sample(now, is_held, grace(&arguments.grace, arguments.arch)));
+        let sample = encode(&session.sample(now, is_held, grace(&chip.grace, chip.arch)));
         let length = u32::try_from(sample.len()).unwrap_or_default();
         stream.write_all(&[&length.to_le_bytes()[..], &sample].concat())?;
     }
@@ -200,8 +190,8 @@ mod tests {
         let pids = directory.path().join("pids");
         fs::write(&pids, "0\n").unwrap();
         let served = std::thread::spawn(move || {
-            let arguments = Arguments { node: "x".into(), pids, grace: "x".into(), arch: Arch::Wormhole, is_simulated: false };
-            answer(&mut theirs, &mut Session::new(Fake::new(Arch::Wormhole), Arch::Wormhole), &arguments)
+            let chip = ChipFiles { node: "x".into(), pids, grace: "x".into(), arch: Arch::Wormhole, is_simulated: false };
+            answer(&mut theirs, &mut Session::new(Fake::new(Arch::Wormhole), Arch::Wormhole), &chip)
         });
         for _ in 0..2 {
             ours.write_all(b"?").unwrap();

@@ -9,7 +9,7 @@ use ttmon_model::{Arch, Missing, Reading};
 use crate::dispatch::Block;
 use crate::pace::{ChipSchedule, Decision};
 use crate::table::{Layout, Pointers, Table};
-use crate::transport::{Failure, Tile, Transport, Window};
+use crate::transport::{Tile, Transport, Window};
 
 /// Maximum number of words that a sample reads, after the first. The counters of queues come first, and tags get the rest.
 const WORDS_MAX: u64 = 60;
@@ -57,11 +57,11 @@ struct Counted<'a, W> {
 }
 
 impl<W: Window> Window for Counted<'_, W> {
-    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
         self.window.configure(tile, address)
     }
 
-    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
         self.words += words.len() as u64;
         self.window.read(offset, words)
     }
@@ -105,9 +105,9 @@ impl<T: Transport> Session<T> {
 
     fn read(&mut self, now: Duration, is_held: IsHeld) -> Reading<DeepSample> {
         let layout = Layout::of(self.arch).ok_or(Missing::NotOnThisArch)?;
-        let mut window = self.transport.open().map_err(Missing::from)?;
+        let mut window = self.transport.open()?;
         let room = WORDS_MAX.saturating_sub(self.dispatch_words);
-        let tags = Self::read_tags(&mut self.known, &mut window, self.arch, &layout, room);
+        let tags = Self::read_tags(&mut self.known, &mut window, &layout, room);
         let tags = tags.inspect_err(|_| (self.known, self.block, self.base) = (None, None, None))?;
         let mut counted = Counted { window: &mut window, words: 0 };
         let dispatch = match is_held {
@@ -116,32 +116,21 @@ impl<T: Transport> Session<T> {
             None => Err(Missing::NotExposed),
         };
         self.dispatch_words = counted.words;
-        let dispatch = match dispatch {
-            Ok((worker_cores, places)) => Ok(self.compare(now, worker_cores, places)),
-            Err(reason) => {
-                (self.block, self.base) = (None, None);
-                Err(reason)
-            }
-        };
+        let dispatch = dispatch.inspect_err(|_| (self.block, self.base) = (None, None));
+        let dispatch = dispatch.map(|(worker_cores, places)| self.compare(now, worker_cores, places));
         Ok(DeepSample { age: Duration::ZERO, tags, dispatch })
     }
 
     /// Reads the table if it is new, then as many of the changing values as `room` allows.
-    fn read_tags(
-        known: &mut Option<TelemetryState>,
-        window: &mut T::Open,
-        arch: Arch,
-        layout: &Layout,
-        room: u64,
-    ) -> Reading<Vec<(u16, u32)>> {
-        let pointers = Pointers::read(window, arch, layout)?;
+    fn read_tags(known: &mut Option<TelemetryState>, window: &mut T::Open, layout: &Layout, room: u64) -> Reading<Vec<(u16, u32)>> {
+        let pointers = Pointers::read(window, layout)?;
         if let Some(before) = known.as_mut().filter(|known| known.table.pointers == pointers)
-            && before.follow(window, arch, layout, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
+            && before.follow(window, layout, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
         {
             return checked(before.values.clone());
         }
-        let table = Table::read(window, arch, layout, pointers)?;
-        let values = table.values(window, arch, layout, TAGS.iter().map(|(tag, _)| *tag)).map_err(Missing::from)?;
+        let table = Table::read(window, layout, pointers)?;
+        let values = table.values(window, layout, TAGS.iter().map(|(tag, _)| *tag))?;
         *known = Some(TelemetryState { table, values: values.clone(), next: 0 });
         checked(values)
     }
@@ -160,7 +149,7 @@ impl<T: Transport> Session<T> {
             return Err(Missing::NotExposed);
         }
         let is_translated = value(tag::NOC_TRANSLATION) != Some(0);
-        let block = Block::read(window, self.arch, layout, is_translated, self.block.as_ref())?;
+        let block = Block::read(window, layout, is_translated, self.block.as_ref())?;
         let known = |core: Tile| {
             let (_, base) = self.base.as_ref().filter(|_| block.cores.len() > 1)?;
             let place = base.iter().find(|place| place.core == core && place.address == block.counters)?;
@@ -168,7 +157,7 @@ impl<T: Transport> Session<T> {
         };
         let mut places = Vec::new();
         for core in &block.cores {
-            let counters = block.counters(window, self.arch, *core, known(*core)).map_err(Missing::from)?;
+            let counters = block.counters(window, layout, *core, known(*core))?;
             places.extend(counters.map(|counters| QueueCounters { core: *core, address: block.counters, counters }));
         }
         let worker_cores = block.worker_cores;
@@ -196,13 +185,13 @@ impl<T: Transport> Session<T> {
 impl TelemetryState {
     /// Reads the heartbeat and the next of the other tags, `room` words in total. Returns `false` if the heartbeat decreased: the chip was
     /// reset, perhaps with other firmware.
-    fn follow(&mut self, window: &mut impl Window, arch: Arch, layout: &Layout, room: u64) -> Reading<bool> {
+    fn follow(&mut self, window: &mut impl Window, layout: &Layout, room: u64) -> Reading<bool> {
         let is_wanted = |(tag, _): &&(u16, u32)| TAGS.contains(&(*tag, TagPace::Often)) && *tag != tag::TIMER_HEARTBEAT;
         let changing: Vec<u16> = self.values.iter().filter(is_wanted).map(|(tag, _)| *tag).collect();
         let count = usize::try_from(room - 1).unwrap_or(usize::MAX).min(changing.len());
         let others = changing.iter().cycle().skip(self.next).take(count).copied();
         let tags = std::iter::once(tag::TIMER_HEARTBEAT).chain(others);
-        let fresh = self.table.values(window, arch, layout, tags).map_err(Missing::from)?;
+        let fresh = self.table.values(window, layout, tags)?;
         let heartbeat = |values: &[(u16, u32)]| values.iter().find(|(known, _)| *known == tag::TIMER_HEARTBEAT).map(|(_, count)| *count);
         if heartbeat(&fresh) < heartbeat(&self.values) {
             return Ok(false);

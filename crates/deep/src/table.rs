@@ -5,11 +5,12 @@ use std::ops::Range;
 use ttmon_model::units::Version;
 use ttmon_model::{Arch, Missing, Reading};
 
-use crate::transport::{Failure, Tile, Window, read_at};
+use crate::transport::{Tile, Window, window_bytes};
 
 /// The addresses of an architecture on NoC 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
+    pub(crate) arch: Arch,
     /// The tile of the management cores.
     pub arc: Tile,
     /// The offset that is added to addresses from the firmware.
@@ -30,6 +31,7 @@ impl Layout {
     pub fn of(arch: Arch) -> Option<Self> {
         match arch {
             Arch::Wormhole => Some(Self {
+                arch,
                 arc: Tile { x: 0, y: 10 },
                 base: 0x8_0000_0000,
                 pointers: 0x8_8003_01D0,
@@ -39,6 +41,7 @@ impl Layout {
                 l1_bytes: 1464 << 10,
             }),
             Arch::Blackhole => Some(Self {
+                arch,
                 arc: Tile { x: 8, y: 0 },
                 base: 0,
                 pointers: 0x8003_0430,
@@ -57,6 +60,15 @@ impl Layout {
         let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;
         is_inside.then(|| self.base + u64::from(address))
     }
+
+    /// Reads words that are in one window.
+    pub(crate) fn read(&self, window: &mut impl Window, tile: Tile, address: u64, words: &mut [u32]) -> Reading<()> {
+        let size = window_bytes(self.arch);
+        let offset = address % size;
+        debug_assert!(offset + 4 * words.len() as u64 <= size, "the caller checked that it is in one window");
+        window.configure(tile, address - offset)?;
+        window.read(usize::try_from(offset).unwrap_or_default(), words)
+    }
 }
 
 /// The memory of the management cores, in their own addresses.
@@ -73,9 +85,9 @@ pub struct Pointers {
 
 impl Pointers {
     /// Reads the pointers. All ones mean a chip that left the bus, and zeros mean firmware that is not ready.
-    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout) -> Reading<Self> {
+    pub fn read(window: &mut impl Window, layout: &Layout) -> Reading<Self> {
         let mut words = [0; 2];
-        read_at(window, arch, layout.arc, layout.pointers, &mut words).map_err(Missing::from)?;
+        layout.read(window, layout.arc, layout.pointers, &mut words)?;
         let [table, data] = if layout.table_first { words } else { [words[1], words[0]] };
         match (table, data) {
             (u32::MAX, _) | (_, u32::MAX) => Err(Missing::OutOfRange),
@@ -95,11 +107,11 @@ pub struct Table {
 
 impl Table {
     /// Reads and checks the table. In firmware that is older than the table, other data is there: `not_exposed`.
-    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, pointers: Pointers) -> Reading<Self> {
+    pub fn read(window: &mut impl Window, layout: &Layout, pointers: Pointers) -> Reading<Self> {
         let at = layout.in_csm(pointers.table, 8).ok_or(Missing::NotExposed)?;
         layout.in_csm(pointers.data, 4).ok_or(Missing::NotExposed)?;
         let mut head = [0; 2];
-        read_at(window, arch, layout.arc, at, &mut head).map_err(Missing::from)?;
+        layout.read(window, layout.arc, at, &mut head)?;
         let count = head[1];
         if head == [u32::MAX; 2] {
             return Err(Missing::OutOfRange);
@@ -109,7 +121,7 @@ impl Table {
         }
         layout.in_csm(pointers.table, 8 + 4 * count).ok_or(Missing::NotExposed)?;
         let mut entries = vec![0; count as usize];
-        read_at(window, arch, layout.arc, at + 8, &mut entries).map_err(Missing::from)?;
+        layout.read(window, layout.arc, at + 8, &mut entries)?;
         let entry = |word: u32| {
             let tag = u16::try_from(word & 0xFFFF).unwrap_or_default();
             let address = pointers.data.checked_add(4 * (word >> 16)).and_then(|address| layout.in_csm(address, 4))?;
@@ -119,18 +131,12 @@ impl Table {
     }
 
     /// Returns the values of those of these tags that are in the table.
-    pub fn values(
-        &self,
-        window: &mut impl Window,
-        arch: Arch,
-        layout: &Layout,
-        tags: impl Iterator<Item = u16>,
-    ) -> Result<Vec<(u16, u32)>, Failure> {
+    pub fn values(&self, window: &mut impl Window, layout: &Layout, tags: impl Iterator<Item = u16>) -> Reading<Vec<(u16, u32)>> {
         let mut values = Vec::new();
         for tag in tags {
             let Some((_, address)) = self.entries.iter().find(|(known, _)| *known == tag) else { continue };
             let mut word = [0];
-            read_at(window, arch, layout.arc, *address, &mut word)?;
+            layout.read(window, layout.arc, *address, &mut word)?;
             values.push((tag, word[0]));
         }
         Ok(values)

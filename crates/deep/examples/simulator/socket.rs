@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use ttmon_deep::contents::Run;
-use ttmon_deep::{Failure, Tile, Transport, Window};
+use ttmon_deep::{Tile, Transport, Window};
+use ttmon_model::{Missing, Reading};
 
 /// Maximum length of an answer. An answer has only one word.
 const FRAME_BYTES_MAX: usize = 4096;
 const WORD_BYTES: u32 = 4;
-const EIO: i32 = 5;
 
 /// A simulated chip. A connection is opened for each sample, like a device is opened for each sample.
 #[derive(Debug)]
@@ -39,20 +39,20 @@ pub(crate) struct Connection {
 impl Transport for Simulator {
     type Open = Connection;
 
-    fn open(&mut self) -> Result<Connection, Failure> {
-        let stream = UnixStream::connect(&self.socket).map_err(|_| Failure::Gone)?;
+    fn open(&mut self) -> Reading<Connection> {
+        let stream = UnixStream::connect(&self.socket).map_err(|_| Missing::Gone)?;
         let (stand_ins, words) = (self.stand_ins.clone(), Rc::clone(&self.words));
         Ok(Connection { stream, stand_ins, words, target: (Tile { x: 0, y: 0 }, 0) })
     }
 }
 
 impl Window for Connection {
-    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
         self.target = (tile, address);
         Ok(())
     }
 
-    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
         let (tile, address) = (self.target.0, self.target.1 + offset as u64);
         self.words.set(self.words.get() + words.len() as u64);
         if let Some(known) = self.stand_in(tile, address, words.len()) {
@@ -62,8 +62,8 @@ impl Window for Connection {
         // One word is read at a time, like through a window over PCIe. The simulator refuses longer reads of registers.
         for (at, word) in (address..).step_by(4).zip(words) {
             *word = self.ask(tile, at).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Failure::Gone,
-                _ => Failure::Errno(EIO),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Missing::Gone,
+                _ => Missing::IoError,
             })?;
         }
         Ok(())

@@ -1,6 +1,5 @@
 use super::*;
 use crate::fake::Fake;
-use crate::transport::Failure;
 
 const CSM: u32 = 0x1000_0000;
 const TABLE: u32 = CSM + 0x1000;
@@ -254,14 +253,12 @@ fn failures_are_reasons_and_pass() {
     let chip = Chip::new(Arch::Wormhole);
     let mut session = chip.session();
     session.sample(at(0), Some(true), GRACE).unwrap();
-    for (failure, reason) in
-        [(Failure::Busy, Missing::Busy), (Failure::NoPermission, Missing::NoPermission), (Failure::Gone, Missing::Gone)]
-    {
-        chip.fake.refuse(Some(failure));
+    for reason in [Missing::Busy, Missing::NoPermission, Missing::Gone] {
+        chip.fake.refuse(Some(reason));
         assert_eq!(chip.session().sample(at(0), Some(true), GRACE), Err(reason));
     }
     chip.fake.refuse(None);
-    chip.fake.break_off(Some(Failure::Reset));
+    chip.fake.break_off(Some(Missing::Resetting));
     assert_eq!(session.sample(at(500), Some(true), GRACE), Err(Missing::Resetting));
     chip.fake.break_off(None);
     assert!(session.sample(at(1000), Some(true), GRACE).is_ok());
