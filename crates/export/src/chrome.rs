@@ -167,13 +167,12 @@ impl File<'_, '_> {
     /// Returns the name of a span: the line, the tag or the operation that created the buffer, or else its kind.
     fn name(&self, record: &Record) -> String {
         let line = self.trace.stacks.get(record.stack as usize).and_then(|stack| user_line(stack.iter()));
-        let text = |number: u32| self.trace.texts.get(number as usize).filter(|text| !text.is_empty()).cloned();
+        let text = |number: u32| self.trace.text_of(number).map(str::to_owned);
         let name = line.map(ToString::to_string).or_else(|| text(record.tag)).or_else(|| text(record.operation));
         name.unwrap_or_else(|| kind_name(record.kind).to_owned())
     }
 
     fn args(&self, record: &Record) -> Value {
-        let text = |number: u32| self.trace.texts.get(number as usize).filter(|text| !text.is_empty());
         let stack = self.trace.stacks.get(record.stack as usize).filter(|stack| !stack.is_empty());
         let frames =
             stack.map(|stack| stack.iter().map(|line| format!("{}:{} {}", line.file, line.line, line.function)).collect::<Vec<_>>());
@@ -183,8 +182,8 @@ impl File<'_, '_> {
             "size": record.requested,
             "allocated": record.size,
             "address": format!("{:#x}", record.address),
-            "tag": text(record.tag),
-            "op": text(record.operation),
+            "tag": self.trace.text_of(record.tag),
+            "op": self.trace.text_of(record.operation),
             "pid": process.map(|process| process.pid),
             "program": process.map(|process| &process.name),
             "stack": frames,

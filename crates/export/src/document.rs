@@ -1,7 +1,6 @@
 //! Creates traces from documents of ttmon: run reports and recordings.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 
@@ -22,73 +21,41 @@ pub const OF_REPORT: &str = "from a run report: only buffers that were never fre
 /// The note on a trace from a recording.
 pub const OF_RECORDING: &str = "from a recording: buffers that were freed between two samples are missing";
 
-/// Why a document is not a trace.
-#[derive(Debug)]
-pub enum DocumentError {
-    /// The document is neither a run report nor a recording.
-    NotOurs,
-    /// A part of the document cannot be read.
-    Read(ReadError),
-    /// The events cannot be stored.
-    Spool(io::Error),
-    /// No frame of a recording can be read.
-    Damaged,
-}
-
-impl fmt::Display for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotOurs => f.write_str("neither a report of `ttmon run --report` nor a recording of `ttmon record`"),
-            Self::Read(error) => error.fmt(f),
-            Self::Spool(error) => write!(f, "cannot keep its events: {error}"),
-            Self::Damaged => f.write_str("no frame can be read"),
-        }
-    }
-}
-
-impl std::error::Error for DocumentError {}
-
-impl From<ReadError> for DocumentError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<io::Error> for DocumentError {
-    fn from(error: io::Error) -> Self {
-        Self::Spool(error)
-    }
-}
-
 /// Adds the document of `ttmon run --report`.
-pub fn add_report(trace: &mut Trace, text: &str) -> Result<(), DocumentError> {
-    let document = Document::read(text, None).map_err(|_| DocumentError::NotOurs)?;
+pub fn add_report(trace: &mut Trace, text: &str) -> io::Result<()> {
+    let not_ours = || io::Error::other("neither a report of `ttmon run --report` nor a recording of `ttmon record`");
+    let document = Document::read(text, None).map_err(|_| not_ours())?;
     if !["command", "devices", "leaks", "oom"].iter().all(|list| document.has_list(list)) {
-        return Err(DocumentError::NotOurs);
+        return Err(not_ours());
     }
     let start = document.head["start_time"].as_str().and_then(UnixTime::parse_rfc3339).map_or(0, |time| time.0);
     let end = start.saturating_add(nanoseconds(&document.head["duration_s"]));
-    trace.about.title = command(&document)?;
+    trace.about.title = command(&document).map_err(io::Error::other)?;
     let mut events: Vec<(u64, Value, Event)> = Vec::new();
     for (list, event) in [("leaks", Event::Alloc), ("cache", Event::Alloc), ("oom", Event::OutOfMemory), ("clashes", Event::Clash)] {
         if !document.has_list(list) {
             continue;
         }
-        document.each(list, DOCUMENT_ENTRIES_MAX, |item| {
+        let read = document.each(list, DOCUMENT_ENTRIES_MAX, |item| {
             let time = match event {
                 Event::Alloc => end.saturating_sub(nanoseconds(&item["age_s"])),
                 Event::OutOfMemory | Event::Clash => start.saturating_add(nanoseconds(&item["time_s"])),
             };
             events.push((time, item.clone(), event));
             Ok(())
-        })?;
+        });
+        read.map_err(io::Error::other)?;
     }
     events.sort_by_key(|(time, ..)| *time);
     let mut owners = HashMap::new();
     for (time, item, event) in events {
-        add_item(trace, &mut owners, time, &item, event)?;
+        add_item(trace, &mut owners, time, &item, event).map_err(not_stored)?;
     }
     Ok(())
+}
+
+fn not_stored(error: io::Error) -> io::Error {
+    io::Error::other(format!("cannot keep its events: {error}"))
 }
 
 #[derive(Clone, Copy)]
@@ -176,7 +143,7 @@ type BufferKey = (u32, String, BufferKind, u64, u64);
 type Present = HashMap<BufferKey, (Owner, Space)>;
 
 /// Adds a recording, frame by frame.
-pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -> Result<(), DocumentError> {
+pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -> io::Result<()> {
     let mut owners: HashMap<u32, Owner> = HashMap::new();
     let mut present: Present = HashMap::new();
     let (mut stacks, mut read) = (HashMap::new(), 0_usize);
@@ -187,12 +154,12 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
             continue;
         };
         read += 1;
-        add_frame(trace, &snapshot, &mut owners, &mut present, &mut stacks)?;
+        add_frame(trace, &snapshot, &mut owners, &mut present, &mut stacks).map_err(not_stored)?;
     }
     if reader.is_cut() {
         trace.lose(1, 0);
     }
-    if read == 0 { Err(DocumentError::Damaged) } else { Ok(()) }
+    if read == 0 { Err(io::Error::other("no frame can be read")) } else { Ok(()) }
 }
 
 /// A process, the number of its stack, and the line. The number may be unknown.

@@ -78,12 +78,7 @@ impl File<'_, '_> {
         }
         self.pickle.close_list()?;
         self.text("device_traces")?;
-        let mut batch = self.pickle.open_list()?;
-        for chip in devices {
-            self.events(*chip)?;
-            batch.item(&mut self.pickle)?;
-        }
-        self.pickle.close_list()?;
+        self.list(devices, |file, chip| file.events(*chip))?;
         self.text("ttmon")?;
         self.about(devices)?;
         self.pickle.close_dictionary()
@@ -98,6 +93,15 @@ impl File<'_, '_> {
         let memo = self.pickle.remember()?;
         self.texts.insert(text.to_owned(), memo);
         Ok(())
+    }
+
+    fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T) -> io::Result<()>) -> io::Result<()> {
+        let mut batch = self.pickle.open_list()?;
+        for item in items {
+            write(self, item)?;
+            batch.item(&mut self.pickle)?;
+        }
+        self.pickle.close_list()
     }
 
     fn number(&mut self, key: &str, number: u64) -> io::Result<()> {
@@ -146,7 +150,6 @@ impl File<'_, '_> {
         self.number("active_size", active)?;
         self.number("stream", kind)?;
         self.word("segment_type", "large")?;
-        self.text("frames")?;
         self.frames(0, 0)?;
         self.text("blocks")?;
         let mut batch = self.pickle.open_list()?;
@@ -173,7 +176,6 @@ impl File<'_, '_> {
         self.number("size", size)?;
         self.number("requested_size", live.map_or(0, |record| record.requested.min(size)))?;
         self.word("state", if live.is_some() { "active_allocated" } else { "inactive" })?;
-        self.text("frames")?;
         let (stack, operation) = live.map_or((0, 0), |record| (record.stack, record.operation));
         self.frames(stack, operation)?;
         self.pickle.close_dictionary()
@@ -181,20 +183,15 @@ impl File<'_, '_> {
 
     /// Writes the frames, innermost first: the operation, then the lines of the program.
     fn frames(&mut self, stack: u32, operation: u32) -> io::Result<()> {
+        self.text("frames")?;
         if let Some(memo) = self.stacks.get(&(stack, operation)) {
             return self.pickle.repeat(*memo);
         }
-        let mut batch = self.pickle.open_list()?;
         let trace = self.trace;
-        if let Some(name) = trace.texts.get(operation as usize).filter(|_| operation != 0) {
-            self.frame("ttnn", 0, name)?;
-            batch.item(&mut self.pickle)?;
-        }
-        for line in trace.stacks.get(stack as usize).into_iter().flatten() {
-            self.frame(&line.file, line.line, &line.function)?;
-            batch.item(&mut self.pickle)?;
-        }
-        self.pickle.close_list()?;
+        let operation_frame = trace.text_of(operation).map(|name| ("ttnn", 0, name));
+        let lines = trace.stacks.get(stack as usize).into_iter().flatten();
+        let frames = operation_frame.into_iter().chain(lines.map(|line| (&*line.file, line.line, &*line.function)));
+        self.list(frames, |file, (path, line, function)| file.frame(path, line, function))?;
         let memo = self.pickle.remember()?;
         self.stacks.insert((stack, operation), memo);
         Ok(())
@@ -248,7 +245,6 @@ impl File<'_, '_> {
         self.number("size", 0)?;
         self.number("stream", 0)?;
         self.number("time_us", self.trace.span().0 / 1000)?;
-        self.text("frames")?;
         self.frames(0, 0)?;
         if self.has_categories {
             self.word("category", NO_CATEGORY)?;
@@ -266,14 +262,12 @@ impl File<'_, '_> {
         self.number("size", record.size)?;
         self.number("stream", record.kind.into())?;
         self.number("time_us", record.time / 1000)?;
-        self.text("frames")?;
         self.frames(record.stack, record.operation)?;
-        let text = |number: u32| trace.texts.get(number as usize).filter(|text| !text.is_empty());
         if self.has_categories {
-            self.word("category", text(category(record)).map_or(NO_CATEGORY, String::as_str))?;
+            self.word("category", trace.text_of(category(record)).unwrap_or(NO_CATEGORY))?;
         }
         let pid = trace.processes.get(record.owner as usize).map_or(0, |process| process.pid);
-        let tag = text(record.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
+        let tag = trace.text_of(record.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
         self.word("user_metadata", &format!("{}, process {pid}{tag}", kind_name(record.kind)))?;
         self.pickle.close_dictionary()?;
         batch.item(&mut self.pickle)
@@ -291,20 +285,10 @@ impl File<'_, '_> {
             self.word("note", note)?;
         }
         self.text("devices")?;
-        let mut batch = self.pickle.open_list()?;
-        for chip in devices {
-            let chip = chip.and_then(|chip| trace.chips.get(chip as usize));
-            self.text(chip.map_or("", |chip| chip.chip.name.as_str()))?;
-            batch.item(&mut self.pickle)?;
-        }
-        self.pickle.close_list()?;
+        let chips = devices.iter().map(|chip| chip.and_then(|chip| trace.chips.get(chip as usize)));
+        self.list(chips, |file, chip| file.text(chip.map_or("", |chip| chip.chip.name.as_str())))?;
         self.text("streams")?;
-        let mut batch = self.pickle.open_list()?;
-        for kind in crate::trace::KINDS {
-            self.text(kind.name())?;
-            batch.item(&mut self.pickle)?;
-        }
-        self.pickle.close_list()?;
+        self.list(crate::trace::KINDS, |file, kind| file.text(kind.name()))?;
         self.pickle.close_dictionary()
     }
 }

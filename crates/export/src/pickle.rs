@@ -51,23 +51,22 @@ impl<'w> Pickle<'w> {
 
     /// Stores the last written value in the memo.
     pub(crate) fn remember(&mut self) -> io::Result<Memo> {
-        let number = self.memo;
-        match u8::try_from(number) {
-            Ok(byte) => self.out.write_all(&[b'q', byte])?,
-            Err(_) => {
-                self.out.write_all(b"r")?;
-                self.out.write_all(&number.to_le_bytes())?;
-            }
-        }
+        let memo = Memo(self.memo);
+        self.memo_code(b'q', b'r', memo)?;
         self.memo += 1;
-        Ok(Memo(number))
+        Ok(memo)
     }
 
-    pub(crate) fn repeat(&mut self, Memo(number): Memo) -> io::Result<()> {
+    pub(crate) fn repeat(&mut self, memo: Memo) -> io::Result<()> {
+        self.memo_code(b'h', b'j', memo)
+    }
+
+    /// Writes the opcode with a short number, or the one with a long number.
+    fn memo_code(&mut self, short: u8, long: u8, Memo(number): Memo) -> io::Result<()> {
         match u8::try_from(number) {
-            Ok(byte) => self.out.write_all(&[b'h', byte]),
+            Ok(byte) => self.out.write_all(&[short, byte]),
             Err(_) => {
-                self.out.write_all(b"j")?;
+                self.out.write_all(&[long])?;
                 self.out.write_all(&number.to_le_bytes())
             }
         }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::trace::Owner;
+
 /// Creates the file of a spool. It is called when the file is needed.
 pub type SpoolFile = Box<dyn FnMut() -> io::Result<File>>;
 
@@ -16,31 +18,25 @@ const CHUNK: usize = 4096;
 const RECORD_BYTES: usize = 64;
 
 /// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Action {
     Alloc = 1,
     Free = 2,
     OutOfMemory = 3,
     Clash = 4,
+    #[default]
     Mark = 5,
 }
 
 impl Action {
     fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Alloc,
-            2 => Self::Free,
-            3 => Self::OutOfMemory,
-            4 => Self::Clash,
-            5 => Self::Mark,
-            _ => return None,
-        })
+        [Self::Alloc, Self::Free, Self::OutOfMemory, Self::Clash, Self::Mark].into_iter().find(|action| *action as u8 == byte)
     }
 }
 
 /// One event. The numbers of texts, stacks, chips and owners are indices in the trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) action: Action,
     /// Index in [`crate::trace::KINDS`].
@@ -63,6 +59,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Returns an event that concerns no memory and no chip.
+    pub(crate) fn new(action: Action, time: u64, owner: Owner) -> Self {
+        Self { action, time, owner: owner.0, chips: u32::MAX, ..Self::default() }
+    }
+
     fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[0] = self.action as u8;

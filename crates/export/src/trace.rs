@@ -129,7 +129,7 @@ pub struct Trace {
     pub(crate) sets: Vec<Vec<u32>>,
     by_set: HashMap<Vec<u32>, u32>,
     pub(crate) processes: Vec<Process>,
-    pub(crate) texts: Vec<String>,
+    texts: Vec<String>,
     by_text: HashMap<String, u32>,
     pub(crate) stacks: Vec<Vec<Arc<SourceLine>>>,
     names: [Names; KINDS.len()],
@@ -296,39 +296,14 @@ impl Trace {
         let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
         let banks = u64::from(space.banks.max(1));
         let size = if buffer.per_bank > 0 { buffer.per_bank.saturating_mul(banks) } else { buffer.size };
-        self.push(Record {
-            action,
-            kind: space.kind,
-            time,
-            address: 0,
-            size,
-            requested: buffer.size,
-            free: free.saturating_mul(banks),
-            chips: space.chips,
-            owner: owner.0,
-            stack: buffer.stack,
-            tag,
-            operation,
-        })
+        let (requested, free) = (buffer.size, free.saturating_mul(banks));
+        let (kind, chips, stack) = (space.kind, space.chips, buffer.stack);
+        self.push(Record { kind, size, requested, free, chips, stack, tag, operation, ..Record::new(action, time, owner) })
     }
 
     /// Records a call of `ttmon.mark()`.
     pub fn mark(&mut self, time: u64, owner: Owner) -> io::Result<()> {
-        let nothing = Record {
-            action: Action::Mark,
-            kind: 0,
-            time,
-            address: 0,
-            size: 0,
-            requested: 0,
-            free: 0,
-            chips: u32::MAX,
-            owner: owner.0,
-            stack: 0,
-            tag: 0,
-            operation: 0,
-        };
-        self.push(nothing)
+        self.push(Record::new(Action::Mark, time, owner))
     }
 
     /// Records that events of a process until `time` are missing.
@@ -384,20 +359,9 @@ impl Trace {
             self.names.get_mut(usize::from(space.kind)).map_or(0, |names| names.take(space.kind, size))
         };
         self.cover(space, address, size);
-        Record {
-            action,
-            kind: space.kind,
-            time,
-            address,
-            size,
-            requested: buffer.size.min(size),
-            free: 0,
-            chips: space.chips,
-            owner: owner.0,
-            stack: buffer.stack,
-            tag,
-            operation,
-        }
+        let (kind, chips, stack) = (space.kind, space.chips, buffer.stack);
+        let requested = buffer.size.min(size);
+        Record { kind, address, size, requested, chips, stack, tag, operation, ..Record::new(action, time, owner) }
     }
 
     fn push(&mut self, record: Record) -> io::Result<()> {
@@ -410,6 +374,11 @@ impl Trace {
     pub(crate) fn live_on(&self, chip: u32) -> BTreeMap<u64, Record> {
         let is_there = |record: &&Record| self.is_on(record, chip);
         self.live.values().filter(is_there).map(|record| (record.address, *record)).collect()
+    }
+
+    /// Returns a text by its number in a record.
+    pub(crate) fn text_of(&self, number: u32) -> Option<&str> {
+        self.texts.get(number as usize).map(String::as_str).filter(|text| !text.is_empty())
     }
 
     pub(crate) fn is_on(&self, record: &Record, chip: u32) -> bool {

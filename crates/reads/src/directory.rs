@@ -27,6 +27,16 @@ pub fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io
     Ok(())
 }
 
+/// Calls `each` for at most `most` names.
+pub fn first_names(path: &Path, most: usize, mut each: impl FnMut(&OsStr)) -> io::Result<()> {
+    let mut seen = 0;
+    names(path, |name| {
+        each(name);
+        seen += 1;
+        if seen < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

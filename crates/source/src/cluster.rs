@@ -3,7 +3,6 @@
 pub(crate) mod search;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -14,62 +13,37 @@ use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::Marker;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Why a cluster descriptor could not be used.
-#[derive(Debug)]
-pub enum ClusterError {
-    /// The file could not be read.
-    Io(io::Error),
-    /// The file is not YAML.
-    Syntax(String),
-    /// The file is YAML, but lists no chips.
-    NoChips,
-    /// The file is nested far deeper than any descriptor.
-    TooDeep,
-    /// The file has a YAML alias. Descriptors never use aliases, and aliases can make a small file huge.
-    Alias,
-}
-
-impl fmt::Display for ClusterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Syntax(error) => write!(f, "not YAML: {error}"),
-            Self::NoChips => f.write_str("not a cluster descriptor: it has no chips under `arch:`"),
-            Self::TooDeep => f.write_str("not a cluster descriptor: it is nested too deeply"),
-            Self::Alias => f.write_str("not a cluster descriptor: it uses YAML aliases"),
-        }
-    }
-}
-
-impl std::error::Error for ClusterError {}
+/// Maximum number of `[` and `{`. A descriptor has only a few empty lists.
+const FLOW_MARKS_MAX: usize = 4096;
 
 /// Reads a cluster descriptor from a file.
-pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
-    let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX).map_err(ClusterError::Io)?;
+pub fn read_cluster(path: &Path) -> io::Result<Cluster> {
+    let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX)?;
     parse_cluster(&String::from_utf8_lossy(&bytes))
 }
 
-/// Parses the text of a cluster descriptor.
-pub fn parse_cluster(text: &str) -> Result<Cluster, ClusterError> {
+/// Parses the text of a cluster descriptor. YAML aliases are refused: descriptors never use them, and they can make a small file huge.
+pub fn parse_cluster(text: &str) -> io::Result<Cluster> {
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let other = |why: &str| invalid(format!("not a cluster descriptor: {why}"));
+    let syntax = |error: yaml_rust2::ScanError| invalid(format!("not YAML: {error}"));
     if is_too_deep(text) {
-        return Err(ClusterError::TooDeep);
+        return Err(other("it is nested too deeply"));
     }
-    let syntax = |error: yaml_rust2::ScanError| ClusterError::Syntax(error.to_string());
     let mut aliases = AliasFinder(false);
     Parser::new_from_str(text).load(&mut aliases, true).map_err(syntax)?;
     if aliases.0 {
-        return Err(ClusterError::Alias);
+        return Err(other("it uses YAML aliases"));
     }
     let documents = YamlLoader::load_from_str(text).map_err(syntax)?;
-    let root = documents.first().ok_or(ClusterError::NoChips)?;
-    let arch = root["arch"].as_hash().ok_or(ClusterError::NoChips)?;
-    let mut chips: Vec<ClusterChip> = arch.iter().filter_map(|(chip, arch)| chip_of(root, u32_of(chip)?, arch)).collect();
+    let root = documents.first().unwrap_or(&Yaml::BadValue);
+    let arch = root["arch"].as_hash().into_iter().flatten();
+    let mut chips: Vec<ClusterChip> = arch.filter_map(|(chip, arch)| chip_of(root, u32_of(chip)?, arch)).collect();
     if chips.is_empty() {
-        return Err(ClusterError::NoChips);
+        return Err(other("it has no chips under `arch:`"));
     }
     chips.sort_by_key(|chip| chip.chip);
-    let links = links(root);
-    Ok(Cluster { chips, links })
+    Ok(Cluster { chips, links: links(root) })
 }
 
 /// Returns whether the text could overflow the stack of the parser, which calls itself for each level. A descriptor has four levels. A text
@@ -80,9 +54,6 @@ fn is_too_deep(text: &str) -> bool {
     let flow = text.matches(['[', '{']).count();
     text.lines().any(|line| marks(line) > LEVEL_MARKS_MAX) || flow > FLOW_MARKS_MAX
 }
-
-/// A descriptor has only a few empty lists.
-const FLOW_MARKS_MAX: usize = 4096;
 
 fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
     let board = root["boards"].as_vec().and_then(|boards| boards.iter().find(|board| board_has(board, chip)));
@@ -222,14 +193,15 @@ chip_pci_bdfs:
 
     #[test]
     fn what_is_not_a_descriptor() {
-        assert!(matches!(parse_cluster(""), Err(ClusterError::NoChips)));
-        assert!(matches!(parse_cluster("arch: 5"), Err(ClusterError::NoChips)));
-        assert!(matches!(parse_cluster("arch:\n  x: y"), Err(ClusterError::NoChips)));
-        assert!(matches!(parse_cluster("a: [1"), Err(ClusterError::Syntax(_))));
-        for deep in ["? ".repeat(30_000), "- ".repeat(30_000), "[".repeat(30_000), format!("{}a: 1", " ".repeat(100))] {
-            assert!(matches!(parse_cluster(&deep), Err(ClusterError::TooDeep)));
+        let why = |text: &str| parse_cluster(text).unwrap_err().to_string();
+        for text in ["", "arch: 5", "arch:\n  x: y"] {
+            assert_eq!(why(text), "not a cluster descriptor: it has no chips under `arch:`");
         }
-        assert!(matches!(parse_cluster("a: &x [1]\nb: [*x, *x]"), Err(ClusterError::Alias)));
+        assert!(why("a: [1").starts_with("not YAML: "));
+        for deep in ["? ".repeat(30_000), "- ".repeat(30_000), "[".repeat(30_000), format!("{}a: 1", " ".repeat(100))] {
+            assert_eq!(why(&deep), "not a cluster descriptor: it is nested too deeply");
+        }
+        assert_eq!(why("a: &x [1]\nb: [*x, *x]"), "not a cluster descriptor: it uses YAML aliases");
     }
 
     proptest! {

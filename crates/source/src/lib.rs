@@ -28,7 +28,7 @@ mod root;
 pub mod served;
 mod users;
 
-pub use cluster::{ClusterError, parse_cluster, read_cluster};
+pub use cluster::{parse_cluster, read_cluster};
 pub use lines::{Lines, Resolver, resolve_snapshot, set_resolver};
 pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
 pub use process::Life;

@@ -2,7 +2,6 @@
 
 mod deep;
 mod devices;
-mod driver;
 mod files;
 mod granted;
 mod numbers;

@@ -88,15 +88,7 @@ pub(crate) fn take(
     let (start_ticks, shape) = stat.as_ref().map_or_else(|_| Default::default(), |stat| (stat.start_ticks, stat.shape));
     let facts = stat.and_then(|stat| {
         let uid = status.as_ref().map_err(|reason| *reason)?.uid;
-        Ok(ProcessFacts {
-            user: users(uid),
-            uid,
-            parent: u32::try_from(stat.parent).unwrap_or(0),
-            start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
-            cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
-            rss: stat.rss_pages.saturating_mul(scale.page_bytes),
-            name: stat.name,
-        })
+        Ok(stat.facts(uid, users(uid), scale))
     });
     let fdinfo = open_files.iter().zip(replies.get(5..).unwrap_or_default()).filter_map(|(file, reply)| {
         let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
@@ -122,29 +114,16 @@ pub(crate) fn take(
 pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
     let stat = parse_stat(&String::from_utf8_lossy(stat)).ok().filter(|stat| !stat.has_ended)?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
-    let facts = ProcessFacts {
-        name: stat.name,
-        uid: facts.uid,
-        user: facts.user.clone(),
-        parent: u32::try_from(stat.parent).unwrap_or(0),
-        // The boot time is the current one, as in a full read.
-        start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
-        cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
-        rss: stat.rss_pages.saturating_mul(scale.page_bytes),
-    };
+    let shape = stat.shape;
     let sample = ProcessSample {
         key: known.key,
         namespace_pid: known.namespace_pid,
-        facts: Ok(facts),
+        facts: Ok(stat.facts(facts.uid, facts.user.clone(), scale)),
         command: known.command.clone(),
         workload: known.workload.clone(),
         fdinfo: known.fdinfo.clone(),
     };
-    Some((sample, stat.shape))
-}
-
-fn nanos(ticks: u64, scale: Scale) -> u64 {
-    ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1))
+    Some((sample, shape))
 }
 
 #[derive(Debug, PartialEq)]
@@ -153,11 +132,26 @@ struct Stat {
     /// Whether the process is a zombie, which has no memory any more. A process whose first thread ended is not one while other threads
     /// run.
     has_ended: bool,
-    parent: u64,
+    parent: u32,
     cpu_ticks: u64,
     start_ticks: u64,
     rss_pages: u64,
     shape: Shape,
+}
+
+impl Stat {
+    fn facts(self, uid: u32, user: Option<String>, scale: Scale) -> ProcessFacts {
+        let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1));
+        ProcessFacts {
+            name: self.name,
+            uid,
+            user,
+            parent: self.parent,
+            start_time: UnixTime(scale.boot.0.saturating_add(nanos(self.start_ticks))),
+            cpu_time: Duration::from_nanos(nanos(self.cpu_ticks)),
+            rss: self.rss_pages.saturating_mul(scale.page_bytes),
+        }
+    }
 }
 
 /// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
@@ -171,11 +165,12 @@ fn parse_stat(text: &str) -> Reading<Stat> {
         let text = fields[number - 3];
         text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
     };
+    let parent = u32::try_from(field(4)?).unwrap_or(0);
     let cpu_ticks = field(14)?.saturating_add(field(15)?);
     // For a user who may not read the process, the last two are constant.
     let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
     let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
-    Ok(Stat { name: name.to_owned(), has_ended, parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
+    Ok(Stat { name: name.to_owned(), has_ended, parent, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
 }
 
 /// The number of fields that are parsed, from field 3 on.
@@ -201,7 +196,7 @@ impl Life {
 
     fn parse(text: &str) -> Option<Self> {
         let Stat { parent, start_ticks, has_ended, .. } = parse_stat(text).ok()?;
-        Some(Self { parent: u32::try_from(parent).unwrap_or(0), start_ticks, has_ended })
+        Some(Self { parent, start_ticks, has_ended })
     }
 }
 

@@ -1,7 +1,6 @@
 //! TT-Metal's statistics, found in `/dev/shm` and in the `/dev/shm` of containers.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -13,8 +12,7 @@ use ttmon_model::sample::{Problem, RegionSample};
 
 use crate::budget::{Budget, Resource};
 use crate::root::Root;
-use ttmon_reads::directory;
-use ttmon_reads::{Owner, Pace, Reply, Request, Want};
+use ttmon_reads::{Owner, Pace, Reply, Request, Want, directory};
 
 /// A region's file.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,15 +36,11 @@ impl RegionFile {
                 let (owner, content) = Owner::split(bytes);
                 (owner.map_or(0, |owner| owner.uid), owner.and_then(Owner::only_writer), Region::parse(content))
             }
-            Err(failure) => (
-                0,
-                None,
-                Err(match Missing::from(*failure) {
-                    // The file existed when the directory was listed.
-                    Missing::NotExposed => Missing::Gone,
-                    reason => reason,
-                }),
-            ),
+            Err(failure) => {
+                let reason = Missing::from(*failure);
+                // The file existed when the directory was listed.
+                (0, None, Err(if reason == Missing::NotExposed { Missing::Gone } else { reason }))
+            }
         };
         if let Err(reason) = &content
             && reason.is_problem()
@@ -62,9 +56,7 @@ impl RegionFile {
         }
         (RegionSample { unique_id: self.unique_id, through: self.through, writer, content }, owner)
     }
-}
 
-impl RegionFile {
     /// Returns the owner of a file that could not be read. Returns `None` for a file in a container, whose file system may never answer.
     fn owner(&self) -> Option<u32> {
         let of_host = self.through.is_none().then(|| fs::symlink_metadata(&self.path).ok()).flatten();
@@ -82,7 +74,7 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// does not hang. In a container it may be any file system.
 pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
     let mut regions: Vec<RegionFile> = Vec::new();
-    let listed = directory::names(&root.dev_shm, |name| {
+    let listed = directory::first_names(&root.dev_shm, usize::MAX, |name| {
         if let Some(unique_id) = name.to_str().and_then(region::unique_id_of) {
             let path = root.dev_shm.join(name);
             let owner = || fs::symlink_metadata(&path).map_or(0, |metadata| metadata.uid());
@@ -92,7 +84,6 @@ pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
                 budget.cut(owner(), Resource::Regions, 1);
             }
         }
-        ControlFlow::Continue(())
     });
     if listed.is_err() {
         return Vec::new();

@@ -1,8 +1,7 @@
 //! The paths of all files outside a device's own directory. No other module defines them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ttmon_model::DeviceId;
@@ -131,30 +130,25 @@ impl Root {
 
     /// Returns the names in a directory, sorted. Returns an error if one is injected for the directory.
     pub(crate) fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
-            return Err(io::Error::from_raw_os_error(errno));
-        }
         let mut names = Vec::new();
-        directory::names(directory, |name| {
-            names.push(name.to_owned());
-            ControlFlow::Continue(())
-        })?;
+        self.each_name(directory, |name| names.push(name.to_owned()))?;
         names.sort_unstable();
         Ok(names)
     }
 
     /// Returns the pids of all processes, in order, without an allocation for each name.
     pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
-        if let Some(Fault::Errno(errno)) = self.faults().find(&self.proc) {
-            return Err(io::Error::from_raw_os_error(errno));
-        }
         let mut pids: Vec<u32> = Vec::new();
-        directory::names(&self.proc, |name| {
-            pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
-            ControlFlow::Continue(())
-        })?;
+        self.each_name(&self.proc, |name| pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok())))?;
         pids.sort_unstable();
         Ok(pids)
+    }
+
+    fn each_name(&self, directory: &Path, each: impl FnMut(&OsStr)) -> io::Result<()> {
+        if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        directory::first_names(directory, usize::MAX, each)
     }
 
     /// Loads the errors that are injected now.

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -67,13 +66,11 @@ pub(crate) fn list(directories: &[PathBuf]) -> Vec<ServedLedger> {
 }
 
 fn list_one(directory: &Path, only: Option<u32>) -> Vec<ServedLedger> {
-    let (mut found, mut seen) = (Vec::new(), 0);
+    let mut found = Vec::new();
     // If the directory cannot be read to the end, the names read so far are used.
-    let _ = directory::names(directory, |name| {
+    let _ = directory::first_names(directory, FILES_MAX, |name| {
         let owner = name.to_str().and_then(owner_of);
         found.extend(owner.map(|owner| ServedLedger { owner, path: directory.join(name), only }));
-        seen += 1;
-        if seen < FILES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     found
 }

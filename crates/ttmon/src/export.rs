@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use ttmon_export::document::{self, DocumentError};
+use ttmon_export::document;
 use ttmon_export::{About, LedgerFeed, Spool, Trace};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
@@ -86,7 +86,7 @@ fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Fai
 fn add_file(trace: &mut Trace, path: &Path) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
     let file = ttmon_files::open(path).map_err(|error| failed(&error))?;
-    let added: Result<(), DocumentError> = match Reader::new(BufReader::new(file)) {
+    let added = match Reader::new(BufReader::new(file)) {
         Ok(mut reader) => {
             trace.set_note(document::OF_RECORDING);
             document::add_recording(trace, &mut reader)

@@ -9,17 +9,17 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::identity::DeviceId;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem};
+use ttmon_model::units::Version;
 use ttmon_model::{Missing, Reading, Sample};
 
 use super::deep::Deep;
-use super::driver::{driver_request, driver_version};
 use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
 use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
 use crate::device::{self, KnownDevice, Part, Retry};
 use crate::root::Root;
-use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
+use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, Want, read_small};
 
 /// The devices of a machine.
 #[derive(Debug)]
@@ -249,6 +249,16 @@ impl Devices {
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }
     }
+}
+
+fn driver_request(root: &Root, pace: Pace) -> Request {
+    Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
+}
+
+fn driver_version(reply: &Reply) -> Reading<String> {
+    let bytes = reply.as_ref().map_err(|_| Missing::NoSource)?;
+    let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+    if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
 }
 
 /// Returns the base key of the lanes of a part.

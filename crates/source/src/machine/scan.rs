@@ -85,23 +85,6 @@ struct First<'a> {
     named: &'a BTreeSet<u32>,
 }
 
-/// Pids named in regions, within the limits of the users who own the files.
-#[derive(Default)]
-struct NamedPids(BTreeSet<u32>);
-
-impl NamedPids {
-    fn add(&mut self, region: &RegionSample, owner: u32, budget: &mut Budget) {
-        for slot in region.content.iter().flat_map(|region| &region.slots) {
-            if self.0.contains(&slot.pid) {
-                continue;
-            }
-            if budget.take_or_cut(Resource::RegionPids, 1, owner) {
-                self.0.insert(slot.pid);
-            }
-        }
-    }
-}
-
 /// Records whether a process was not examined.
 pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, lead: &Lead) {
     if let Lead::Cut(uid, resource) = lead {
@@ -129,7 +112,7 @@ fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut 
 }
 
 /// The results of one scan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scanned {
     at: Duration,
     users: Vec<(DeviceId, Reading<Users>)>,
@@ -245,35 +228,26 @@ impl Scan {
         if !self.options.processes {
             let ledgers = self.read_ledgers(&[], now);
             let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
-            return Ok(Scanned {
-                at: now.at,
-                users,
-                processes: Vec::new(),
-                regions: Vec::new(),
-                ledgers,
-                denied_processes: 0,
-                cuts: 0,
-                problems: Vec::new(),
-            });
+            return Ok(Scanned { at: now.at, users, ledgers, ..Scanned::default() });
         }
         let mut users = self.take_users(scope, replies, &mut problems.list);
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let mut regions = Vec::with_capacity(region_replies.len());
-        let mut named = NamedPids::default();
+        // Pids named in regions, within the limits of the users who own the files.
+        let mut named = BTreeSet::new();
         for (found, reply) in self.regions.0.iter().zip(&region_replies) {
             let (region, owner) = found.take(reply, &mut problems);
-            named.add(&region, owner, &mut self.budget);
+            for slot in region.content.iter().flat_map(|region| &region.slots) {
+                if !named.contains(&slot.pid) && self.budget.take_or_cut(Resource::RegionPids, 1, owner) {
+                    named.insert(slot.pid);
+                }
+            }
             regions.push(region);
         }
         let open_files = self.complete_users(scope, &mut users);
-        let mut processes = self.read_processes(
-            files,
-            &First { users: &users, open_files: &open_files, stats: &stats, named: &named.0 },
-            &mut regions,
-            now.boot,
-            &mut problems,
-        )?;
+        let first = First { users: &users, open_files: &open_files, stats: &stats, named: &named };
+        let mut processes = self.read_processes(files, &first, &mut regions, now.boot, &mut problems)?;
         drop_deep_readers(&self.root, &mut users, &mut processes);
         let ledgers = self.read_ledgers(&processes, now);
         self.names.complete(&self.root, &mut processes, now.at, self.options.pace);

@@ -2,7 +2,6 @@
 //! log directories and the files of Docker and Podman. This needs no socket and no token.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -65,7 +64,8 @@ impl Workloads {
 
     fn find(&mut self, root: &Root, (pod, container): &(Option<String>, Option<String>), now: Duration) -> WorkloadNames {
         if self.listed.as_ref().is_none_or(|(at, _)| *at != now) {
-            self.listed = Some((now, Listing::read(root)));
+            let listing = Listing { pods: names(&root.pod_logs), logs: names(&root.container_logs), docker: names(&root.docker) };
+            self.listed = Some((now, listing));
         }
         let Some((_, listing)) = &self.listed else { return WorkloadNames::default() };
         let by_log = container.as_deref().and_then(|id| listing.logs.iter().find_map(|name| parse_log(name, id)));
@@ -85,19 +85,10 @@ impl WorkloadNames {
     }
 }
 
-impl Listing {
-    fn read(root: &Root) -> Self {
-        Self { pods: names(&root.pod_logs), logs: names(&root.container_logs), docker: names(&root.docker) }
-    }
-}
-
 /// Returns the names in a directory. Returns none if it does not exist or this user may not read it.
 fn names(path: &Path) -> Vec<String> {
     let mut names = Vec::new();
-    let _ = directory::names(path, |name| {
-        names.extend(name.to_str().map(str::to_owned));
-        if names.len() < LOG_NAMES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
+    let _ = directory::first_names(path, LOG_NAMES_MAX, |name| names.extend(name.to_str().map(str::to_owned)));
     names
 }
 
