@@ -67,7 +67,6 @@ impl Readers {
     }
 }
 
-/// A chip and its reading process.
 #[derive(Debug)]
 struct Reader {
     place: ChipFiles,

@@ -155,7 +155,6 @@ impl Block {
         }))
     }
 
-    /// Returns the workers of each sub-device.
     fn workers(&self, window: &mut impl Window, layout: &Layout, core: Tile, parts: Option<usize>) -> Reading<[u32; SUB_DEVICES]> {
         let mut workers = [0; SUB_DEVICES];
         let first = parts.map_or(SUB_DEVICES, |parts| (parts + 1).min(SUB_DEVICES));

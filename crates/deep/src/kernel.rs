@@ -42,14 +42,26 @@ impl Kernel {
 /// Arguments of an ioctl as words: `{in, out}`, one after the other.
 type Words<const N: usize> = [u32; N];
 
-/// A mapped window of the driver. Dropping it unmaps, frees and closes it, in this order.
+/// A mapped window of the driver.
 #[derive(Debug)]
 pub struct KernelWindow {
+    // The fields are dropped in this order: a mapped window cannot be freed.
     mapping: Mapping,
-    id: u32,
-    /// The tile and address of the window.
+    allocated: Allocated,
     target: Option<(Tile, u64)>,
+}
+
+/// A window that the driver allocated, and the open device.
+#[derive(Debug)]
+struct Allocated {
+    id: u32,
     file: OwnedFd,
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        let _ = ioctl(&self.file, FREE_TLB, &mut [self.id]);
+    }
 }
 
 impl Transport for Kernel {
@@ -75,13 +87,9 @@ impl Transport for Kernel {
         let mut allocated: Words<12> = [low(size), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         ioctl(&file, ALLOCATE_TLB, &mut allocated)?;
         let (id, offset) = (allocated[4], u64::from(allocated[6]) | u64::from(allocated[7]) << 32);
-        match Mapping::new(&file, offset, size) {
-            Ok(mapping) => Ok(KernelWindow { mapping, id, target: None, file }),
-            Err(reason) => {
-                let _ = ioctl(&file, FREE_TLB, &mut [id]);
-                Err(reason)
-            }
-        }
+        let allocated = Allocated { id, file };
+        let mapping = Mapping::new(&allocated.file, offset, size)?;
+        Ok(KernelWindow { mapping, allocated, target: None })
     }
 }
 
@@ -91,26 +99,18 @@ impl Window for KernelWindow {
             return Ok(());
         }
         let mut words: Words<12> = [0; 12];
-        words[0] = self.id;
+        words[0] = self.allocated.id;
         (words[2], words[3]) = (low(address), low(address >> 32));
         // Unicast: the target is the end of the range, and its start stays 0. Ordering, NoC and the rest have their defaults.
         words[4] = u32::from(tile.x) | u32::from(tile.y) << 16;
         self.target = None;
-        ioctl(&self.file, CONFIGURE_TLB, &mut words)?;
+        ioctl(&self.allocated.file, CONFIGURE_TLB, &mut words)?;
         self.target = Some((tile, address));
         Ok(())
     }
 
     fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
         self.mapping.read(offset, words)
-    }
-}
-
-impl Drop for KernelWindow {
-    fn drop(&mut self) {
-        // A mapped window cannot be freed.
-        self.mapping.unmap();
-        let _ = ioctl(&self.file, FREE_TLB, &mut [self.id]);
     }
 }
 
@@ -187,7 +187,7 @@ impl Mapping {
 
     fn read(&self, offset: usize, words: &mut [u32]) -> Reading<()> {
         let is_inside = offset.is_multiple_of(4) && offset.checked_add(4 * words.len()).is_some_and(|end| end <= self.bytes);
-        if self.start.is_null() || !is_inside {
+        if !is_inside {
             return Err(Missing::IoError);
         }
         for (index, word) in words.iter_mut().enumerate() {
@@ -197,21 +197,13 @@ impl Mapping {
         }
         if IS_LOST.load(Ordering::Acquire) { Err(Missing::Resetting) } else { Ok(()) }
     }
-
-    fn unmap(&mut self) {
-        if self.start.is_null() {
-            return;
-        }
-        WINDOW_START.store(0, Ordering::Release);
-        // SAFETY: this is the mapping of `new`, or the zeros that the handler mapped in its place. Nothing refers to it any more.
-        unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
-        self.start = ptr::null();
-    }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        self.unmap();
+        WINDOW_START.store(0, Ordering::Release);
+        // SAFETY: this is the mapping of `new`, or the zeros that the handler mapped in its place. Nothing refers to it any more.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
     }
 }
 
@@ -273,7 +265,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let (file, other) = (OwnedFd::from(file.try_clone().unwrap()), file);
-        let mut mapping = Mapping::new(&file, 0, 8192).unwrap();
+        let mapping = Mapping::new(&file, 0, 8192).unwrap();
         let mut words = [1; 4];
         assert_eq!(mapping.read(4096, &mut words), Ok(()));
         assert_eq!(Mapping::new(&file, 0, 8192).err(), Some(Missing::Busy));
@@ -281,8 +273,7 @@ mod tests {
         assert_eq!(mapping.read(4096, &mut words), Err(Missing::Resetting));
         assert_eq!(mapping.read(8192, &mut words), Err(Missing::IoError));
         assert_eq!(mapping.read(2, &mut words), Err(Missing::IoError));
-        mapping.unmap();
-        assert_eq!(mapping.read(0, &mut words), Err(Missing::IoError));
+        drop(mapping);
         other.set_len(8192).unwrap();
         assert_eq!(Mapping::new(&file, 0, 8192).unwrap().read(0, &mut words), Ok(()));
     }

@@ -32,7 +32,6 @@ pub const READER_NAME: &str = "ttmon-deep";
 pub(crate) const SIMULATED: &str = "simulated";
 /// Interval of the check whether a process holds the chip.
 const CHECK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Maximum size of the file with the driver's grace time.
 const GRACE_BYTES_MAX: usize = 64;
 
 /// Reads a chip if this process was started for that, and returns when it is done. The program must call this first in `main`.

@@ -29,7 +29,6 @@ pub struct Session<T> {
     dispatch_words: u64,
     /// Counters of the queues when the chip's clock last advanced.
     base: Option<(Duration, Vec<QueueCounters>)>,
-    /// The last sample and its time.
     last: Option<(Duration, Reading<DeepSample>)>,
 }
 
@@ -42,7 +41,6 @@ struct TelemetryState {
     next: usize,
 }
 
-/// The counters of a queue, and their location.
 #[derive(Clone, Debug)]
 struct QueueCounters {
     core: Tile,

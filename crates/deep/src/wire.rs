@@ -12,7 +12,7 @@ pub(crate) const SAMPLE_BYTES_MAX: usize = 64 * 1024;
 pub fn encode(sample: &Reading<DeepSample>) -> Vec<u8> {
     let mut out = Output(Vec::new());
     let Some(sample) = out.reading(sample) else { return out.0 };
-    out.time(sample.age);
+    out.number(nanos(sample.age));
     out.count(sample.tags.len());
     for (tag, value) in &sample.tags {
         out.number(u64::from(*tag));
@@ -66,10 +66,6 @@ impl Output {
 
     fn count(&mut self, count: usize) {
         self.number(count as u64);
-    }
-
-    fn time(&mut self, time: Duration) {
-        self.number(nanos(time));
     }
 
     fn option(&mut self, number: Option<u64>) {

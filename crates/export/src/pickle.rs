@@ -5,7 +5,6 @@ use std::io::{self, Write};
 /// Maximum number of items that are appended at once. The page of memory_viz passes them as arguments of one call.
 const BATCH: usize = 1000;
 
-/// A pickle being written.
 pub(crate) struct Pickle<'w> {
     out: &'w mut dyn Write,
     memo: u32,

@@ -17,7 +17,6 @@ const RECORDS_MAX: u64 = 16 * 1024 * 1024;
 const CHUNK: usize = 4096;
 const RECORD_BYTES: usize = 64;
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Action {
@@ -136,7 +135,6 @@ impl Spool {
         Ok(())
     }
 
-    /// Moves the records from memory to the file.
     fn flush(&mut self) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,

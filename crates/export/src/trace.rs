@@ -75,7 +75,6 @@ pub struct About {
     pub note: Option<&'static str>,
 }
 
-/// A process in a trace.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -110,7 +109,6 @@ impl Names {
     }
 }
 
-/// The data that is drawn for a chip.
 #[derive(Debug)]
 pub(crate) struct TracedChip {
     pub(crate) chip: Chip,

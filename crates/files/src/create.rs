@@ -15,7 +15,6 @@ use crate::walk::{Entry, Located, PLACE, locate, locate_file};
 /// Temporary names to try before giving up.
 const NAMES_MAX: u32 = 8;
 
-/// Bytes per write.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// What to do with a file that exists.
@@ -30,13 +29,7 @@ pub enum Existing {
 /// Writes a file completely or not at all. A regular file of this user keeps its mode. `/dev/null`, a terminal, a FIFO of this user and an
 /// open file (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let located = locate_file(path)?;
-    if let Some(stream) = located.found.as_ref().map(open_stream).transpose()?.flatten() {
-        return File::from(stream).write_all(bytes);
-    }
-    let mut draft = draft_for(&located)?;
-    draft.write_all(bytes)?;
-    draft.commit(&located.name)
+    write_with(path, |out| out.write_all(bytes))
 }
 
 /// Like [`write()`], but `fill` writes the content in pieces, so that it need not be in memory as a whole.
@@ -58,7 +51,7 @@ fn fill_buffered(out: &mut impl Write, fill: impl FnOnce(&mut dyn Write) -> io::
 
 /// Creates a file without a name in the directory of `path`, for data that is too large for memory. It is removed when it is closed.
 pub fn scratch_beside(path: &Path) -> io::Result<File> {
-    let draft = Draft::with_flags(locate_file(path)?.directory, SCRATCH, Mode::from_raw_mode(0o600))?;
+    let draft = Draft::new(locate_file(path)?.directory, SCRATCH, 0o600)?;
     // Dropping the draft removes its name.
     draft.file.try_clone()
 }
@@ -66,7 +59,7 @@ pub fn scratch_beside(path: &Path) -> io::Result<File> {
 /// Writes a regular file completely or not at all. Every user may read it, independent of the umask.
 pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
-    let mut draft = Draft::new(located.directory)?;
+    let mut draft = Draft::new(located.directory, NEW, 0o666)?;
     draft.write_all(bytes)?;
     rustix::fs::fchmod(&draft.file, Mode::from_raw_mode(0o644))?;
     draft.commit(&located.name)
@@ -75,7 +68,7 @@ pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a regular file completely or not at all. Only this user can read it at any time.
 pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
-    let mut draft = Draft::with_mode(located.directory, Mode::from_raw_mode(0o600))?;
+    let mut draft = Draft::new(located.directory, NEW, 0o600)?;
     draft.write_all(bytes)?;
     draft.commit(&located.name)
 }
@@ -125,7 +118,7 @@ fn open_stream(entry: &Entry) -> io::Result<Option<OwnedFd>> {
 
 /// Returns a draft in the directory of a regular file, which need not exist.
 fn draft_for(located: &Located) -> io::Result<Draft> {
-    let draft = Draft::new(located.directory.try_clone()?)?;
+    let draft = Draft::new(located.directory.try_clone()?, NEW, 0o666)?;
     if let Some(entry) = located.found.as_ref().filter(|entry| entry.is_ours()) {
         rustix::fs::fchmod(&draft.file, Mode::from_raw_mode(entry.stat.st_mode & 0o777))?;
     }
@@ -159,7 +152,7 @@ impl Directory {
 
     /// Creates a file in this directory. It gets its name later.
     pub fn draft(&self) -> io::Result<Draft> {
-        Draft::new(self.0.try_clone()?)
+        Draft::new(self.0.try_clone()?, NEW, 0o666)
     }
 
     /// Returns whether this directory has a subdirectory with this name.
@@ -179,19 +172,11 @@ pub struct Draft {
 }
 
 impl Draft {
-    fn new(directory: OwnedFd) -> io::Result<Self> {
-        Self::with_mode(directory, Mode::from_raw_mode(0o666))
-    }
-
-    fn with_mode(directory: OwnedFd, mode: Mode) -> io::Result<Self> {
-        Self::with_flags(directory, NEW, mode)
-    }
-
-    fn with_flags(directory: OwnedFd, flags: OFlags, mode: Mode) -> io::Result<Self> {
+    fn new(directory: OwnedFd, flags: OFlags, mode: u32) -> io::Result<Self> {
         for _ in 0..NAMES_MAX {
             // The name is random: another user cannot take all names in advance.
             let name = OsString::from(format!(".ttmon-{:016x}", RandomState::new().build_hasher().finish()));
-            match openat(directory.as_fd(), &name, flags, mode) {
+            match openat(directory.as_fd(), &name, flags, Mode::from_raw_mode(mode)) {
                 Err(Errno::EXIST) => {}
                 opened => return Ok(Self { file: File::from(opened?), directory, name, is_placed: false }),
             }

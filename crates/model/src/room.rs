@@ -69,17 +69,17 @@ impl HeldByLine {
         }
     }
 
-    /// Adds buffers to the entry of the same line.
-    pub fn add(lines: &mut Vec<Self>, line: Option<&Arc<SourceLine>>, count: u64, bytes: u64) {
-        match lines.iter_mut().find(|held| held.line.as_ref() == line) {
-            Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
-            None => lines.push(Self { line: line.cloned(), bytes, count }),
+    /// Sums buffers by line, most bytes first. Each item has a line, a number of buffers and their bytes.
+    pub fn collect<'a>(buffers: impl IntoIterator<Item = (Option<&'a Arc<SourceLine>>, u64, u64)>) -> Vec<Self> {
+        let mut lines: Vec<Self> = Vec::new();
+        for (line, count, bytes) in buffers {
+            match lines.iter_mut().find(|held| held.line.as_ref() == line) {
+                Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
+                None => lines.push(Self { line: line.cloned(), bytes, count }),
+            }
         }
-    }
-
-    /// Sorts lines, most bytes first.
-    pub fn sort(lines: &mut [Self]) {
         lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
+        lines
     }
 
     /// Formats the first few lines, and the number of the others.
@@ -121,11 +121,7 @@ pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) ->
         sums[members.end] - sums[members.start]
     };
     let start = starts.min_by_key(|start| (cost(*start), *start))?;
-    let mut lines: Vec<HeldByLine> = Vec::new();
-    for occupied in &live[members(start)] {
-        HeldByLine::add(&mut lines, occupied.line.as_ref(), 1, occupied.bytes);
-    }
-    HeldByLine::sort(&mut lines);
+    let lines = HeldByLine::collect(live[members(start)].iter().map(|occupied| (occupied.line.as_ref(), 1, occupied.bytes)));
     Some(Window { start, bytes: cost(start), lines })
 }
 

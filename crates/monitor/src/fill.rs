@@ -1,13 +1,13 @@
 //! Converts Rust values to the C API: the numbers and names of enums, and the structs.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use ttmon_model::memory::{Figure, KindMemory};
 use ttmon_model::snapshot::{Allocator, Banks, Health, State, Status};
 use ttmon_model::{Kind, Missing, PerKind, Reading, Source};
 
 use crate::exports::*;
-use crate::gate::copy_text;
+use crate::gate::copied;
 use crate::stats::{self, ProcessStats, SystemStats};
 
 /// Returns the C number of a reason, and its name in JSON. Numbers never change. A new reason gets the next number.
@@ -108,6 +108,10 @@ fn source_figure(reading: Reading<Source>) -> CFigure {
     figure(reading.map(|one| source(one).0))
 }
 
+fn c_text(text: &str) -> [c_char; TTMON_NAME_BYTES] {
+    copied::<TTMON_NAME_BYTES>(text).map(|byte| c_char::from_ne_bytes([byte]))
+}
+
 /// Converts a length to `u32`. Lengths that do not fit become `u32::MAX`.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
@@ -137,8 +141,6 @@ pub(crate) fn system_stats(stats: &SystemStats) -> CSystemStats {
 
 /// Converts the figures of a process. `kinds` has the figures on the requested device, or the totals over all devices.
 pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: &PerKind<Figure>) -> CProcessStats {
-    let mut name = [0; TTMON_NAME_BYTES];
-    copy_text(stats.name.as_deref().unwrap_or_default(), &mut name);
     CProcessStats {
         struct_size: 0,
         pid,
@@ -146,7 +148,7 @@ pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: 
         status: status(stats.status).0,
         devices: count(stats.devices.len()),
         name_missing: stats.name.as_ref().map_or_else(|reason| missing(*reason).0, |_| TTMON_PRESENT),
-        name: name.map(|byte| std::ffi::c_char::from_ne_bytes([byte])),
+        name: c_text(stats.name.as_deref().unwrap_or_default()),
         kinds: Kind::ALL.map(|kind| process_kind(&kinds[kind])),
     }
 }
@@ -180,8 +182,6 @@ pub(crate) fn kind_stats(memory: &KindMemory, device: u32, kind: u8, processes: 
 }
 
 pub(crate) fn bank_stats(allocator: &Allocator, device: u32, which: Kind) -> CBankStats {
-    let mut id = [0; TTMON_NAME_BYTES];
-    copy_text(&allocator.id, &mut id);
     let banks = stats::banks(allocator, which);
     let of = |get: fn(&Banks) -> Reading<u64>| figure(banks.and_then(get));
     CBankStats {
@@ -189,7 +189,7 @@ pub(crate) fn bank_stats(allocator: &Allocator, device: u32, which: Kind) -> CBa
         device,
         kind: u32::from(kind(which).0),
         pid: i32::try_from(allocator.process.pid).unwrap_or(0),
-        allocator: id.map(|byte| std::ffi::c_char::from_ne_bytes([byte])),
+        allocator: c_text(&allocator.id),
         banks: of(|banks| Ok(banks.banks)),
         bank_bytes: of(|banks| Ok(banks.bank_bytes)),
         allocated_per_bank: of(|banks| banks.allocated_per_bank),

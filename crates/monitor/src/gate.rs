@@ -14,7 +14,6 @@ use crate::exports::{
 };
 use crate::monitor::Error;
 
-/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An argument is invalid.
@@ -122,20 +121,19 @@ pub(crate) fn last_error() -> *const c_char {
 }
 
 fn note(said: &str) {
-    let mut bytes = [0; TEXT_BYTES];
-    copy_text(said, &mut bytes);
+    let bytes = copied(said);
     // SAFETY: the cell belongs to this thread, and no reference to its bytes exists. Callers have a raw pointer, which they do not read
     // during a call. The written array has the length of the cell.
     TEXT.with(|text| unsafe { text.get().write(bytes) });
 }
 
 /// Copies as many whole characters of a text as fit before a NUL. A NUL in the text ends it.
-pub(crate) fn copy_text(text: &str, place: &mut [u8]) {
+pub(crate) fn copied<const N: usize>(text: &str) -> [u8; N] {
     let text = text.split('\0').next().unwrap_or_default();
-    let most = text.len().min(place.len().saturating_sub(1));
-    let length = (0..=most).rev().find(|length| text.is_char_boundary(*length)).unwrap_or(0);
-    place.fill(0);
-    place[..length].copy_from_slice(&text.as_bytes()[..length]);
+    let length = (0..=text.len().min(N - 1)).rev().find(|length| text.is_char_boundary(*length)).unwrap_or(0);
+    let mut bytes = [0; N];
+    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+    bytes
 }
 
 /// Returns a path or text of the caller, or `None` for null.
@@ -179,15 +177,9 @@ mod tests {
 
     #[test]
     fn texts_are_cut_at_characters() {
-        let copied = |text: &str| {
-            let mut place = [b'x'; 4];
-            copy_text(text, &mut place);
-            place
-        };
         assert_eq!(copied("ab"), *b"ab\0\0");
         assert_eq!(copied("abcd"), *b"abc\0");
         assert_eq!(copied("abé"), *b"ab\0\0");
         assert_eq!(copied("a\0b"), *b"a\0\0\0");
-        copy_text("a", &mut []);
     }
 }

@@ -201,7 +201,6 @@ struct Watch {
     newest: Option<Newest>,
 }
 
-/// The latest sample and its snapshot.
 #[derive(Debug)]
 struct Newest {
     taken: Instant,

@@ -89,7 +89,6 @@ impl ProcessStats {
         Some(Self { pid, name, status, devices, unmapped })
     }
 
-    /// Returns a process that this user may not read.
     pub(crate) fn denied(pid: u32) -> Self {
         Self { pid, name: Err(Missing::NoPermission), status: Status::NoPermission, devices: Vec::new(), unmapped: Vec::new() }
     }
@@ -197,7 +196,6 @@ pub(crate) fn allocators(snapshot: &Snapshot, id: DeviceId) -> impl Iterator<Ite
     snapshot.allocators.iter().filter(move |allocator| allocator.is_open && allocator.devices.contains(&id))
 }
 
-/// Returns the banks of one kind of an allocator.
 pub(crate) fn banks(allocator: &Allocator, kind: Kind) -> Reading<&Banks> {
     allocator.kinds[kind].as_ref().ok_or(Missing::NotTracked)?.banks.as_ref().map_err(|reason| *reason)
 }

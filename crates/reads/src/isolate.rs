@@ -195,7 +195,6 @@ fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result
 const LENGTH_BYTES: usize = 4;
 const FRAME_BYTES_USUAL: usize = 16 * 1024;
 
-/// Lists of files by the key of their lane.
 type RequestLists = HashMap<u64, Arc<[Request]>>;
 
 /// Encodes a lane. If the child already has the list, only the key is sent.
@@ -232,14 +231,7 @@ fn decode_lane(input: &mut Input<'_>, known: &mut RequestLists) -> Option<Lane> 
     let requests = (0..count).map(|_| {
         let bytes_max = input.length()?;
         let pace = if input.byte()? == 0 { Pace::Once } else { Pace::Repeated };
-        let want = match input.byte()? {
-            0 => Want::Whole,
-            1 => Want::Beginning,
-            2 => Want::PlainFile,
-            3 => Want::Names,
-            4 => Want::LedgerMapping,
-            _ => return None,
-        };
+        let want = *Want::ALL.get(usize::from(input.byte()?))?;
         let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_vec()));
         Some(Request { path, want, bytes_max, pace })
     });
@@ -289,7 +281,7 @@ fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
 fn decode_reply(input: &mut Input<'_>) -> Option<Reply> {
     match input.byte()? {
         0 => input.bytes().map(|bytes| Ok(bytes.to_vec())),
-        1 => Some(Err(Failure::Errno(i32::from_le_bytes(input.take(4)?.try_into().ok()?)))),
+        1 => Some(Err(Failure::Errno(i32::from_le_bytes(input.array()?)))),
         2 => Some(Err(Failure::Timeout)),
         3 => Some(Err(Failure::TooLong)),
         _ => None,
@@ -315,16 +307,20 @@ impl<'a> Input<'a> {
         Some(taken)
     }
 
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
     fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
+        self.array().map(u8::from_le_bytes)
     }
 
     fn number(&mut self) -> Option<u64> {
-        self.take(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
+        self.array().map(u64::from_le_bytes)
     }
 
     fn length(&mut self) -> Option<usize> {
-        self.take(4).and_then(|bytes| bytes.try_into().ok()).map(|bytes| u32::from_le_bytes(bytes) as usize)
+        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {

@@ -15,7 +15,6 @@ const FILES_MAX: usize = 2048;
 /// The limit of the process, if the system sets none.
 const FILES_USUAL: usize = 1024;
 
-/// The files of a lane and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) requests: Arc<[Request]>,

@@ -80,6 +80,10 @@ pub enum Want {
     LedgerMapping,
 }
 
+impl Want {
+    pub(crate) const ALL: [Self; 5] = [Self::Whole, Self::Beginning, Self::PlainFile, Self::Names, Self::LedgerMapping];
+}
+
 /// The owner of a regular file. It is at the start of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -223,15 +227,14 @@ fn list_names(path: &Path, bytes_max: usize) -> Reply {
 }
 
 fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<OwnedFd, Failure> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return open(path) };
-    let is_known = directory.as_ref().is_some_and(|(known, _)| known == parent);
-    if !is_known {
-        *directory = Some((parent.to_owned(), open_directory(parent)?));
-    }
-    match directory {
-        Some((_, opened)) if want == Want::PlainFile => ttmon_files::open_regular_at(opened, name).map_err(failure),
-        Some((_, opened)) => rustix::fs::openat(opened, name, READ_ONLY, Mode::empty()).map_err(failure),
-        None => open(path),
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(failure(Errno::ISDIR)) };
+    let (_, opened) = match directory {
+        Some(known) if known.0 == parent => known,
+        other => other.insert((parent.to_owned(), open_directory(parent)?)),
+    };
+    match want {
+        Want::PlainFile => ttmon_files::open_regular_at(opened, name).map_err(failure),
+        _ => rustix::fs::openat(opened, name, READ_ONLY, Mode::empty()).map_err(failure),
     }
 }
 
@@ -251,10 +254,6 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
 /// Flags for opening a file. They do not wait for the writer of a FIFO and do not follow links. Kernel files are neither, and links of
 /// other users could lead anywhere.
 const READ_ONLY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
-
-fn open(path: &Path) -> Result<OwnedFd, Failure> {
-    rustix::fs::open(path, READ_ONLY, Mode::empty()).map_err(failure)
-}
 
 fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
     if want == Want::PlainFile {
@@ -277,13 +276,8 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
             length => bytes.extend(&chunk[..length]),
         }
     }
-    match want {
-        Want::Beginning | Want::LedgerMapping => {
-            bytes.truncate(bytes_max);
-            Ok(bytes)
-        }
-        _ => Err(Failure::TooLong),
-    }
+    bytes.truncate(bytes_max);
+    if matches!(want, Want::Beginning | Want::LedgerMapping) { Ok(bytes) } else { Err(Failure::TooLong) }
 }
 
 /// Returns the length of the list and the first line that names a ledger. The name of a mapped file begins at the first `/` of a line.
@@ -305,10 +299,11 @@ fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
         let room = chunk.len().min(bytes_max + 1 - so_far);
         let length = read_at(file, &mut chunk[..room], so_far)?;
         bytes.extend(&chunk[..length]);
-        match () {
-            () if so_far + length > bytes_max => return Err(Failure::TooLong),
-            () if length < room => return Ok(bytes),
-            () => {}
+        if so_far + length > bytes_max {
+            return Err(Failure::TooLong);
+        }
+        if length < room {
+            return Ok(bytes);
         }
     }
 }
@@ -339,7 +334,6 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Converts a failure to the reason that a reading reports.
 impl From<Failure> for Missing {
     fn from(failure: Failure) -> Self {
         /// The error of old drivers for an unsupported sensor. The kernel has no public name for it.

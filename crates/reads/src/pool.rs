@@ -135,19 +135,15 @@ impl Pool {
         let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
         let wanted = slow + state.waiting.len().min(workers);
         while state.workers < wanted {
-            if !self.start_worker(state) {
+            let shared = Arc::clone(&self.shared);
+            // A worker needs little stack. The default of 2 MiB would waste address space.
+            let builder = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024);
+            if builder.spawn(move || work(&shared)).is_err() {
                 return state.workers > 0;
             }
+            state.workers += 1;
         }
         true
-    }
-
-    fn start_worker(&self, state: &mut State) -> bool {
-        let shared = Arc::clone(&self.shared);
-        // A worker needs little stack. The default of 2 MiB would waste address space.
-        let started = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024).spawn(move || work(&shared));
-        state.workers += usize::from(started.is_ok());
-        started.is_ok()
     }
 }
 
@@ -196,12 +192,10 @@ impl Running {
         let replies = Vec::with_capacity(plan.requests.len());
         let progress = Mutex::new(Progress { replies, began: None, reading_since: None, given_up: 0 });
         let running = Self { key, plan, stuck, faults, progress };
-        let mut progress = running.progress();
         if running.stuck.len() >= GIVEN_UP_PER_LANE_MAX {
-            running.give_up_rest(&mut progress, Failure::Timeout);
+            running.give_up_rest(&mut running.progress(), Failure::Timeout);
         }
-        running.pass_over_stuck(&mut progress);
-        drop(progress);
+        running.pass_over_stuck(&mut running.progress());
         running
     }
 
@@ -213,7 +207,6 @@ impl Running {
         self.progress().replies.len() == self.plan.requests.len()
     }
 
-    /// Skips files in which an earlier read is stuck.
     fn pass_over_stuck(&self, progress: &mut Progress) {
         while self.plan.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
             progress.replies.push(Err(Failure::Timeout));

@@ -74,6 +74,11 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+fn used_of(used: &mut PhaseBytes, (_, kind): RowKey) -> Option<&mut u64> {
+    let at = PHASE_KINDS.iter().position(|phase_kind| buffer_kind(kind) == BufferKind::Of(*phase_kind))?;
+    used.get_mut(at)
+}
+
 /// Returns whether growth of this kind is counted. Circular buffers, kernels and host memory are not.
 fn is_of_device(kind: BufferKind) -> bool {
     matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
@@ -186,19 +191,13 @@ impl History {
         self.since_mark = None;
         self.live = live;
         self.used = [0; 2];
-        let live: Vec<(RowKey, u64)> = self.live.all().map(|(row, buffer)| (row, buffer.size)).collect();
-        for (row, size) in live {
-            if let Some(used) = self.used_of(row) {
-                *used = used.saturating_add(size);
+        for (row, buffer) in self.live.all() {
+            if let Some(used) = used_of(&mut self.used, row) {
+                *used = used.saturating_add(buffer.size);
             }
         }
         self.phases.interrupt();
         self.traces.interrupt();
-    }
-
-    fn used_of(&mut self, (_, kind): RowKey) -> Option<&mut u64> {
-        let at = PHASE_KINDS.iter().position(|phase_kind| buffer_kind(kind) == BufferKind::Of(*phase_kind))?;
-        self.used.get_mut(at)
     }
 
     fn apply(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
@@ -226,7 +225,7 @@ impl History {
     }
 
     fn added(&mut self, row: RowKey, buffer: &LiveBuffer) {
-        if let Some(used) = self.used_of(row) {
+        if let Some(used) = used_of(&mut self.used, row) {
             *used = used.saturating_add(buffer.size);
         }
         self.change(row, buffer, 1);
@@ -241,7 +240,7 @@ impl History {
     }
 
     fn less(&mut self, row: RowKey, bytes: u64) {
-        if let Some(used) = self.used_of(row) {
+        if let Some(used) = used_of(&mut self.used, row) {
             *used = used.saturating_sub(bytes);
         }
     }

@@ -73,7 +73,6 @@ pub struct Scene<'a> {
 #[derive(Debug)]
 pub struct News(Vec<Batch>);
 
-/// The new events of one ledger.
 #[derive(Debug)]
 struct Batch {
     pid: u32,
@@ -247,16 +246,13 @@ impl Batch {
         }
     }
 
-    fn ended(&self) -> Option<u64> {
-        self.end.map(|(time, _)| time)
-    }
-
     fn time(&self, position: usize) -> Option<u64> {
         let first = || self.recorded.events.first().map(|event| event.time);
+        let ended = self.end.map(|(time, _)| time);
         Some(match self.item(position)? {
-            Item::Overrun(_) => first().or(self.ended()).unwrap_or_default(),
+            Item::Overrun(_) => first().or(ended).unwrap_or_default(),
             Item::Record(event) => event.time,
-            Item::End(_) => self.ended().unwrap_or_default(),
+            Item::End(_) => ended.unwrap_or_default(),
         })
     }
 
@@ -314,19 +310,15 @@ impl Batch {
             refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
             program: is_of_program.then_some(u64::from(record.page)),
             tag: tag(&self.recorded.tags, record.tag).cloned(),
-            refusal: failure.map(|failure| self.refusal(failure)),
+            refusal: failure.map(|failure| {
+                let plain = refusal(failure, &self.lines);
+                match &self.history {
+                    Some(history) => history.complete(failure.event, plain),
+                    None => plain,
+                }
+            }),
             line: self.lines.line(record.stack).cloned(),
             ..plain.clone()
-        }
-    }
-}
-
-impl Batch {
-    fn refusal(&self, failure: &Failure) -> Refusal {
-        let plain = refusal(failure, &self.lines);
-        match &self.history {
-            Some(history) => history.complete(failure.event, plain),
-            None => plain,
         }
     }
 }
@@ -344,8 +336,7 @@ fn op(record: &Record) -> Option<Op> {
         RecordOp::Open => Op::Open,
         RecordOp::Close => Op::Close,
         RecordOp::Mark => Op::Mark,
-        RecordOp::Repair | RecordOp::Nothing => return None,
-        RecordOp::PhaseBegin | RecordOp::PhaseEnd => return None,
+        RecordOp::Repair | RecordOp::Nothing | RecordOp::PhaseBegin | RecordOp::PhaseEnd => return None,
         RecordOp::TraceBegin | RecordOp::TraceEnd | RecordOp::TraceReplay | RecordOp::TraceRelease => return None,
     })
 }

@@ -8,7 +8,6 @@ use ttmon_ledger::reader::{Entry, Event, Listing, Recorded};
 /// Slot of an allocator, and kind of memory.
 pub(crate) type RowKey = (u16, u8);
 
-/// A live buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveBuffer {
     /// The event that allocated the buffer, or 0 if it is no longer in the recorder.
@@ -32,7 +31,6 @@ pub(crate) struct LiveSet {
     unknown: HashSet<RowKey>,
 }
 
-/// The effect of one event on the live buffers.
 #[derive(Debug)]
 pub(crate) enum Change {
     Added(LiveBuffer),
@@ -79,7 +77,6 @@ impl LiveSet {
         set
     }
 
-    /// Applies the next event.
     pub(crate) fn apply(&mut self, event: &Event) -> Option<Change> {
         let key = key_of(event);
         match event.op {
@@ -107,12 +104,10 @@ impl LiveSet {
         (!self.unknown.contains(&key)).then(|| buffers.map(|(address, buffer)| (*address, *buffer)))
     }
 
-    /// Returns the number of buffers in a row.
     pub(crate) fn count(&self, key: RowKey) -> usize {
         self.rows.get(&key).map_or(0, LiveRow::len)
     }
 
-    /// Returns all buffers with their rows.
     pub(crate) fn all(&self) -> impl Iterator<Item = (RowKey, &LiveBuffer)> {
         self.rows.iter().flat_map(|(key, row)| row.values().map(move |buffer| (*key, buffer)))
     }

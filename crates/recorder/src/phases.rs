@@ -15,7 +15,6 @@ const NAMES_MAX: usize = 256;
 /// Minimum number of iterations that show a trend.
 const TREND_MIN: u64 = 3;
 
-/// All phases of a ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
     open: Vec<OpenPhase>,
@@ -89,7 +88,6 @@ impl Phases {
         }
     }
 
-    /// Records that a buffer was allocated.
     pub(crate) fn added(&mut self, buffer: &LiveBuffer, used: PhaseBytes) {
         if self.open.is_empty() {
             return;
@@ -104,7 +102,6 @@ impl Phases {
         self.born.insert(buffer.event, self.open.iter().map(|open| (open.phase, self.figures[open.phase].report.count)).collect());
     }
 
-    /// Records that a buffer was freed.
     pub(crate) fn removed(&mut self, buffer: &LiveBuffer) {
         for (phase, iteration) in self.born.remove(&buffer.event).into_iter().flatten() {
             let Some(of_stack) = self.figures[phase].retained.get_mut(&buffer.stack) else { continue };
@@ -145,19 +142,14 @@ impl Figures {
         let bytes = [0, 1].map(|kind| difference(self.second_end[kind], self.last_end[kind]) / steps);
         // The first iteration is excluded because it fills caches, and the last because its results may still be in use.
         let middle = 1..count - 1;
-        let mut retained: Vec<HeldByLine> = Vec::new();
-        for (stack, iterations) in &self.retained {
+        let retained = self.retained.iter().filter_map(|(stack, iterations)| {
             let kept: Vec<(u64, u64)> = iterations.range(middle.clone()).map(|(_, kept)| *kept).collect();
             let of = kept.len() as u64;
-            // At least four of five iterations must leave buffers, so that it is a trend.
-            if of == 0 || of * 5 < (count - 2) * 4 {
-                continue;
-            }
             let sum = kept.iter().fold((0_u64, 0_u64), |sum, kept| (sum.0 + kept.0, sum.1.saturating_add(kept.1)));
-            HeldByLine::add(&mut retained, lines.line(*stack), sum.0 / of, sum.1 / of);
-        }
-        HeldByLine::sort(&mut retained);
-        Some(Growth { bytes, lines: retained })
+            // At least four of five iterations must leave buffers, so that it is a trend.
+            (of > 0 && of * 5 >= (count - 2) * 4).then(|| (lines.line(*stack), sum.0 / of, sum.1 / of))
+        });
+        Some(Growth { bytes, lines: HeldByLine::collect(retained) })
     }
 }
 

@@ -68,11 +68,7 @@ fn clash(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> R
         let rows = [kind::L1, kind::L1_SMALL].map(|kind| live.row((failure.allocator, kind)));
         let [Some(large), Some(small)] = rows else { return None };
         let below = large.chain(small).filter(|(address, _)| *address < end);
-        let mut found: Vec<HeldByLine> = Vec::new();
-        for (_, buffer) in below {
-            HeldByLine::add(&mut found, lines.line(buffer.stack), 1, buffer.per_bank.into());
-        }
-        HeldByLine::sort(&mut found);
+        let found = HeldByLine::collect(below.map(|(_, buffer)| (lines.line(buffer.stack), 1, buffer.per_bank.into())));
         let bytes = found.iter().fold(0_u64, |sum, line| sum.saturating_add(line.bytes));
         let start = l1.and_then(|l1| first.checked_sub(l1.base)).unwrap_or(first);
         (!found.is_empty()).then_some(Window { start, bytes, lines: found })

@@ -46,19 +46,19 @@ impl Traces {
     }
 
     pub(crate) fn end(&mut self, allocator: u16, id: u64, event: u64) {
-        if let Some(trace) = self.active(allocator, id) {
+        if let Some(trace) = active(&mut self.traces, allocator, id) {
             trace.captured = Some(event);
         }
     }
 
     pub(crate) fn replay(&mut self, allocator: u16, id: u64, event: u64) {
-        let Some(index) = self.index(allocator, id) else { return };
-        let trace = &mut self.traces[index];
+        let Self { traces, young } = self;
+        let Some(trace) = active(traces, allocator, id) else { return };
         trace.replays += 1;
         let Some(captured) = trace.captured else { return };
         // Buffers that are older than the last replay were counted there.
         let from = captured.max(trace.replayed) + 1;
-        for (row, buffer) in self.young.range(from..event).map(|(_, young)| young) {
+        for (row, buffer) in young.range(from..event).map(|(_, young)| young) {
             if row.0 == allocator && (trace.overwritten.len() < STACKS_MAX || trace.overwritten.contains_key(&buffer.stack)) {
                 let (count, bytes) = trace.overwritten.entry(buffer.stack).or_default();
                 (*count, *bytes) = (*count + 1, bytes.saturating_add(buffer.size));
@@ -68,7 +68,7 @@ impl Traces {
     }
 
     pub(crate) fn release(&mut self, allocator: u16, id: u64) {
-        if let Some(trace) = self.active(allocator, id) {
+        if let Some(trace) = active(&mut self.traces, allocator, id) {
             trace.is_released = true;
         }
         if !self.traces.iter().any(|trace| !trace.is_released) {
@@ -91,26 +91,17 @@ impl Traces {
         self.young.clear();
     }
 
-    fn index(&self, allocator: u16, id: u64) -> Option<usize> {
-        self.traces.iter().rposition(|trace| !trace.is_released && (trace.allocator, trace.id) == (allocator, id))
-    }
-
-    fn active(&mut self, allocator: u16, id: u64) -> Option<&mut Trace> {
-        let index = self.index(allocator, id)?;
-        self.traces.get_mut(index)
-    }
-
-    /// Returns the traces that overwrote buffers.
     pub(crate) fn report(&self, lines: &Lines) -> Vec<UnsafeTrace> {
         let unsafe_traces = self.traces.iter().filter(|trace| !trace.overwritten.is_empty());
         let report = |trace: &Trace| {
-            let mut found: Vec<HeldByLine> = Vec::new();
-            for (stack, (count, bytes)) in &trace.overwritten {
-                HeldByLine::add(&mut found, lines.line(*stack), *count, *bytes);
-            }
-            HeldByLine::sort(&mut found);
-            UnsafeTrace { id: trace.id, slot: trace.allocator, replays: trace.replays, lines: found }
+            let overwritten = trace.overwritten.iter().map(|(stack, (count, bytes))| (lines.line(*stack), *count, *bytes));
+            let lines = HeldByLine::collect(overwritten);
+            UnsafeTrace { id: trace.id, slot: trace.allocator, replays: trace.replays, lines }
         };
         unsafe_traces.map(report).collect()
     }
+}
+
+fn active(traces: &mut [Trace], allocator: u16, id: u64) -> Option<&mut Trace> {
+    traces.iter_mut().rfind(|trace| !trace.is_released && (trace.allocator, trace.id) == (allocator, id))
 }

@@ -6,13 +6,11 @@
 use ttmon_model::Arch;
 use ttmon_model::product::Product;
 
-/// The hardware of a board in a spec.
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) name: &'static str,
     /// The contents of `tt_card_type`.
     pub(crate) card_type: &'static str,
-    /// The number of cards.
     pub(crate) cards: u32,
     /// The number of chips of one card on PCIe.
     pub(crate) chips: u32,
@@ -49,7 +47,6 @@ const fn point(celsius: f64, watts: f64, millivolts: f64) -> Point {
     Point { celsius, watts, millivolts }
 }
 
-/// The PCIe link of a chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) speed: &'static str,

@@ -13,7 +13,6 @@ use crate::chip::Chip;
 
 /// Bytes of a page: a tile of 32 x 32 16-bit values.
 const PAGE_BYTES: u64 = 2048;
-/// The alignment of blocks in a bank.
 const ALIGNMENT: u32 = 32;
 /// Bytes that TT-Metal reserves at the start of DRAM.
 const DRAM_BASE: u64 = 0x40000;
@@ -28,7 +27,6 @@ const L1_BASE: u64 = 0x19000;
 /// Smallest buffer. Smaller ones would leave no useful hole.
 const PIECE_BYTES_MIN: u64 = 1 << 16;
 
-/// The live buffers of a process on one chip.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     allocator: Option<AllocatorId>,
@@ -37,7 +35,6 @@ pub(crate) struct Buffers {
     circular_bytes: u64,
 }
 
-/// The live buffers of a kind.
 #[derive(Debug)]
 struct Live {
     bank: Bank,

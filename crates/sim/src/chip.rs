@@ -20,7 +20,6 @@ pub(crate) struct Chip {
     pub(crate) seat: Seat,
 }
 
-/// How a chip is reached.
 #[derive(Debug)]
 pub(crate) enum Seat {
     /// On PCIe.
@@ -79,15 +78,14 @@ impl Layout {
         let mut layout = Self { chips: Vec::new(), units: Vec::new() };
         let slots = slots(cards.len());
         let total = galaxies.iter().chain(&cards).map(|board| board.chips).sum();
-        let mut number = 0;
-        for (domain, board) in (0..).zip(&galaxies) {
-            layout.add_local(seed, number, total, board, galaxy_seats(board, domain));
-            number += 1;
-        }
         let first_domain = u32::try_from(galaxies.len()).unwrap_or(u32::MAX);
-        for (board, (domain, root)) in cards.iter().zip(slots) {
-            layout.add_local(seed, number, total, board, card_seats(board, first_domain + domain, root, cards.len() == 1));
-            number += 1;
+        let of_galaxies = (0..).zip(&galaxies).map(|(domain, board)| (board, galaxy_seats(board, domain)));
+        let of_cards = cards.iter().zip(slots).map(|(board, (domain, root))| {
+            let seats = card_seats(board, first_domain + domain, root, cards.len() == 1);
+            (board, seats)
+        });
+        for (number, (board, seats)) in (0..).zip(of_galaxies.chain(of_cards)) {
+            layout.add_local(seed, number, total, board, seats);
         }
         layout.add_remotes();
         layout

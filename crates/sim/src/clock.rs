@@ -16,7 +16,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock that is at tick 0 now.
     pub(crate) fn start() -> Self {
         Self { start: monotonic() }
     }

@@ -77,7 +77,6 @@ fn sweep_in(parent: &Path) {
     }
 }
 
-/// Parses the pid in a directory's name.
 fn owner(name: &OsStr) -> Option<Pid> {
     let (pid, random) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());

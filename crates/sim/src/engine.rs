@@ -69,7 +69,6 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Starts all workers, then waits until all are ready.
     fn start_workers(&mut self) -> io::Result<()> {
         for (process, life) in self.machine.processes.iter().zip(&mut self.lives) {
             let worker = worker::spawn(process, self.clock)?;
@@ -83,7 +82,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Updates the tree to the current tick.
     fn step(&mut self) -> io::Result<()> {
         let tick = self.clock.tick();
         for (worker, life) in self.workers.iter_mut().zip(&mut self.lives) {

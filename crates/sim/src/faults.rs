@@ -18,7 +18,6 @@ pub(crate) const FILE: &str = ".ttmon-faults";
 /// Since this driver, reads fail with an error during a reset.
 const GUARDED_SINCE: Version = Version::new(2, 9, 0);
 
-/// The active faults of one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active<'a> {
     faults: &'a [Fault],
@@ -48,7 +47,6 @@ impl<'a> Active<'a> {
         self.of_device().next().is_some()
     }
 
-    /// Returns whether the device is on the bus.
     pub(crate) fn is_plugged(&self) -> bool {
         !self.has(FaultKind::Unplug)
     }
@@ -65,7 +63,6 @@ impl<'a> Active<'a> {
         gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)
     }
 
-    /// Returns whether the firmware publishes telemetry.
     pub(crate) fn is_ready(&self) -> bool {
         !self.has(FaultKind::Starting)
     }

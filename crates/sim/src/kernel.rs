@@ -10,7 +10,6 @@ pub(crate) const MAJOR: u32 = 245;
 /// A file with its text and its mode.
 pub(crate) type Extra = (&'static str, &'static str, u32);
 
-/// Readable by all users, writable by none.
 pub(crate) const READ_ONLY: u32 = 0o444;
 /// Mode of a switch of the kernel.
 pub(crate) const SWITCH: u32 = 0o644;
@@ -83,12 +82,10 @@ const PARAMETERS: &[(Extra, Version)] = &[
     (("reset_limit", "10", READ_ONLY), Version::new(2, 0, 0)),
 ];
 
-/// Returns the parameters of the module for this driver.
 pub(crate) fn parameters(driver: Version) -> impl Iterator<Item = Extra> {
     PARAMETERS.iter().filter(move |(_, since)| *since <= driver).map(|(extra, _)| *extra)
 }
 
-/// Returns the `modalias` of the PCI device.
 pub(crate) fn modalias(chip: &Chip) -> String {
     format!("pci:v00001E52d{:08X}sv00001E52sd{:08X}bc12sc00i00", chip.board.silicon.pci_device, chip.product.upi)
 }
@@ -120,7 +117,7 @@ pub(crate) fn resource(chip: &Chip) -> String {
 }
 
 /// Returns the `mappings` file in debugfs: a header, and a line per open file.
-pub(crate) fn mappings(open: impl Iterator<Item = (u32, &'static str)>) -> String {
+pub(crate) fn mappings(open: &[(u32, &str)]) -> String {
     const HEAD: &str = "WARNING: This file is for diagnostic purposes only.
 Its format is not stable and may change in future driver versions.
 Do not write scripts that parse this file.
@@ -128,6 +125,6 @@ Do not write scripts that parse this file.
 PID      Comm             Type           Mapping Details
 ----     ----             ----           ---------------
 ";
-    let lines: String = open.map(|(pid, name)| format!("{pid:<8} {name:<16} OPEN_FD       \n")).collect();
+    let lines: String = open.iter().map(|(pid, name)| format!("{pid:<8} {name:<16} OPEN_FD       \n")).collect();
     format!("{HEAD}{lines}")
 }

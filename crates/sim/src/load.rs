@@ -5,7 +5,6 @@
 
 use crate::random::{Purpose, Random, whole};
 
-/// The pattern of a program's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rhythm {
     /// Requests arrive at random.
@@ -23,7 +22,6 @@ const HEAT_TICKS: f64 = 80.0;
 const PERIOD_TICKS_MIN: u64 = 1200;
 const PERIOD_TICKS_SPREAD: u64 = 1200;
 
-/// Load, heat and work at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Activity {
     /// The load, from 0 to 1.
@@ -34,12 +32,10 @@ pub(crate) struct Activity {
     pub(crate) work: f64,
 }
 
-/// The repeating load of one process.
 #[derive(Debug)]
 pub(crate) struct Trace {
     /// The activity at each tick. `work` begins at 0.
     ticks: Vec<Activity>,
-    /// The work in one period.
     work: f64,
 }
 

@@ -28,10 +28,10 @@ pub struct Machine {
     pub(crate) chips: Vec<Chip>,
     pub(crate) processes: Vec<Process>,
     pub(crate) faults: Vec<Fault>,
-    buffers: u64,
+    /// Buffers of each process.
+    pub(crate) buffers: u64,
 }
 
-/// The state of a planned process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     /// The process never ran.
@@ -99,7 +99,6 @@ impl Machine {
         Active::new(&self.faults, chip.id, tick)
     }
 
-    /// Returns whether the driver is loaded.
     pub(crate) fn is_loaded(&self, tick: u64) -> bool {
         !self.faults.iter().any(|fault| fault.kind == FaultKind::Unload && fault.is_active(tick))
     }
@@ -113,7 +112,6 @@ impl Machine {
         })
     }
 
-    /// Returns the combined activity of all processes of a chip.
     pub(crate) fn activity(&self, chip: &Chip, tick: u64, lives: &[Life]) -> Activity {
         let activities = self.users(chip, lives).map(|user| match user.life {
             Life::Absent => Activity::default(),
@@ -141,12 +139,6 @@ impl Machine {
         Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
     }
 
-    /// Returns the number of buffers per process.
-    pub(crate) fn buffers(&self) -> u64 {
-        self.buffers
-    }
-
-    /// Returns the slot of a process in a chip's statistics.
     pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
         Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }
     }

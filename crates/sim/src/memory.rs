@@ -39,7 +39,6 @@ const USABLE: f64 = 0.9;
 /// Bytes of a tile of 32 x 32 16-bit values. Buffers consist of whole tiles.
 const TILE_BYTES: u64 = 2048;
 
-/// The memory of one process on one chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share<'a> {
     pub(crate) seed: u64,
@@ -54,7 +53,6 @@ pub(crate) struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Returns the bytes in use at a tick.
     pub(crate) fn used(&self, tick: u64) -> PerKind<u64> {
         let appetite = appetite(self.rhythm);
         let Product { arch, cores, .. } = self.product;

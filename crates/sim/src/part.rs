@@ -40,7 +40,6 @@ pub fn run_as_part() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Returns a command that starts this program as a part.
 pub(crate) fn command(part: &str) -> Command {
     // The program's path is not used, because the file there may have been replaced.
     let mut command = Command::new("/proc/self/exe");
@@ -48,7 +47,6 @@ pub(crate) fn command(part: &str) -> Command {
     command
 }
 
-/// The settings of the engine and the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct PartSettings {
     pub(crate) spec: Spec,
@@ -80,7 +78,6 @@ pub(crate) fn number<T: FromStr>(name: &str) -> io::Result<T> {
     text.parse().map_err(|_| io::Error::other(format!("{name} is not a number")))
 }
 
-/// Reports to the parent that this part is ready.
 pub(crate) fn say_ready() -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(&[READY])?;

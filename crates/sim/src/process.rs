@@ -31,7 +31,6 @@ static UNTRACKED: Job = Job { program: "python3", arguments: &["-m", "ipykernel_
 /// If there are at least this many processes, one is untracked.
 const UNTRACKED_FROM: usize = 3;
 
-/// A planned process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) index: u64,
@@ -44,7 +43,6 @@ pub(crate) struct Process {
     trace: OnceLock<Trace>,
 }
 
-/// One chip of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) chip: u32,
@@ -59,7 +57,6 @@ impl Process {
     }
 }
 
-/// Returns the processes of a machine.
 pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
     let units = layout.units.len();
     let count = spec.processes.unwrap_or_else(|| (2 * units).div_ceil(3).clamp(1, 8));

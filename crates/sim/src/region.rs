@@ -26,12 +26,10 @@ const CHIPS_AT: usize = 88;
 const CHIP_BYTES: usize = 48;
 const _: () = assert!(CHIPS_AT + 16 * CHIP_BYTES == HEAD_BYTES && HEAD_BYTES + (STALE_SLOT + 1) * SLOT_BYTES < BYTES);
 
-/// Returns the path of a chip's region below a tree's root.
 pub(crate) fn path(root: &Path, unique_id: u64) -> PathBuf {
     root.join("dev/shm").join(file_name(unique_id))
 }
 
-/// Opens a region, and creates it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_len(BYTES as u64)?;
@@ -73,7 +71,6 @@ impl Head {
     }
 }
 
-/// Writes one slot and nothing else.
 pub(crate) fn write_slot(file: &File, index: usize, slot: Slot) -> io::Result<()> {
     let region = Region { version: VERSION, device_id: 0, totals: PerKind::default(), slots: vec![slot] };
     let bytes = region.encode(0);

@@ -31,9 +31,6 @@ pub struct Spec {
     pub(crate) driver: Option<Version>,
 }
 
-/// Alternative names of boards.
-const OTHER_NAMES: [(&str, &str); 1] = [("t3000", "t3k")];
-
 /// Returns the words that a spec may contain, with a description of each.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     let boards = BOARDS.iter().map(|board| (board.name.to_owned(), "board, xN for several"));
@@ -51,7 +48,6 @@ pub fn words() -> impl Iterator<Item = (String, &'static str)> {
 const DRIVERS: [(&str, Version); 4] =
     [("2.5", Version::new(2, 5, 0)), ("2.7", Version::new(2, 7, 0)), ("2.9", Version::new(2, 9, 0)), ("2.10", Version::new(2, 10, 0))];
 
-/// A fault of one device, from one tick until another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
@@ -66,7 +62,6 @@ impl Fault {
     }
 }
 
-/// The kinds of faults of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// Reads of the telemetry never return.
@@ -157,7 +152,7 @@ impl Spec {
 fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
     let item = item.to_ascii_lowercase();
     let named = |name: &str| {
-        let name = OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name);
+        let name = if name == "t3000" { "t3k" } else { name };
         BOARDS.iter().find(|board| board.name == name || board.card_type == name)
     };
     let counted = item.rsplit_once('x').and_then(|(name, count)| Some((named(name)?, count)));

@@ -29,23 +29,23 @@ impl Machine {
             fs::create_dir_all(place.join("fd"))?;
             fs::create_dir_all(place.join("fdinfo"))?;
             let stat = format!("{pid} ({program}) S 1 {pid} {pid} 0 -1 0 0 0 0 0 500 100 0 0 20 0 1 0 1000 1000000 25000 0 1 1 1 0 0");
-            fs::write(place.join("stat"), stat)?;
-            fs::write(place.join("status"), format!("Name:\t{program}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{pid}\n"))?;
-            fs::write(
-                place.join("cmdline"),
-                [program].iter().chain(process.job.arguments).flat_map(|word| [word, "\0"]).collect::<String>(),
-            )?;
-            fs::write(place.join("maps"), "")?;
+            let status = format!("Name:\t{program}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{pid}\n");
+            let command = [program].iter().chain(process.job.arguments).flat_map(|word| [word, "\0"]).collect();
             let number = host * 100 + process.index;
-            if process.index.is_multiple_of(2) {
+            let (cgroup, environment) = if process.index.is_multiple_of(2) {
                 let (uid, container) = (format!("00000000-0000-4000-8000-{number:012}"), format!("{number:064x}"));
                 let group = format!("0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{container}.scope\n", uid.replace('-', "_"));
-                fs::write(place.join("cgroup"), group)?;
-                fs::write(place.join("environ"), "")?;
                 fs::create_dir_all(dir.join(format!("var/log/pods/serving_llm-{number}_{uid}/engine")))?;
+                (group, String::new())
             } else {
-                fs::write(place.join("cgroup"), format!("0::/system.slice/slurmstepd.scope/job_{number}/step_0\n"))?;
-                fs::write(place.join("environ"), format!("SLURM_JOB_ID={number}\0SLURM_JOB_NAME=train\0"))?;
+                let group = format!("0::/system.slice/slurmstepd.scope/job_{number}/step_0\n");
+                (group, format!("SLURM_JOB_ID={number}\0SLURM_JOB_NAME=train\0"))
+            };
+            let maps = String::new();
+            for (file, text) in
+                [("stat", stat), ("status", status), ("cmdline", command), ("maps", maps), ("cgroup", cgroup), ("environ", environment)]
+            {
+                fs::write(place.join(file), text)?;
             }
         }
         Ok(())

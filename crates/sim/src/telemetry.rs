@@ -6,7 +6,6 @@ use crate::load::Activity;
 use crate::random::{Purpose, Random, whole};
 use crate::spec::TICKS_PER_SECOND;
 
-/// The thermal state of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strain {
     /// The temperature follows the load.

@@ -20,7 +20,6 @@ use crate::region::{self, Head, STALE_SLOT};
 use crate::spec::FaultKind;
 use crate::telemetry::Telemetry;
 
-/// Which files of a chip to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     All,
@@ -33,7 +32,6 @@ pub(crate) struct Tree<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) root: &'a Path,
     pub(crate) tick: u64,
-    /// The state of each planned process.
     pub(crate) lives: &'a [Life],
     /// The wall clock time. Only TT-Metal's statistics show it.
     pub(crate) now: UnixTime,
@@ -81,9 +79,9 @@ impl Tree<'_> {
             self.write_files(chip, pci, which, faults, is_loaded)?;
             if is_loaded && faults.is_bound() {
                 self.write_users(chip)?;
-                // The link is created last, so that the name never appears before its files.
-                seat.link_class()?;
-            } else if is_loaded && faults.keeps_link() {
+            }
+            // The link is created last, so that the name never appears before its files.
+            if is_loaded && (faults.is_bound() || faults.keeps_link()) {
                 seat.link_class()?;
             }
         }
@@ -159,32 +157,20 @@ impl Tree<'_> {
             true => ttmon_deep::image::ALL_ONES.to_owned(),
             false => image::text(chip, self.tick, activity, now, faults.strain(), is_used),
         };
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, text)?;
-        fs::rename(&fresh, &path)
+        replace(&path, &text)
     }
 
     /// Writes the driver's list of processes that have a chip open.
     fn write_users(&self, chip: &Chip) -> io::Result<()> {
-        put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip), READ_ONLY)?;
         let open = self.machine.users(chip, self.lives).filter_map(|user| match user.life {
             Life::Running { pid } => Some(std::iter::repeat_n((pid, user.process.job.program), user.process.files)),
             _ => None,
         });
-        let path = self.root.join(format!("sys/kernel/debug/tenstorrent/{}/mappings", chip.id));
-        put(&path, &kernel::mappings(open.flatten()), READ_ONLY)
-    }
-
-    /// Returns one line per open file, newest first.
-    fn pids(&self, chip: &Chip) -> String {
-        let mut lines: Vec<String> = Vec::new();
-        for user in self.machine.users(chip, self.lives) {
-            if let Life::Running { pid } = user.life {
-                lines.extend((0..user.process.files).map(|_| format!("{pid}\n")));
-            }
-        }
-        lines.reverse();
-        lines.concat()
+        let open: Vec<(u32, &str)> = open.flatten().collect();
+        // The newest file comes first.
+        let pids: String = open.iter().rev().map(|(pid, _)| format!("{pid}\n")).collect();
+        put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &pids, READ_ONLY)?;
+        put(&self.root.join(format!("sys/kernel/debug/tenstorrent/{}/mappings", chip.id)), &kernel::mappings(&open), READ_ONLY)
     }
 
     /// Writes the head of a chip's statistics and the slots of dead processes. Writes no file if no process reports on the chip.
@@ -228,9 +214,7 @@ impl Tree<'_> {
         if fs::read_to_string(&path).is_ok_and(|before| before == lines) {
             return Ok(());
         }
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, lines)?;
-        fs::rename(&fresh, &path)
+        replace(&path, &lines)
     }
 }
 
@@ -375,6 +359,12 @@ fn link(target: &str, path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, text)?;
+    fs::rename(&fresh, path)
 }
 
 /// Removes a file, a link, or a directory with its contents. A missing path is not an error.

@@ -53,7 +53,7 @@ pub(crate) fn run() -> io::Result<()> {
     let mut step = || {
         let tick = clock.tick();
         for (chip, buffers) in &mut tracked {
-            buffers.become_like(chip, &machine.used(process, chip, tick), machine.buffers());
+            buffers.become_like(chip, &machine.used(process, chip, tick), machine.buffers);
         }
         write(&machine, process, &slots, tick)
     };

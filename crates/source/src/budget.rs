@@ -76,10 +76,6 @@ impl Budget {
         Self { parts: ANSWER_PARTS, ..Self::default() }
     }
 
-    fn share(&self, total: u64) -> u64 {
-        total / (SCAN_SHARE * self.parts)
-    }
-
     /// Takes an amount if both the total and the user's share allow it. The first part of a total is charged to no user, so `uid` is called
     /// only when more than that has been used.
     pub(crate) fn take(&mut self, resource: Resource, amount: u64, uid: impl FnOnce() -> u32) -> Option<Grant> {
@@ -92,7 +88,7 @@ impl Budget {
         }
         let uid = uid();
         let is_trusted = self.trusted.contains(&uid);
-        let share = self.share(total);
+        let share = total / (SCAN_SHARE * self.parts);
         let own = &mut self.users.entry(uid).or_default()[index];
         if spent > total || (!is_trusted && own.saturating_add(amount) > share) {
             return None;
@@ -130,7 +126,6 @@ impl Budget {
         *self.cut.entry((uid, resource)).or_default() += count;
     }
 
-    /// Returns the number of items that were not read.
     pub(crate) fn cuts(&self) -> u64 {
         self.cut.values().sum()
     }

@@ -18,7 +18,6 @@ impl<'b> ProcessCharge<'b> {
         Self { budget, proc, pid, uid: None }
     }
 
-    /// Returns the user of the process.
     pub(crate) fn uid(&mut self) -> u32 {
         *self.uid.get_or_insert_with(|| process::uid_of(self.proc, self.pid))
     }

@@ -44,7 +44,7 @@ pub(crate) struct KnownDevice {
     /// Changing files that were missing when all files were read.
     absent: Vec<Attr>,
     /// Whether the device was listed before and is not listed now.
-    has_left: bool,
+    pub(crate) has_left: bool,
     /// Whether the device was ever listed.
     pub(crate) was_listed: bool,
     /// For a device that was never listed: whether its PCI device was on the bus.
@@ -64,7 +64,6 @@ pub(crate) struct KnownDevice {
     heart: Option<Heart>,
 }
 
-/// The heartbeat counter and its history.
 #[derive(Clone, Copy, Debug)]
 struct Heart {
     count: u64,
@@ -178,7 +177,6 @@ impl KnownDevice {
         }
     }
 
-    /// Returns whether the board type is unknown.
     pub(crate) fn lacks_board(&self) -> bool {
         self.attributes.get(Attr::CardType).is_err() && self.attributes.get(Attr::SubsystemDevice).is_err()
     }
@@ -201,7 +199,6 @@ impl KnownDevice {
         is_open || bdf(&self.directory) == self.bdf
     }
 
-    /// Sets whether the device is listed now.
     pub(crate) fn set_listed(&mut self, is_listed: bool) {
         if self.has_left == is_listed {
             self.has_left = !is_listed;
@@ -209,11 +206,6 @@ impl KnownDevice {
             self.plans = Default::default();
             self.users = None;
         }
-    }
-
-    /// Returns whether the device was listed before and is not listed now.
-    pub(crate) fn has_left(&self) -> bool {
-        self.has_left
     }
 
     /// Selects the parts that are read in a sample at this time.
@@ -225,13 +217,11 @@ impl KnownDevice {
         self.due = [true, !is_spaced, is_slow_due];
     }
 
-    /// Returns the parts that are read in this sample.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let due = self.due;
         Part::ALL.into_iter().filter(move |part| due[*part as usize])
     }
 
-    /// Returns the files of a part to read now.
     pub(crate) fn requests(&mut self, part: Part, pace: Pace) -> Arc<[Request]> {
         if let Some(plan) = &self.plans[part as usize] {
             return Arc::clone(&plan.requests);
@@ -255,7 +245,6 @@ impl KnownDevice {
         Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, pace)].into()))
     }
 
-    /// Stores the counters.
     pub(crate) fn take_counters(&mut self, lane: &LaneReply, problems: &mut Vec<Problem>) {
         let before = self.counters.take().map(|(at, _)| Counted { elapsed: lane.at.saturating_sub(at), before: self.counts() });
         self.take_slow(Part::Counters, lane, problems);
@@ -280,12 +269,12 @@ impl KnownDevice {
     }
 
     /// Stores the telemetry. Returns whether the sensors must be searched and read again.
-    pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
+    pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> bool {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
         self.drop_foreign_sensors();
-        let retry = self.rediscover_hwmon(root);
+        let has_other_hwmon = self.rediscover_hwmon(root);
         self.mark_gone(lane);
-        if retry == Retry::No {
+        if !has_other_hwmon {
             report(&self.directory, found, problems);
         }
         let was_reset = self.update_heartbeat(lane.at);
@@ -304,11 +293,11 @@ impl KnownDevice {
         }
         self.static_in = self.static_in.saturating_sub(1);
         let needs_static = was_reset || self.is_unsettled() || self.static_in == 0;
-        if needs_static != self.needs_static || retry == Retry::Yes {
+        if needs_static != self.needs_static || has_other_hwmon {
             self.plans[Part::Telemetry as usize] = None;
         }
         self.needs_static = needs_static;
-        retry
+        has_other_hwmon
     }
 
     fn take_readings(&mut self, part: Part, replies: &[Reply]) -> Vec<Problem> {
@@ -441,29 +430,26 @@ impl KnownDevice {
         }
     }
 
-    /// Searches for another hwmon directory if the current one has no reading.
-    fn rediscover_hwmon(&mut self, root: &Root) -> Retry {
+    /// Searches for another hwmon directory if the current one has no reading. Returns whether there is one.
+    fn rediscover_hwmon(&mut self, root: &Root) -> bool {
         let Ok(current) = self.hwmon.clone() else {
             self.set_hwmon(self.find_hwmon(root, None));
-            return if self.hwmon.is_ok() { Retry::Yes } else { Retry::No };
+            return self.hwmon.is_ok();
         };
         let is_dead = ATTRIBUTES
             .iter()
             .filter(|attribute| attribute.place == AttributeFolder::Hwmon && attribute.pace == attributes::ReadInterval::Dynamic)
             .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
         if !is_dead {
-            return Retry::No;
+            return false;
         }
         let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
         let newest = self.find_hwmon(root, None);
         let other = if newest.as_ref() == Ok(&current) { self.find_hwmon(root, number) } else { newest };
-        match other {
-            Ok(path) if path != current => {
-                self.hwmon = Ok(path);
-                Retry::Yes
-            }
-            _ => Retry::No,
-        }
+        let other = other.ok().filter(|path| *path != current);
+        let has_other = other.is_some();
+        self.hwmon = Ok(other.unwrap_or(current));
+        has_other
     }
 
     /// Returns whether the device may soon provide readings that are missing now: after a reset, or while its firmware starts.
@@ -475,13 +461,6 @@ impl KnownDevice {
             .any(|attribute| self.attributes.get(attribute.attr).is_err_and(is_broken));
         broken || self.attributes.get(Attr::Temperature).is_err() || self.attributes.get(Attr::CardType).is_err()
     }
-}
-
-/// Whether to read a device's files again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retry {
-    Yes,
-    No,
 }
 
 /// Returns the PCI address, which is the last part of the target of the `device` link: `../../../0000:c1:00.0`. For a device that just
@@ -500,7 +479,6 @@ fn reading(attribute: &Attribute, reply: &Reply) -> Reading<Raw> {
     attribute.parse(&String::from_utf8_lossy(reply.as_ref().map_err(|failure| *failure)?))
 }
 
-/// Describes a reply for a message.
 fn detail(reply: &Reply) -> String {
     match reply {
         Ok(bytes) => format!("it says {}", excerpt(&String::from_utf8_lossy(bytes))),

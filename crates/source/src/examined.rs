@@ -36,9 +36,7 @@ struct Process {
 /// The open files of a process that may be devices or ledgers.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// Open device files.
     pub(crate) devices: Vec<OpenFile>,
-    /// Files that are named like a ledger.
     pub(crate) ledgers: Vec<PathBuf>,
     /// Whether the list is complete.
     pub(crate) end: End,

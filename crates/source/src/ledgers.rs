@@ -278,7 +278,6 @@ pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
     ledger(region, totals, &mut |_, _| true)
 }
 
-/// Returns a ledger without its buffers.
 fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Ledger> {
     let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
     let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };

@@ -18,7 +18,6 @@ use workloads::Workloads;
 /// The total time that a program that samples once waits for the directory service.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The names found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     accounts: Accounts,
@@ -65,7 +64,6 @@ impl Names {
     }
 }
 
-/// Returns the processes whose user has no name yet.
 fn nameless(processes: &mut [ProcessSample]) -> impl Iterator<Item = &mut ProcessFacts> {
     processes.iter_mut().filter_map(|process| process.facts.as_mut().ok()).filter(|facts| facts.user.is_none())
 }

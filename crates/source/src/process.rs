@@ -17,7 +17,6 @@ use ttmon_reads::{Pace, Reply, Request, Want, read_small};
 /// The units and the clock of a process's figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// The boot time of the machine.
     pub(crate) boot: UnixTime,
     pub(crate) ticks_per_second: u64,
     pub(crate) page_bytes: u64,
@@ -44,7 +43,6 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape([u64; 3]);
 
-/// The start time and the shape of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     start_ticks: u64,
@@ -52,7 +50,6 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Parses a `stat`.
     pub(crate) fn of(stat: &[u8]) -> Option<Self> {
         let Stat { start_ticks, shape, .. } = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
         Some(Self { start_ticks, shape })

@@ -14,7 +14,6 @@ use crate::budget::{Budget, Resource};
 use crate::root::Root;
 use ttmon_reads::{Owner, Pace, Reply, Request, Want, directory};
 
-/// A region's file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RegionFile {
     unique_id: u64,

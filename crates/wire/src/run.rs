@@ -225,11 +225,7 @@ impl RunReport<'_> {
         let mut lists = Vec::new();
         for on_chip in &self.devices {
             for of_kind in &on_chip.kinds {
-                let mut lines = Vec::new();
-                for group in &of_kind.groups {
-                    HeldByLine::add(&mut lines, group.line.as_ref(), group.count, group.bytes);
-                }
-                HeldByLine::sort(&mut lines);
+                let lines = HeldByLine::collect(of_kind.groups.iter().map(|group| (group.line.as_ref(), group.count, group.bytes)));
                 if lines.iter().any(|held| held.line.is_some()) {
                     let kind = of_kind.kind.name();
                     lists.push(json!({"device": chip_name(on_chip.chip), "kind": kind, "lines": held_json(&lines)}));

@@ -25,7 +25,6 @@ pub(crate) struct FreeBlocks(HashMap<(u64, u64), KnownBlocks>);
 
 #[derive(Debug)]
 struct KnownBlocks {
-    /// When the ledger was listed.
     at: Duration,
     /// The event counter of the ledger at that time.
     events: u64,

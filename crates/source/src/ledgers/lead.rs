@@ -59,7 +59,6 @@ impl Lead {
         text.lines().nth(1).and_then(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
     }
 
-    /// Returns whether there is a file or mapping to open.
     pub(crate) fn is_promising(&self) -> bool {
         matches!(self, Self::Files(_) | Self::Mapping(..))
     }

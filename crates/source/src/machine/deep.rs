@@ -33,14 +33,13 @@ impl Deep {
         self.samples = places.into_iter().map(sample).collect();
     }
 
-    /// Returns the direct sample of a device.
     pub(super) fn of(&self, id: DeviceId) -> Reading<DeepSample> {
         self.samples.get(&id).cloned().unwrap_or(Err(Missing::IoError))
     }
 }
 
 fn place(root: &Root, known: &KnownDevice) -> Reading<ChipFiles> {
-    if known.has_left() {
+    if known.has_left {
         return Err(Missing::Gone);
     }
     if let Err(reason @ (Missing::Resetting | Missing::Gone)) = known.attributes.number(Attr::Aiclk) {

@@ -17,11 +17,10 @@ use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
 use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
-use crate::device::{self, KnownDevice, Part, Retry};
+use crate::device::{self, KnownDevice, Part};
 use crate::root::Root;
 use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, Want, read_small};
 
-/// The devices of a machine.
 #[derive(Debug)]
 pub(super) struct Devices {
     root: Root,
@@ -34,15 +33,12 @@ pub(super) struct Devices {
     known: Vec<KnownDevice>,
     /// The device numbers recorded earlier.
     slots: Slots,
-    /// The file that stores the slots.
     slots_file: Option<PathBuf>,
     /// The mark of a simulated machine.
     machine: u64,
     /// The known TT-Metal chip numbers.
     numbers: Numbers,
-    /// The requests for the files of the driver itself.
     driver: Arc<[Request]>,
-    /// The version of the driver as last read.
     version: Option<Reading<String>>,
     /// The readers of the chips themselves, if enabled.
     deep: Option<Deep>,
@@ -116,8 +112,8 @@ impl Devices {
             self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
             self.slots.complete(&self.root, &mut self.known);
         }
-        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left()).map(|known| known.bdf).collect();
-        self.known.retain(|known| !known.has_left() || !present.contains(&known.bdf));
+        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left).map(|known| known.bdf).collect();
+        self.known.retain(|known| !known.has_left || !present.contains(&known.bdf));
         self.known.sort_by_key(|known| known.id);
         Ok(())
     }
@@ -151,8 +147,7 @@ impl Devices {
             for part in known.parts() {
                 let lane = lanes.next().unwrap_or(NONE);
                 match part {
-                    Part::Telemetry if known.take(&self.root, &lane, problems) == Retry::Yes => again.push(index),
-                    Part::Telemetry => {}
+                    Part::Telemetry => again.extend(known.take(&self.root, &lane, problems).then_some(index)),
                     Part::Counters => known.take_counters(&lane, problems),
                     Part::Slow => known.take_slow(part, &lane, problems),
                 }
@@ -193,11 +188,10 @@ impl Devices {
         Ok(Scope { devices: self.listed(), driver: self.version() })
     }
 
-    /// Returns the devices whose users a scan reads.
     pub(super) fn listed(&mut self) -> Vec<Listed> {
         let listed = |known: &mut KnownDevice| {
             let users = known.users_request(&self.root, self.pace);
-            Listed { id: known.id, has_left: known.has_left(), users }
+            Listed { id: known.id, has_left: known.has_left, users }
         };
         self.known.iter_mut().map(listed).collect()
     }
@@ -206,7 +200,6 @@ impl Devices {
         self.version.clone().unwrap_or(Err(Missing::NoSource))
     }
 
-    /// Adds the known TT-Metal chip numbers to a complete sample.
     pub(super) fn number_chips(&mut self, sample: &mut Sample) {
         self.numbers.complete(sample, &self.root, self.pace, self.read_timeout);
     }
@@ -261,7 +254,6 @@ fn driver_version(reply: &Reply) -> Reading<String> {
     if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
 }
 
-/// Returns the base key of the lanes of a part.
 fn lane_of(part: Part) -> u64 {
     match part {
         Part::Telemetry => 0,

@@ -7,7 +7,6 @@ use crate::charge::ProcessCharge;
 use crate::root::Root;
 use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 
-/// The files to read of a process.
 pub(super) struct ProcessReads {
     pub(super) pid: u32,
     pub(super) key: u64,
@@ -16,7 +15,6 @@ pub(super) struct ProcessReads {
     pub(super) long: Option<Request>,
 }
 
-/// The replies for a process.
 pub(super) struct Granted {
     /// The replies. The last reply is that of the long file, if it was requested and granted.
     pub(super) lane: LaneReply,

@@ -18,11 +18,9 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     cluster: Option<Cluster>,
-    /// The search in progress.
     search: Option<Receiver<Option<Cluster>>>,
     /// When the last search started.
     searched: Option<Duration>,
-    /// The numbers that ledgers have proven.
     proven: Vec<Proven>,
 }
 
@@ -62,7 +60,6 @@ impl Numbers {
     }
 }
 
-/// Starts a search in a new thread.
 fn start(root: &Root, sample: &Sample) -> Option<Receiver<Option<Cluster>>> {
     let (sender, receiver) = channel();
     let (root, devices) = (root.clone(), sample.of_devices());

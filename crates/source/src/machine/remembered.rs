@@ -19,7 +19,6 @@ const IN_FULL_PER_SAMPLE: usize = 16;
 /// Samples between two full reads of a process that does not seem to change.
 const IN_FULL_EVERY: u64 = 32;
 
-/// The remembered processes.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     /// The number of samples so far.
@@ -109,7 +108,6 @@ impl Remembered {
         self.without_ledger.binary_search(&pid).is_ok()
     }
 
-    /// Stores a process that was read in full.
     pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, mut standing: Standing) {
         if sample.facts.is_err() {
             return;

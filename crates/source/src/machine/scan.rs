@@ -35,7 +35,6 @@ use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, read_small};
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
 /// Since this version, the driver's list of users has the pids of this namespace.
 const PIDS_OF_THIS_NAMESPACE: Version = Version::new(2, 7, 0);
-/// Maximum length of the user database.
 const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// All state that other users can influence, from one scan to the next.
@@ -45,9 +44,7 @@ pub(super) struct Scan {
     pub(super) options: Options,
     passwd: Option<String>,
     names: Names,
-    /// Ledgers found so far.
     pub(super) ledgers: Vec<Arc<OpenLedger>>,
-    /// The largest free blocks of the ledgers.
     pub(super) free_blocks: FreeBlocks,
     /// Ledgers of processes that ended or became other programs since the last sample.
     pub(super) departed: Vec<Arc<Departed>>,
@@ -59,15 +56,12 @@ pub(super) struct Scan {
     pub(super) next_again: u32,
     /// The processes that this user may not read.
     pub(super) denied: BTreeSet<u32>,
-    /// Processes of earlier samples.
     pub(super) remembered: Remembered,
     /// Pids of the last sample that still have the same mappings, in order.
     pub(super) unchanged: Vec<u32>,
     /// Files of services that may be ledgers of processes.
     pub(super) served: Vec<served::ServedLedger>,
-    /// The resources that this scan has used.
     pub(super) budget: Budget,
-    /// The processes that this scan examined.
     pub(super) examined: Examined,
     /// Processes that were not examined because their user is at a limit.
     pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
@@ -81,11 +75,9 @@ struct First<'a> {
     open_files: &'a [OpenFile],
     /// The replies with the `stat` of known processes.
     stats: &'a [Reply],
-    /// Pids named in regions.
     named: &'a BTreeSet<u32>,
 }
 
-/// Records whether a process was not examined.
 pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, lead: &Lead) {
     if let Lead::Cut(uid, resource) = lead {
         unexamined.insert(pid, (*uid, *resource));

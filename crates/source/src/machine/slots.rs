@@ -19,7 +19,6 @@ use crate::root::Root;
 use crate::served;
 use ttmon_reads::read_small;
 
-/// Maximum length of the list of PCI devices.
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The file name of the list in the state directory of a service.
 const FILE: &str = "devices";
@@ -27,10 +26,8 @@ const FILE: &str = "devices";
 const LINE_BYTES_MAX: usize = 128;
 const BOARD_UNKNOWN: &str = "-";
 
-/// Number, PCI address and board of a device.
 type Slot = (DeviceId, Bdf, String);
 
-/// The devices recorded earlier.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// The first line of the file. It is empty if nothing can be stored.

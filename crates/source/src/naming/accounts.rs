@@ -26,7 +26,6 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// A uid without a name is requested again after this time.
 const AGAIN_AFTER: Duration = Duration::from_secs(300);
 
-/// The names found so far, and the pending requests.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: BTreeMap<u32, (Duration, Option<String>)>,
@@ -35,7 +34,6 @@ pub(super) struct Accounts {
     ending: Vec<Child>,
 }
 
-/// A pending request.
 #[derive(Debug)]
 struct Question {
     uid: u32,
@@ -70,7 +68,6 @@ impl Accounts {
         None
     }
 
-    /// Returns whether an answer is pending.
     pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }

@@ -16,7 +16,6 @@ use crate::root::Root;
 /// A name that was not found is searched again after this time, because logs are created after the container.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// The names found so far.
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
     /// By pod uid and container id.
@@ -41,7 +40,6 @@ struct Listing {
 }
 
 impl Workloads {
-    /// Adds the names of a process's pod and container.
     pub(super) fn complete(&mut self, root: &Root, workload: &mut Workload, now: Duration) {
         if workload.pod.is_none() && workload.container.is_none() {
             return;
@@ -79,7 +77,6 @@ impl Workloads {
 }
 
 impl WorkloadNames {
-    /// Returns whether all names were found.
     fn is_whole(&self, (pod, container): &(Option<String>, Option<String>)) -> bool {
         (pod.is_none() || self.pod.is_some()) && (container.is_none() || self.container.is_some())
     }
