@@ -34,16 +34,16 @@ pub(crate) const WORKERS_AT: u64 = 216;
 
 /// The block that a program publishes about its command queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub(crate) struct Block {
     /// Address and size of the block.
     place: [u32; 2],
     words: [u32; BLOCK_WORDS],
     /// Number of cores that the program may use, if it publishes it.
-    pub worker_cores: Option<u32>,
+    pub(crate) worker_cores: Option<u32>,
     /// The address of the counters in the L1 of each core.
-    pub counters: u64,
+    pub(crate) counters: u64,
     /// The dispatch core of each queue in use.
-    pub cores: Vec<Tile>,
+    pub(crate) cores: Vec<Tile>,
 }
 
 /// Returns whether a tile can be a dispatch core. The coordinates are translated by the hardware, or else those of NoC 0.
@@ -59,7 +59,7 @@ fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
 
 impl Block {
     /// Finds and checks the block. If `known` is given, only the words that name the queues are read and compared with it.
-    pub fn read(window: &mut impl Window, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
+    pub(crate) fn read(window: &mut impl Window, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
         let mut place = [0; 2];
         layout.read(window, layout.arc, layout.metal_block, &mut place)?;
         let [address, bytes] = place;
@@ -127,7 +127,13 @@ impl Block {
 
     /// Reads the counters of a queue. Returns `None` if the core has none, for example while its firmware starts. `parts` is the number of
     /// its sub-devices if known. In that case, a new one is detected only if it follows the others.
-    pub fn counters(&self, window: &mut impl Window, layout: &Layout, core: Tile, parts: Option<usize>) -> Reading<Option<Counters>> {
+    pub(crate) fn counters(
+        &self,
+        window: &mut impl Window,
+        layout: &Layout,
+        core: Tile,
+        parts: Option<usize>,
+    ) -> Reading<Option<Counters>> {
         let mut head = [0; 14];
         layout.read(window, core, self.counters, &mut head)?;
         if head[..2] != [COUNTERS_VERSION, COUNTERS_SIGNATURE] {

@@ -4,20 +4,20 @@
 //! for reading, and nothing is written.
 //!
 //! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver, for the [image] of a simulated chip, and as a [fake]
-//! for tests. A [`Session`] takes samples of one chip through a transport, within the limits of [`ChipSchedule`](pace::ChipSchedule). Each
-//! session runs in [a separate process](process), because a read may hang when the chip is reset. [`Readers`] starts these processes and
+//! for tests. A [`Session`] takes samples of one chip through a transport, within the limits of `pace`. Each
+//! session runs in a separate process, because a read may hang when the chip is reset. [`Readers`] starts these processes and
 //! requests samples from them.
 
 mod client;
 pub mod contents;
-pub mod dispatch;
+mod dispatch;
 pub mod fake;
 pub mod image;
 pub mod kernel;
-pub mod pace;
-pub mod process;
+mod pace;
+mod process;
 mod session;
-pub mod table;
+mod table;
 mod transport;
 mod wire;
 

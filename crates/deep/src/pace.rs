@@ -15,20 +15,18 @@ const GRACE_MORE: Duration = Duration::from_secs(1);
 /// Time without reads after a chip answered with all ones.
 const BACK_OFF: Duration = Duration::from_secs(10);
 
-/// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Open the device and read.
+pub(crate) enum Decision {
     Read,
-    /// Return the last sample.
+    /// Returns the last sample.
     Keep,
-    /// Wait, because the power-down of the chip may be pending.
+    /// The power-down of the chip may be pending.
     Wait,
 }
 
 /// When a chip was last read, and since when no process holds it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChipSchedule {
+pub(crate) struct ChipSchedule {
     read_at: Option<Duration>,
     free_since: Option<Duration>,
     not_before: Option<Duration>,
@@ -36,12 +34,12 @@ pub struct ChipSchedule {
 
 impl ChipSchedule {
     /// Records whether a process holds the chip.
-    pub fn note(&mut self, now: Duration, is_held: bool) {
+    pub(crate) fn note(&mut self, now: Duration, is_held: bool) {
         self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
     }
 
     /// Decides what may be done now. `grace` is the driver's time until it powers down an idle chip, or zero if it does so at once.
-    pub fn decide(&mut self, now: Duration, is_held: bool, grace: Duration) -> Decision {
+    pub(crate) fn decide(&mut self, now: Duration, is_held: bool, grace: Duration) -> Decision {
         self.note(now, is_held);
         let every = if is_held { HELD_EVERY } else { IDLE_EVERY };
         let is_early = self.read_at.is_some_and(|at| now.saturating_sub(at) < every) || self.not_before.is_some_and(|until| now < until);
@@ -57,7 +55,7 @@ impl ChipSchedule {
     }
 
     /// Prevents reads of the chip for some time.
-    pub fn back_off(&mut self, now: Duration) {
+    pub(crate) fn back_off(&mut self, now: Duration) {
         self.not_before = Some(now + BACK_OFF);
     }
 }

@@ -88,8 +88,7 @@ fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, chip:
 }
 
 fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
 /// Returns whether the driver's list of users has a process that is not a reader. Our own device is closed at this time.

@@ -79,7 +79,7 @@ impl<T: Transport> Session<T> {
         self.pace.note(now, is_held == Some(true));
     }
 
-    /// Returns a new sample, or the last one with its age if the chip may not be read now. `grace` is as in [`ChipSchedule::decide`].
+    /// Returns a new sample, or the last one with its age if the chip may not be read now. `grace` is as in `ChipSchedule::decide`.
     pub fn sample(&mut self, now: Duration, is_held: IsHeld, grace: Duration) -> Reading<DeepSample> {
         match self.pace.decide(now, is_held == Some(true), grace) {
             Decision::Read => {

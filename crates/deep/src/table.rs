@@ -9,26 +9,26 @@ use crate::transport::{Tile, Window, window_bytes};
 
 /// The addresses of an architecture on NoC 0.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     pub(crate) arch: Arch,
     /// The tile of the management cores.
-    pub arc: Tile,
+    pub(crate) arc: Tile,
     /// The offset that is added to addresses from the firmware.
     pub(crate) base: u64,
     /// The address of two words: the pointers to the table and to its data, in the order of `table_first`.
     pub(crate) pointers: u64,
     pub(crate) table_first: bool,
     /// The address of two words: address and size of the block that TT-Metal publishes.
-    pub metal_block: u64,
+    pub(crate) metal_block: u64,
     /// The first firmware bundle with this block.
-    pub metal_block_since: Version,
+    pub(crate) metal_block_since: Version,
     /// L1 of a core, in bytes.
     pub l1_bytes: u64,
 }
 
 impl Layout {
     /// Returns the addresses of an architecture, or `None` if it cannot be read.
-    pub fn of(arch: Arch) -> Option<Self> {
+    pub(crate) fn of(arch: Arch) -> Option<Self> {
         match arch {
             Arch::Wormhole => Some(Self {
                 arch,
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     /// Returns the NoC address of a range in the memory of the management cores, if the whole range is inside.
-    pub fn in_csm(&self, address: u32, bytes: u32) -> Option<u64> {
+    pub(crate) fn in_csm(&self, address: u32, bytes: u32) -> Option<u64> {
         let end = address.checked_add(bytes)?;
         let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;
         is_inside.then(|| self.base + u64::from(address))
@@ -78,14 +78,14 @@ const ENTRIES_MAX: u32 = 255;
 
 /// Pointers to the telemetry table and its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pointers {
+pub(crate) struct Pointers {
     table: u32,
     data: u32,
 }
 
 impl Pointers {
     /// Reads the pointers. All ones mean a chip that left the bus, and zeros mean firmware that is not ready.
-    pub fn read(window: &mut impl Window, layout: &Layout) -> Reading<Self> {
+    pub(crate) fn read(window: &mut impl Window, layout: &Layout) -> Reading<Self> {
         let mut words = [0; 2];
         layout.read(window, layout.arc, layout.pointers, &mut words)?;
         let [table, data] = if layout.table_first { words } else { [words[1], words[0]] };
@@ -99,15 +99,15 @@ impl Pointers {
 
 /// The entries of a telemetry table: the tag, and the NoC address of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     /// The pointers by which the table was found.
-    pub pointers: Pointers,
+    pub(crate) pointers: Pointers,
     entries: Vec<(u16, u64)>,
 }
 
 impl Table {
     /// Reads and checks the table. In firmware that is older than the table, other data is there: `not_exposed`.
-    pub fn read(window: &mut impl Window, layout: &Layout, pointers: Pointers) -> Reading<Self> {
+    pub(crate) fn read(window: &mut impl Window, layout: &Layout, pointers: Pointers) -> Reading<Self> {
         let at = layout.in_csm(pointers.table, 8).ok_or(Missing::NotExposed)?;
         layout.in_csm(pointers.data, 4).ok_or(Missing::NotExposed)?;
         let mut head = [0; 2];
@@ -131,7 +131,7 @@ impl Table {
     }
 
     /// Returns the values of those of these tags that are in the table.
-    pub fn values(&self, window: &mut impl Window, layout: &Layout, tags: impl Iterator<Item = u16>) -> Reading<Vec<(u16, u32)>> {
+    pub(crate) fn values(&self, window: &mut impl Window, layout: &Layout, tags: impl Iterator<Item = u16>) -> Reading<Vec<(u16, u32)>> {
         let mut values = Vec::new();
         for tag in tags {
             let Some((_, address)) = self.entries.iter().find(|(known, _)| *known == tag) else { continue };

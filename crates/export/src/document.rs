@@ -49,12 +49,12 @@ pub fn add_report(trace: &mut Trace, text: &str) -> io::Result<()> {
     events.sort_by_key(|(time, ..)| *time);
     let mut owners = HashMap::new();
     for (time, item, event) in events {
-        add_item(trace, &mut owners, time, &item, event).map_err(not_stored)?;
+        add_item(trace, &mut owners, time, &item, event).map_err(|error| not_stored(&error))?;
     }
     Ok(())
 }
 
-fn not_stored(error: io::Error) -> io::Error {
+fn not_stored(error: &io::Error) -> io::Error {
     io::Error::other(format!("cannot keep its events: {error}"))
 }
 
@@ -154,7 +154,7 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
             continue;
         };
         read += 1;
-        add_frame(trace, &snapshot, &mut owners, &mut present, &mut stacks).map_err(not_stored)?;
+        add_frame(trace, &snapshot, &mut owners, &mut present, &mut stacks).map_err(|error| not_stored(&error))?;
     }
     if reader.is_cut() {
         trace.lose(1, 0);

@@ -354,16 +354,6 @@ impl From<Failure> for Missing {
     }
 }
 
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Errno(errno) => Self::from_raw_os_error(errno),
-            Failure::Timeout => io::ErrorKind::TimedOut.into(),
-            Failure::TooLong => io::ErrorKind::FileTooLarge.into(),
-        }
-    }
-}
-
 /// Reads a small file directly. The file must be one that cannot block, or one that the user named.
 pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -373,8 +363,7 @@ pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
 
 /// Returns the time since boot. It never jumps, and includes the time in suspend.
 pub fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

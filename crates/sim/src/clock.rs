@@ -44,8 +44,7 @@ impl Clock {
 }
 
 fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    clock_gettime(ClockId::Monotonic).try_into().unwrap_or_default()
 }
 
 /// Returns the wall clock time, for the times in TT-Metal's statistics.

@@ -13,8 +13,7 @@ use crate::process;
 
 /// A resource that other users can make large. Each is a row of [`SCAN_LIMITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Resource {
-    /// Processes examined.
+pub(crate) enum Resource {
     Processes,
     /// Open files listed during the search for a ledger.
     Descriptors,
@@ -24,17 +23,12 @@ pub enum Resource {
     Regions,
     /// Pids named in TT-Metal's statistics.
     RegionPids,
-    /// Ledgers held open.
     Ledgers,
-    /// Allocators in ledgers.
     Allocators,
-    /// Buffers listed.
     Buffers,
-    /// Circular buffers listed.
     Circulars,
     /// Bytes of names in the `/dev/shm` of containers.
     Names,
-    /// Chips of all allocators.
     Chips,
 }
 

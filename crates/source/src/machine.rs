@@ -332,11 +332,10 @@ struct Now {
 
 impl Now {
     fn new() -> Self {
-        let time = clock_gettime(ClockId::Realtime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        let real = seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default());
+        let real = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
         let at = boot_time();
-        Self { at, time: UnixTime(real), boot: UnixTime(real.saturating_sub(u64::try_from(at.as_nanos()).unwrap_or_default())) }
+        let unix = |time: Duration| UnixTime(u64::try_from(time.as_nanos()).unwrap_or_default());
+        Self { at, time: unix(real), boot: unix(real.saturating_sub(at)) }
     }
 }
 

@@ -28,7 +28,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    known: BTreeMap<u32, (Duration, Option<String>)>,
+    known: KnownNames,
     pending: Vec<Question>,
     /// Programs that have answered but not ended yet.
     ending: Vec<Child>,
@@ -53,16 +53,14 @@ enum Way {
 impl Accounts {
     /// Returns a user's name, if known. Otherwise requests it for a later call.
     pub(super) fn name(&mut self, root: &Root, uid: u32, now: Duration) -> Option<String> {
-        match self.known.get(&uid) {
-            Some((_, Some(name))) => return Some(name.clone()),
-            Some((at, None)) if now.saturating_sub(*at) < AGAIN_AFTER => return None,
-            _ => {}
+        if !self.known.is_due(uid, now) {
+            return self.known.name(uid);
         }
         let is_asked = self.pending.iter().any(|question| question.uid == uid);
         if !is_asked && self.pending.len() < ACCOUNTS_PENDING_MAX {
             match Way::ask(root, uid) {
                 Some(way) => self.pending.push(Question { uid, asked: now, answer: Vec::new(), way }),
-                None => self.learn(uid, now, None),
+                None => self.known.learn(uid, now, None),
             }
         }
         None
@@ -78,11 +76,11 @@ impl Accounts {
             match question.read() {
                 None if now.saturating_sub(question.asked) < DEADLINE => self.pending.push(question),
                 None => {
-                    self.learn(question.uid, now, None);
+                    self.known.learn(question.uid, now, None);
                     self.ending.extend(question.way.stop());
                 }
                 Some(name) => {
-                    self.learn(question.uid, now, name);
+                    self.known.learn(question.uid, now, name);
                     self.ending.extend(question.way.into_child());
                 }
             }
@@ -105,12 +103,26 @@ impl Accounts {
             self.collect(now);
         }
     }
+}
+
+/// The names of users, and when they were found. Some users have none.
+#[derive(Debug, Default)]
+struct KnownNames(BTreeMap<u32, (Duration, Option<String>)>);
+
+impl KnownNames {
+    fn name(&self, uid: u32) -> Option<String> {
+        self.0.get(&uid)?.1.clone()
+    }
+
+    fn is_due(&self, uid: u32, now: Duration) -> bool {
+        self.0.get(&uid).is_none_or(|(at, name)| name.is_none() && now.saturating_sub(*at) >= AGAIN_AFTER)
+    }
 
     fn learn(&mut self, uid: u32, now: Duration, name: Option<String>) {
-        if self.known.len() >= ACCOUNTS_MAX {
-            self.known.clear();
+        if self.0.len() >= ACCOUNTS_MAX {
+            self.0.clear();
         }
-        self.known.insert(uid, (now, name));
+        self.0.insert(uid, (now, name));
     }
 }
 
@@ -126,7 +138,7 @@ pub(super) struct AccountsThread {
     questions: SyncSender<Vec<u32>>,
     answers: Receiver<Vec<(u32, Option<String>)>>,
     is_asking: bool,
-    known: BTreeMap<u32, (Duration, Option<String>)>,
+    known: KnownNames,
 }
 
 impl AccountsThread {
@@ -141,34 +153,27 @@ impl AccountsThread {
                 uids.iter().for_each(|uid| _ = accounts.name(&root, *uid, now));
                 accounts.wait(now, DEADLINE);
                 accounts.collect(boot_time());
-                let named = uids.into_iter().map(|uid| (uid, accounts.known.get(&uid).and_then(|(_, name)| name.clone())));
+                let named = uids.into_iter().map(|uid| (uid, accounts.known.name(uid)));
                 if answer.send(named.collect()).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new().name("names".to_owned()).spawn(work)?;
-        Ok(Self { questions, answers, is_asking: false, known: BTreeMap::new() })
+        Ok(Self { questions, answers, is_asking: false, known: KnownNames::default() })
     }
 
     /// Returns the known names, in the order of the uids, and requests the others.
     pub(super) fn names(&mut self, uids: &[u32], now: Duration) -> Vec<Option<String>> {
         if let Ok(answer) = self.answers.try_recv() {
             self.is_asking = false;
-            if self.known.len() >= ACCOUNTS_MAX {
-                self.known.clear();
-            }
-            self.known.extend(answer.into_iter().map(|(uid, name)| (uid, (now, name))));
+            answer.into_iter().for_each(|(uid, name)| self.known.learn(uid, now, name));
         }
-        let is_new = |uid: &u32| match self.known.get(uid) {
-            Some((at, name)) => name.is_none() && now.saturating_sub(*at) >= AGAIN_AFTER,
-            None => true,
-        };
-        let unknown: BTreeSet<u32> = uids.iter().copied().filter(is_new).collect();
+        let unknown: BTreeSet<u32> = uids.iter().copied().filter(|uid| self.known.is_due(*uid, now)).collect();
         if !unknown.is_empty() && !self.is_asking {
             self.is_asking = self.questions.try_send(unknown.into_iter().take(ACCOUNTS_PENDING_MAX).collect()).is_ok();
         }
-        uids.iter().map(|uid| self.known.get(uid).and_then(|(_, name)| name.clone())).collect()
+        uids.iter().map(|uid| self.known.name(*uid)).collect()
     }
 }
 
