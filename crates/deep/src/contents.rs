@@ -1,5 +1,4 @@
-//! Builds the memory contents of a chip: given values at the addresses that a [`Session`](crate::Session) reads. Simulated chips and tests
-//! use it.
+//! Builds the memory contents that a [`Session`](crate::Session) reads, for simulated chips and tests.
 
 use ttmon_model::Arch;
 use ttmon_model::deep::Counters;

@@ -3,7 +3,7 @@
 use ttmon_model::deep::{Counters, SubDevice};
 use ttmon_model::{Arch, Missing, Reading};
 
-use crate::table::Layout;
+use crate::table::{Layout, OpenChip};
 use crate::transport::{Tile, Window, window_bytes};
 
 /// Minimum size of the block that a program publishes. The first version has 53 bytes, later ones have more.
@@ -59,9 +59,9 @@ fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
 
 impl Block {
     /// Finds and checks the block. If `known` is given, only the words that name the queues are read and compared with it.
-    pub(crate) fn read(window: &mut impl Window, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
-        let mut place = [0; 2];
-        layout.read(window, layout.arc, layout.metal_block, &mut place)?;
+    pub(crate) fn read(chip: &mut OpenChip<impl Window>, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
+        let (layout, mut place) = (chip.layout, [0; 2]);
+        chip.read(layout.arc, layout.metal_block, &mut place)?;
         let [address, bytes] = place;
         if address == 0 || bytes < BLOCK_BYTES_MIN {
             return Err(Missing::NoSource);
@@ -70,13 +70,13 @@ impl Block {
         let mut words = [0; BLOCK_WORDS];
         if let Some(known) = known.filter(|known| known.place == place && known.is_complete()) {
             let named = &mut words[..known.words_with_queues()];
-            layout.read(window, layout.arc, at, named)?;
+            chip.read(layout.arc, at, named)?;
             if *named == known.words[..named.len()] {
                 return Ok(known.clone());
             }
         }
-        layout.read(window, layout.arc, at, &mut words)?;
-        Self::parse(&words, place, layout, is_translated)
+        chip.read(layout.arc, at, &mut words)?;
+        Self::parse(&words, place, &layout, is_translated)
     }
 
     /// Returns whether the block is complete. The number of cores is written last.
@@ -127,22 +127,16 @@ impl Block {
 
     /// Reads the counters of a queue. Returns `None` if the core has none, for example while its firmware starts. `parts` is the number of
     /// its sub-devices if known. In that case, a new one is detected only if it follows the others.
-    pub(crate) fn counters(
-        &self,
-        window: &mut impl Window,
-        layout: &Layout,
-        core: Tile,
-        parts: Option<usize>,
-    ) -> Reading<Option<Counters>> {
+    pub(crate) fn counters(&self, chip: &mut OpenChip<impl Window>, core: Tile, parts: Option<usize>) -> Reading<Option<Counters>> {
         let mut head = [0; 14];
-        layout.read(window, core, self.counters, &mut head)?;
+        chip.read(core, self.counters, &mut head)?;
         if head[..2] != [COUNTERS_VERSION, COUNTERS_SIGNATURE] {
             return Ok(None);
         }
-        let workers = self.workers(window, layout, core, parts)?;
+        let workers = self.workers(chip, core, parts)?;
         let mut sub_devices = Vec::new();
         for (index, workers) in (0..).zip(workers).filter(|(_, workers)| *workers > 0) {
-            let mut part = |at: u64, words: &mut [u32]| layout.read(window, core, self.counters + at, words);
+            let mut part = |at: u64, words: &mut [u32]| chip.read(core, self.counters + at, words);
             let (mut completed, mut launched, mut runtime) = ([0], [0; 2], [0; 2]);
             part(COMPLETED_AT + 4 * index, &mut completed)?;
             part(LAUNCHED_AT + 8 * index, &mut launched)?;
@@ -161,12 +155,12 @@ impl Block {
         }))
     }
 
-    fn workers(&self, window: &mut impl Window, layout: &Layout, core: Tile, parts: Option<usize>) -> Reading<[u32; SUB_DEVICES]> {
+    fn workers(&self, chip: &mut OpenChip<impl Window>, core: Tile, parts: Option<usize>) -> Reading<[u32; SUB_DEVICES]> {
         let mut workers = [0; SUB_DEVICES];
         let first = parts.map_or(SUB_DEVICES, |parts| (parts + 1).min(SUB_DEVICES));
-        layout.read(window, core, self.counters + WORKERS_AT, &mut workers[..first])?;
+        chip.read(core, self.counters + WORKERS_AT, &mut workers[..first])?;
         if first < SUB_DEVICES && workers[first - 1] > 0 {
-            layout.read(window, core, self.counters + WORKERS_AT, &mut workers)?;
+            chip.read(core, self.counters + WORKERS_AT, &mut workers)?;
         }
         Ok(workers)
     }

@@ -1,5 +1,4 @@
-//! The image of a simulated chip in a file. Each line is a run of words, in hexadecimal: `X Y ADDRESS WORD...`. A line `ones` makes every
-//! word read all ones.
+//! The image of a simulated chip in a file: runs of words in hexadecimal, `X Y ADDRESS WORD...`, or `ones` for a chip that reads all ones.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-/// Minimum interval for a chip in use: at most twice a second. It is slightly below half a second, so that samples every 500 ms always
-/// read.
+/// Minimum interval for a chip in use: slightly below half a second, so that samples every 500 ms always read.
 const HELD_EVERY: Duration = Duration::from_millis(490);
 /// Minimum interval for a chip that no process holds.
 const IDLE_EVERY: Duration = Duration::from_secs(30);

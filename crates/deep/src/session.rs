@@ -8,7 +8,7 @@ use ttmon_model::{Arch, Missing, Reading};
 
 use crate::dispatch::Block;
 use crate::pace::{ChipSchedule, Decision};
-use crate::table::{Layout, Pointers, Table};
+use crate::table::{Layout, OpenChip, Pointers, Table};
 use crate::transport::{Tile, Transport, Window};
 
 /// Maximum number of words that a sample reads, after the first. The counters of queues come first, and tags get the rest.
@@ -46,23 +46,6 @@ struct QueueCounters {
     core: Tile,
     address: u64,
     counters: Counters,
-}
-
-/// Counts the words that are read through a window.
-struct Counted<'a, W> {
-    window: &'a mut W,
-    words: u64,
-}
-
-impl<W: Window> Window for Counted<'_, W> {
-    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
-        self.window.configure(tile, address)
-    }
-
-    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
-        self.words += words.len() as u64;
-        self.window.read(offset, words)
-    }
 }
 
 /// Whether a process other than a reader of ttmon holds a chip. It is unknown with drivers that do not list their users.
@@ -103,51 +86,46 @@ impl<T: Transport> Session<T> {
 
     fn read(&mut self, now: Duration, is_held: IsHeld) -> Reading<DeepSample> {
         let layout = Layout::of(self.arch).ok_or(Missing::NotOnThisArch)?;
-        let mut window = self.transport.open()?;
+        let mut chip = OpenChip { window: self.transport.open()?, layout, words: 0 };
         let room = WORDS_MAX.saturating_sub(self.dispatch_words);
-        let tags = Self::read_tags(&mut self.known, &mut window, &layout, room);
+        let tags = Self::read_tags(&mut self.known, &mut chip, room);
         let tags = tags.inspect_err(|_| (self.known, self.block, self.base) = (None, None, None))?;
-        let mut counted = Counted { window: &mut window, words: 0 };
+        chip.words = 0;
         let dispatch = match is_held {
-            Some(true) => self.read_dispatch(&mut counted, &layout, &tags),
+            Some(true) => self.read_dispatch(&mut chip, &tags),
             Some(false) => Err(Missing::NotHeld),
             None => Err(Missing::NotExposed),
         };
-        self.dispatch_words = counted.words;
+        self.dispatch_words = chip.words;
         let dispatch = dispatch.inspect_err(|_| (self.block, self.base) = (None, None));
         let dispatch = dispatch.map(|(worker_cores, places)| self.compare(now, worker_cores, places));
         Ok(DeepSample { age: Duration::ZERO, tags, dispatch })
     }
 
     /// Reads the table if it is new, then as many of the changing values as `room` allows.
-    fn read_tags(known: &mut Option<TelemetryState>, window: &mut T::Open, layout: &Layout, room: u64) -> Reading<Vec<(u16, u32)>> {
-        let pointers = Pointers::read(window, layout)?;
+    fn read_tags(known: &mut Option<TelemetryState>, chip: &mut OpenChip<T::Open>, room: u64) -> Reading<Vec<(u16, u32)>> {
+        let pointers = Pointers::read(chip)?;
         if let Some(before) = known.as_mut().filter(|known| known.table.pointers == pointers)
-            && before.follow(window, layout, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
+            && before.follow(chip, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
         {
             return checked(before.values.clone());
         }
-        let table = Table::read(window, layout, pointers)?;
-        let values = table.values(window, layout, TAGS.iter().map(|(tag, _)| *tag))?;
+        let table = Table::read(chip, pointers)?;
+        let values = table.values(chip, TAGS.iter().map(|(tag, _)| *tag))?;
         *known = Some(TelemetryState { table, values: values.clone(), next: 0 });
         checked(values)
     }
 
-    fn read_dispatch(
-        &mut self,
-        window: &mut impl Window,
-        layout: &Layout,
-        tags: &[(u16, u32)],
-    ) -> Reading<(Option<u32>, Vec<QueueCounters>)> {
+    fn read_dispatch(&mut self, chip: &mut OpenChip<T::Open>, tags: &[(u16, u32)]) -> Reading<(Option<u32>, Vec<QueueCounters>)> {
         let value = |wanted: u16| tags.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
         let bundle = value(tag::FLASH_BUNDLE_VERSION).ok_or(Missing::NotExposed)?;
         let [patch, minor, major] = [8, 16, 24].map(|shift| bundle >> shift & 0xFF);
         // Bundles numbered 80.x are older than 18.x.
-        if major >= 80 || Version::new(major, minor, patch) < layout.metal_block_since {
+        if major >= 80 || Version::new(major, minor, patch) < chip.layout.metal_block_since {
             return Err(Missing::NotExposed);
         }
         let is_translated = value(tag::NOC_TRANSLATION) != Some(0);
-        let block = Block::read(window, layout, is_translated, self.block.as_ref())?;
+        let block = Block::read(chip, is_translated, self.block.as_ref())?;
         let known = |core: Tile| {
             let (_, base) = self.base.as_ref().filter(|_| block.cores.len() > 1)?;
             let place = base.iter().find(|place| place.core == core && place.address == block.counters)?;
@@ -155,7 +133,7 @@ impl<T: Transport> Session<T> {
         };
         let mut places = Vec::new();
         for core in &block.cores {
-            let counters = block.counters(window, layout, *core, known(*core))?;
+            let counters = block.counters(chip, *core, known(*core))?;
             places.extend(counters.map(|counters| QueueCounters { core: *core, address: block.counters, counters }));
         }
         let worker_cores = block.worker_cores;
@@ -181,15 +159,14 @@ impl<T: Transport> Session<T> {
 }
 
 impl TelemetryState {
-    /// Reads the heartbeat and the next of the other tags, `room` words in total. Returns `false` if the heartbeat decreased: the chip was
-    /// reset, perhaps with other firmware.
-    fn follow(&mut self, window: &mut impl Window, layout: &Layout, room: u64) -> Reading<bool> {
+    /// Reads the heartbeat and the next other tags, `room` words in total. Returns `false` if the heartbeat decreased: the chip was reset.
+    fn follow(&mut self, chip: &mut OpenChip<impl Window>, room: u64) -> Reading<bool> {
         let is_wanted = |(tag, _): &&(u16, u32)| TAGS.contains(&(*tag, TagPace::Often)) && *tag != tag::TIMER_HEARTBEAT;
         let changing: Vec<u16> = self.values.iter().filter(is_wanted).map(|(tag, _)| *tag).collect();
         let count = usize::try_from(room - 1).unwrap_or(usize::MAX).min(changing.len());
         let others = changing.iter().cycle().skip(self.next).take(count).copied();
         let tags = std::iter::once(tag::TIMER_HEARTBEAT).chain(others);
-        let fresh = self.table.values(window, layout, tags)?;
+        let fresh = self.table.values(chip, tags)?;
         let heartbeat = |values: &[(u16, u32)]| values.iter().find(|(known, _)| *known == tag::TIMER_HEARTBEAT).map(|(_, count)| *count);
         if heartbeat(&fresh) < heartbeat(&self.values) {
             return Ok(false);

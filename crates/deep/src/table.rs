@@ -60,14 +60,25 @@ impl Layout {
         let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;
         is_inside.then(|| self.base + u64::from(address))
     }
+}
 
+/// A chip while it is open.
+pub(crate) struct OpenChip<W> {
+    pub(crate) window: W,
+    pub(crate) layout: Layout,
+    /// The number of words read so far.
+    pub(crate) words: u64,
+}
+
+impl<W: Window> OpenChip<W> {
     /// Reads words that are in one window.
-    pub(crate) fn read(&self, window: &mut impl Window, tile: Tile, address: u64, words: &mut [u32]) -> Reading<()> {
-        let size = window_bytes(self.arch);
+    pub(crate) fn read(&mut self, tile: Tile, address: u64, words: &mut [u32]) -> Reading<()> {
+        let size = window_bytes(self.layout.arch);
         let offset = address % size;
         debug_assert!(offset + 4 * words.len() as u64 <= size, "the caller checked that it is in one window");
-        window.configure(tile, address - offset)?;
-        window.read(usize::try_from(offset).unwrap_or_default(), words)
+        self.words += words.len() as u64;
+        self.window.configure(tile, address - offset)?;
+        self.window.read(usize::try_from(offset).unwrap_or_default(), words)
     }
 }
 
@@ -85,9 +96,9 @@ pub(crate) struct Pointers {
 
 impl Pointers {
     /// Reads the pointers. All ones mean a chip that left the bus, and zeros mean firmware that is not ready.
-    pub(crate) fn read(window: &mut impl Window, layout: &Layout) -> Reading<Self> {
-        let mut words = [0; 2];
-        layout.read(window, layout.arc, layout.pointers, &mut words)?;
+    pub(crate) fn read(chip: &mut OpenChip<impl Window>) -> Reading<Self> {
+        let (layout, mut words) = (chip.layout, [0; 2]);
+        chip.read(layout.arc, layout.pointers, &mut words)?;
         let [table, data] = if layout.table_first { words } else { [words[1], words[0]] };
         match (table, data) {
             (u32::MAX, _) | (_, u32::MAX) => Err(Missing::OutOfRange),
@@ -107,11 +118,12 @@ pub(crate) struct Table {
 
 impl Table {
     /// Reads and checks the table. In firmware that is older than the table, other data is there: `not_exposed`.
-    pub(crate) fn read(window: &mut impl Window, layout: &Layout, pointers: Pointers) -> Reading<Self> {
+    pub(crate) fn read(chip: &mut OpenChip<impl Window>, pointers: Pointers) -> Reading<Self> {
+        let layout = chip.layout;
         let at = layout.in_csm(pointers.table, 8).ok_or(Missing::NotExposed)?;
         layout.in_csm(pointers.data, 4).ok_or(Missing::NotExposed)?;
         let mut head = [0; 2];
-        layout.read(window, layout.arc, at, &mut head)?;
+        chip.read(layout.arc, at, &mut head)?;
         let count = head[1];
         if head == [u32::MAX; 2] {
             return Err(Missing::OutOfRange);
@@ -121,7 +133,7 @@ impl Table {
         }
         layout.in_csm(pointers.table, 8 + 4 * count).ok_or(Missing::NotExposed)?;
         let mut entries = vec![0; count as usize];
-        layout.read(window, layout.arc, at + 8, &mut entries)?;
+        chip.read(layout.arc, at + 8, &mut entries)?;
         let entry = |word: u32| {
             let tag = u16::try_from(word & 0xFFFF).unwrap_or_default();
             let address = pointers.data.checked_add(4 * (word >> 16)).and_then(|address| layout.in_csm(address, 4))?;
@@ -131,12 +143,12 @@ impl Table {
     }
 
     /// Returns the values of those of these tags that are in the table.
-    pub(crate) fn values(&self, window: &mut impl Window, layout: &Layout, tags: impl Iterator<Item = u16>) -> Reading<Vec<(u16, u32)>> {
+    pub(crate) fn values(&self, chip: &mut OpenChip<impl Window>, tags: impl Iterator<Item = u16>) -> Reading<Vec<(u16, u32)>> {
         let mut values = Vec::new();
         for tag in tags {
             let Some((_, address)) = self.entries.iter().find(|(known, _)| *known == tag) else { continue };
             let mut word = [0];
-            layout.read(window, layout.arc, *address, &mut word)?;
+            chip.read(chip.layout.arc, *address, &mut word)?;
             values.push((tag, word[0]));
         }
         Ok(values)

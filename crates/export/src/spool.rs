@@ -122,11 +122,6 @@ impl Spool {
         Self { create, file: None, written: 0, memory: Vec::new(), memory_max: MEMORY_MAX, records_max: RECORDS_MAX }
     }
 
-    #[cfg(test)]
-    pub(crate) fn small(create: SpoolFile, memory_max: usize, records_max: u64) -> Self {
-        Self { memory_max, records_max, ..Self::new(create) }
-    }
-
     pub(crate) fn push(&mut self, record: Record) -> io::Result<()> {
         if self.memory.len() >= self.memory_max {
             self.flush()?;
@@ -220,7 +215,7 @@ mod tests {
     #[test]
     fn the_newest_records_come_back_in_order() {
         for count in [0_u64, 1, 4, 5, 9, 10, 11, 23, 100] {
-            let mut spool = Spool::small(Box::new(tempfile::tempfile), 4, 10);
+            let mut spool = Spool { memory_max: 4, records_max: 10, ..Spool::new(Box::new(tempfile::tempfile)) };
             (0..count).for_each(|number| spool.push(record(number)).unwrap());
             let dropped = spool.dropped();
             assert_eq!(times(&spool), (dropped..count).collect::<Vec<_>>(), "{count}");
@@ -231,7 +226,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error_and_the_memory_stays() {
         let full = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
-        let mut spool = Spool::small(Box::new(full), 2, 10);
+        let mut spool = Spool { memory_max: 2, records_max: 10, ..Spool::new(Box::new(full)) };
         spool.push(record(0)).unwrap();
         spool.push(record(1)).unwrap();
         assert_eq!(spool.push(record(2)).unwrap_err().kind(), io::ErrorKind::StorageFull);

@@ -174,8 +174,7 @@ impl Trace {
         Owner(number(self.processes.len() - 1))
     }
 
-    /// Adds a kind of memory on some chips. Returns `None` for a kind that is not drawn. `banks` has the number of banks, the first address
-    /// of a bank and its bytes, if known.
+    /// Adds a kind of memory on some chips, if it is drawn. `banks`: their number, the first address of a bank and its bytes.
     pub fn space(&mut self, chips: &[Chip], kind: BufferKind, banks: Option<(u32, u64, u64)>) -> Option<Space> {
         let BufferKind::Of(kind) = kind else { return None };
         let kind = u8::try_from(KINDS.iter().position(|known| *known == kind)?).ok()?;

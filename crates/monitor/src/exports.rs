@@ -87,16 +87,8 @@ pub unsafe extern "C" fn ttmon_monitor_set_max_age(monitor: *mut Handle, millise
 /// `monitor` is NULL or an open monitor. `count` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count: *mut u32) -> i32 {
-    pass(|| {
-        if count.is_null() {
-            return Err(NULL);
-        }
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let found = unsafe { opened(monitor) }?.device_count()?;
-        // SAFETY: `count` is not null, and the caller guarantees that it is writable.
-        unsafe { count.write_unaligned(fill::count(found)) };
-        Ok(())
-    })
+    // SAFETY: the caller guarantees that `monitor` and `count` are valid.
+    unsafe { ttmon_monitor_device_ids(monitor, ptr::null_mut(), 0, count) }
 }
 
 /// Writes the ids of the devices to `ids`, in order. There may be gaps. Writes at most `capacity` ids, and the number of devices to
@@ -108,7 +100,7 @@ pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_device_ids(monitor: *mut Handle, ids: *mut u32, capacity: u32, count: *mut u32) -> i32 {
     // SAFETY: the caller guarantees that the pointers are valid.
-    pass(|| unsafe { list(ids, capacity, count, || Ok(opened(monitor)?.device_ids()?)) })
+    unsafe { list(monitor, ids, capacity, count, |monitor| Ok(monitor.device_ids()?)) }
 }
 
 /// Writes the pids of the processes that hold a device or have memory on it. The arguments are like those of ttmon_monitor_device_ids.
@@ -123,15 +115,14 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
     capacity: u32,
     count: *mut u32,
 ) -> i32 {
-    let find = || {
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
+    let find = |monitor: &Monitor| {
+        let snapshot = monitor.devices()?.ok_or_else(|| no_device(device))?;
         snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         // Pids of Linux are at most 2^22.
         Ok(snapshot.processes_on(DeviceId(device)).filter_map(|(process, _)| i32::try_from(process.key.pid).ok()).collect())
     };
     // SAFETY: the caller guarantees that the pointers are valid.
-    pass(|| unsafe { list(pids, capacity, count, find) })
+    unsafe { list(monitor, pids, capacity, count, find) }
 }
 
 /// Writes the figures of a device, over all processes.
@@ -140,13 +131,12 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
 /// `monitor` is NULL or an open monitor. `out` is NULL, or has as many bytes as its struct_size states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device: u32, out: *mut CSystemStats) -> i32 {
-    let make = || {
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let stats = unsafe { opened(monitor) }?.system_stats(device)?.ok_or_else(|| no_device(device))?;
+    let make = |monitor: &Monitor| {
+        let stats = monitor.system_stats(device)?.ok_or_else(|| no_device(device))?;
         Ok(fill::system_stats(&stats))
     };
-    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
-    pass(|| unsafe { write(out, make) })
+    // SAFETY: the caller guarantees that the pointers are valid, and struct_size is the first field.
+    unsafe { write(monitor, out, make) }
 }
 
 /// Writes the figures of a process on a device, or on all devices with TTMON_MONITOR_ALL_DEVICES. `pid` is the pid on this host. If the
@@ -156,10 +146,9 @@ pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device
 /// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: i32, device: u32, out: *mut CProcessStats) -> i32 {
-    let make = || {
+    let make = |monitor: &Monitor| {
         let host_pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Failure::BadArgument("a pid is positive"))?;
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let stats = unsafe { opened(monitor) }?.process_stats(host_pid)?;
+        let stats = monitor.process_stats(host_pid)?;
         let nothing = || Failure::NotFound(format!("process {pid} neither holds a device nor tracks its memory, as far as can be seen"));
         let stats = stats.ok_or_else(nothing)?;
         if device == TTMON_MONITOR_ALL_DEVICES {
@@ -168,8 +157,8 @@ pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: 
         let elsewhere = || Failure::NotFound(format!("process {pid} has nothing to do with device {device}"));
         Ok(fill::process_stats(&stats, pid, device, stats.on(device).ok_or_else(elsewhere)?))
     };
-    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
-    pass(|| unsafe { write(out, make) })
+    // SAFETY: the caller guarantees that the pointers are valid, and struct_size is the first field.
+    unsafe { write(monitor, out, make) }
 }
 
 /// Writes the figures of one kind of memory of a device, over all processes. `kind` is one of TTMON_KIND_...
@@ -178,15 +167,14 @@ pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: 
 /// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, device: u32, kind: u8, out: *mut CKindStats) -> i32 {
-    let make = || {
+    let make = |monitor: &Monitor| {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
+        let snapshot = monitor.devices()?.ok_or_else(|| no_device(device))?;
         let found = snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         Ok(fill::kind_stats(&found.memory.kinds[which], device, kind, snapshot.processes_on(found.id).count()))
     };
-    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
-    pass(|| unsafe { write(out, make) })
+    // SAFETY: the caller guarantees that the pointers are valid, and struct_size is the first field.
+    unsafe { write(monitor, out, make) }
 }
 
 /// Writes banks and fragmentation of one kind of memory of one allocator on a device. `index` counts the allocators from 0. After the last
@@ -196,10 +184,9 @@ pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, devi
 /// The same as for ttmon_monitor_system_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: u32, kind: u8, index: u32, out: *mut CBankStats) -> i32 {
-    let make = || {
+    let make = |monitor: &Monitor| {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
-        // SAFETY: the caller guarantees that `monitor` is valid.
-        let snapshot = unsafe { opened(monitor) }?.listed()?.ok_or_else(|| no_device(device))?;
+        let snapshot = monitor.listed()?.ok_or_else(|| no_device(device))?;
         snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         let mut allocators = stats::allocators(&snapshot, DeviceId(device));
         let allocator = usize::try_from(index).ok().and_then(|index| allocators.nth(index));
@@ -207,8 +194,8 @@ pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: 
         let beyond = || Failure::NotFound(format!("device {device} has {} allocators", count()));
         Ok(fill::bank_stats(allocator.ok_or_else(beyond)?, device, which))
     };
-    // SAFETY: the caller guarantees that `out` is valid, and struct_size is the first field.
-    pass(|| unsafe { write(out, make) })
+    // SAFETY: the caller guarantees that the pointers are valid, and struct_size is the first field.
+    unsafe { write(monitor, out, make) }
 }
 
 /// Returns the name of a reason, for example "not_tracked". All functions of this group return the names of ttmon --json. They return ""
@@ -266,25 +253,29 @@ unsafe fn opened<'a>(monitor: *mut Handle) -> Result<&'a Monitor, Failure> {
 }
 
 /// # Safety
-/// `place` has room for `capacity` values, or is null and `capacity` is 0. `count` is null or writable.
+/// `monitor` is as for [`opened`]. `place` has room for `capacity` values, or is null and `capacity` is 0. `count` is null or writable.
 unsafe fn list<T: Copy>(
+    monitor: *mut Handle,
     place: *mut T,
     capacity: u32,
     count: *mut u32,
-    find: impl FnOnce() -> Result<Vec<T>, Failure>,
-) -> Result<(), Failure> {
-    if count.is_null() || (place.is_null() && capacity > 0) {
-        return Err(NULL);
-    }
-    let found = find()?;
-    let room = usize::try_from(capacity).unwrap_or(usize::MAX);
-    for (index, value) in found.iter().take(room).enumerate() {
-        // SAFETY: `place` is not null because the capacity is not 0, and the index is below the capacity.
-        unsafe { place.add(index).write_unaligned(*value) };
-    }
-    // SAFETY: `count` is not null, and the caller guarantees that it is writable.
-    unsafe { count.write_unaligned(fill::count(found.len())) };
-    Ok(())
+    find: impl FnOnce(&Monitor) -> Result<Vec<T>, Failure>,
+) -> i32 {
+    pass(|| {
+        if count.is_null() || (place.is_null() && capacity > 0) {
+            return Err(NULL);
+        }
+        // SAFETY: the caller guarantees that `monitor` is valid.
+        let found = find(unsafe { opened(monitor) }?)?;
+        let room = usize::try_from(capacity).unwrap_or(usize::MAX);
+        for (index, value) in found.iter().take(room).enumerate() {
+            // SAFETY: `place` is not null because the capacity is not 0, and the index is below the capacity.
+            unsafe { place.add(index).write_unaligned(*value) };
+        }
+        // SAFETY: `count` is not null, and the caller guarantees that it is writable.
+        unsafe { count.write_unaligned(fill::count(found.len())) };
+        Ok(())
+    })
 }
 
 const SIZE: Failure = Failure::BadArgument(
@@ -296,26 +287,30 @@ const SIZE: Failure = Failure::BadArgument(
 /// number zero.
 ///
 /// # Safety
-/// `out` is null, or has as many bytes as its first field struct_size states. T must have struct_size as its first field.
-unsafe fn write<T>(out: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
-    if out.is_null() {
-        return Err(NULL);
-    }
-    // SAFETY: `out` is not null, and its first four bytes are the caller's struct_size.
-    let given = unsafe { out.cast::<u32>().read_unaligned() };
-    // The structs have not grown yet, so the first size of each struct is the current one.
-    if usize::try_from(given).ok() != Some(size_of::<T>()) {
-        return Err(SIZE);
-    }
-    let made = make()?;
+/// `monitor` is as for [`opened`]. `out` is null, or has as many bytes as its first field struct_size states. T must have struct_size as
+/// its first field.
+unsafe fn write<T>(monitor: *mut Handle, out: *mut T, make: impl FnOnce(&Monitor) -> Result<T, Failure>) -> i32 {
     const SIZE_BYTES: usize = size_of::<u32>();
-    // SAFETY: both structs have `size_of::<T>()` bytes, as checked above and guaranteed by the caller. They do not overlap, because one is
-    // a local. The copied bytes are plain numbers, and only padding between them may be uninitialised.
-    unsafe {
-        let from = (&raw const made).cast::<u8>().add(SIZE_BYTES);
-        ptr::copy_nonoverlapping(from, out.cast::<u8>().add(SIZE_BYTES), size_of::<T>() - SIZE_BYTES);
-    }
-    Ok(())
+    pass(|| {
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: `out` is not null, and its first four bytes are the caller's struct_size.
+        let given = unsafe { out.cast::<u32>().read_unaligned() };
+        // The structs have not grown yet, so the first size of each struct is the current one.
+        if usize::try_from(given).ok() != Some(size_of::<T>()) {
+            return Err(SIZE);
+        }
+        // SAFETY: the caller guarantees that `monitor` is valid.
+        let made = make(unsafe { opened(monitor) }?)?;
+        // SAFETY: both structs have `size_of::<T>()` bytes, as checked above and guaranteed by the caller. They do not overlap, because
+        // one is a local. The copied bytes are plain numbers, and only padding between them may be uninitialised.
+        unsafe {
+            let from = (&raw const made).cast::<u8>().add(SIZE_BYTES);
+            ptr::copy_nonoverlapping(from, out.cast::<u8>().add(SIZE_BYTES), size_of::<T>() - SIZE_BYTES);
+        }
+        Ok(())
+    })
 }
 
 const _: () = assert!(offset_of!(CSystemStats, struct_size) == 0);

@@ -114,8 +114,7 @@ thread_local! {
     static TEXT: UnsafeCell<[u8; TEXT_BYTES]> = const { UnsafeCell::new([0; TEXT_BYTES]) };
 }
 
-/// Returns the text of the last failure, or an empty text if there was none. It is valid until the next call in this thread, or until the
-/// thread ends.
+/// Returns the text of the last failure, or an empty text. It is valid until the next call in this thread, or until the thread ends.
 pub(crate) fn last_error() -> *const c_char {
     TEXT.with(|text| text.get().cast::<c_char>().cast_const())
 }

@@ -135,8 +135,7 @@ impl Drop for Reader {
     }
 }
 
-/// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. This process ends when the parent closes its end of
-/// the socket.
+/// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. The process ends when the socket is closed.
 fn detach() {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();

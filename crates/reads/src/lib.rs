@@ -238,8 +238,7 @@ fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<Own
     }
 }
 
-/// Opens a directory. Directories behind `/proc/PID/root` belong to a container. A link there could lead out of the container, so links are
-/// not followed.
+/// Opens a directory. Links behind `/proc/PID/root` are not followed, because they could lead out of the container.
 fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
     let is_pid = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
@@ -251,8 +250,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     Ok(directory)
 }
 
-/// Flags for opening a file. They do not wait for the writer of a FIFO and do not follow links. Kernel files are neither, and links of
-/// other users could lead anywhere.
+/// Flags that neither wait for the writer of a FIFO nor follow links: links of other users could lead anywhere.
 const READ_ONLY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
 fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
@@ -311,8 +309,7 @@ fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
 /// Bytes of one read. A region of TT-Metal's statistics is shorter.
 const PLAIN_READ_BYTES: usize = 12 * 1024;
 
-/// Bytes of the first read. Most files have less than a hundred bytes, and `/proc/PID/stat` about 300. Files shorter than half of this are
-/// complete after one read.
+/// Bytes of the first read. Most files have less than a hundred. A file shorter than half of this is complete after one read.
 const FIRST_READ_BYTES: usize = 1024;
 
 fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Failure> {

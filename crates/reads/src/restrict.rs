@@ -15,8 +15,7 @@ const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_R
 /// Capabilities that a scanning thread keeps. It also opens memory of processes that closed all their files.
 const KEPT_BY_SCAN: CapabilitySet = KEPT.union(CapabilitySet::CHECKPOINT_RESTORE);
 
-/// Restricts the calling thread and every thread that it starts. Restrictions that the kernel does not support are skipped, and the process
-/// then has no more rights than before.
+/// Restricts the calling thread and every thread that it starts, as far as the kernel supports that.
 pub(crate) fn restrict() {
     restrict_to(KEPT, &[]);
 }

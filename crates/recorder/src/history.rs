@@ -45,8 +45,7 @@ pub struct History {
 #[derive(Debug, Default)]
 struct SinceMark {
     bytes: HashMap<u32, i64>,
-    /// The buffers that were live at the last free-all of each row. They count as freed while the allocator is open, or if another free-all
-    /// follows.
+    /// The buffers that were live at the last free-all of each row. They count as freed while the allocator is open, or after another one.
     torn_down: HashMap<RowKey, HashMap<u32, i64>>,
 }
 

@@ -210,8 +210,7 @@ fn nothing(seen: u64) -> Recorded {
 }
 
 impl News {
-    /// Iterates over all events by time, or only over those of `devices` if it is not empty. The iterator is lazy, because there may be
-    /// millions of events.
+    /// Iterates by time over all events, or those of `devices` if it is not empty. It is lazy, because there may be millions of events.
     pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = BufferEvent> + 'a {
         // Each batch is already sorted.
         let heads = self.0.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0))));

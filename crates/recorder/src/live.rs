@@ -47,8 +47,7 @@ fn buffer(entry: &Entry) -> LiveBuffer {
 }
 
 impl LiveSet {
-    /// Returns the live buffers before the first recorded event. They are computed by undoing the recorded events, starting from the
-    /// listing. The events must have been read after the listing.
+    /// Returns the live buffers before the first recorded event, by undoing the events. They must have been read after the listing.
     pub(crate) fn before(listing: &Listing, recorded: &Recorded) -> Self {
         let mut set = Self::default();
         for entry in &listing.entries {

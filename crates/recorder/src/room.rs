@@ -55,8 +55,7 @@ fn window(failure: &Failure, live: &LiveSet, geometry: Geometry, lines: &Lines) 
     cheapest_window(occupied, geometry.bank_bytes, failure.per_bank)
 }
 
-/// Returns the buffers that prevented circular buffers. L1 buffers have the same addresses on every core, so those below the end of the
-/// circular buffers are in the way.
+/// Returns the buffers that prevented circular buffers: those below their end, because addresses are the same on every core.
 fn clash(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> Room {
     let geometry_of = |kind| geometry(totals, (failure.allocator, kind), Some(failure.generation));
     let l1 = geometry_of(kind::L1);
@@ -76,8 +75,7 @@ fn clash(failure: &Failure, live: &LiveSet, totals: &Totals, lines: &Lines) -> R
     Room { bank_bytes: l1.map(|l1| l1.bank_bytes), window: in_the_way, l1_small }
 }
 
-/// Returns the largest free block of a bank with these buffers (address, bytes in the bank). Returns `None` if they do not fit into the
-/// bank.
+/// Returns the largest free block of a bank with these buffers (address, bytes), or `None` if they do not fit into the bank.
 pub fn largest_free(buffers: impl Iterator<Item = (u64, u64)>, geometry: Geometry) -> Option<u64> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for (address, bytes) in buffers {

@@ -147,8 +147,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     }
 }
 
-/// Creates three circular buffers of one program: two on every core, and one on the left half. So the left half has about three times the
-/// bytes of the right half.
+/// Creates three circular buffers of one program: two on every core, and one on the left half, so that the halves differ.
 fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     let tiles = bytes / chip.product.cores / PAGE_BYTES;
     let (columns, rows) = grid(chip.product);

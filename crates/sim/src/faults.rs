@@ -20,16 +20,12 @@ const GUARDED_SINCE: Version = Version::new(2, 9, 0);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active<'a> {
-    faults: &'a [Fault],
-    device: u32,
-    tick: u64,
+    pub(crate) faults: &'a [Fault],
+    pub(crate) device: u32,
+    pub(crate) tick: u64,
 }
 
-impl<'a> Active<'a> {
-    pub(crate) fn new(faults: &'a [Fault], device: u32, tick: u64) -> Self {
-        Self { faults, device, tick }
-    }
-
+impl Active<'_> {
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds().any(|active| active == kind)
     }
@@ -56,8 +52,7 @@ impl<'a> Active<'a> {
         self.is_plugged() && !self.has(FaultKind::Gone)
     }
 
-    /// Returns whether the class link stays while the device is gone. ttmon cannot detect a device that was never listed, so a fault from
-    /// second 0 leaves a dangling link.
+    /// Returns whether the class link stays while the device is gone: from second 0, because a never listed device is not detected.
     pub(crate) fn keeps_link(&self) -> bool {
         let mut gone = self.of_device().filter(|fault| matches!(fault.kind, FaultKind::Gone | FaultKind::Unplug));
         gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)
@@ -75,8 +70,7 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Returns whether files of this folder read as all ones. During a reset, this happens where the driver has no check: for counters, and
-    /// for all files up to driver 2.8.
+    /// Returns whether these files read as all ones. During a reset, the driver does not check counters, and up to 2.8 no file.
     pub(crate) fn is_garbage(&self, place: AttributeFolder, driver: Version) -> bool {
         let is_unguarded = place == AttributeFolder::Counters || driver < GUARDED_SINCE;
         self.has(FaultKind::Garbage) || (is_unguarded && self.has(FaultKind::Reset))
@@ -128,7 +122,7 @@ mod tests {
         let layout = Layout::new(&spec, 1);
         let chip = &layout.chips[device as usize];
         let Seat::Local(pci) = &chip.seat else { panic!("a local chip") };
-        Active::new(&spec.faults, device, tick).lines(chip, pci, Version::new(2, 10, 0))
+        Active { faults: &spec.faults, device, tick }.lines(chip, pci, Version::new(2, 10, 0))
     }
 
     #[test]

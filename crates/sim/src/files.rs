@@ -105,8 +105,7 @@ fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     (count & 0xFFFF_FFFF).min(0xFFFF_FFFE)
 }
 
-/// Returns the contents of a file when the bus returns all ones, or `None` if the kernel provides the file. Before driver 2.9, most values
-/// of Wormhole's telemetry had 16 bits.
+/// Returns the text when the bus returns all ones, or `None` if the kernel provides the file. Before driver 2.9, Wormhole used 16 bits.
 pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
     let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
     match attr.attribute().place {

@@ -1,5 +1,4 @@
-//! The plan of a machine: its chips, its processes, and their state at any tick. It is stateless and has no clock. `tree` writes it to
-//! files.
+//! The plan of a machine: its chips, its processes, and their state at any tick. It has no clock. `tree` writes it to files.
 
 use std::io;
 use std::path::Path;
@@ -74,16 +73,14 @@ impl Machine {
         self.processes.len()
     }
 
-    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, in order. `None` means that the process
-    /// does not run.
+    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, or `None` if it does not run.
     pub fn write(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.lay()?;
         tree.write_slots()
     }
 
-    /// Updates a tree of [`Machine::write`] to a tick. Only changing files are written. A process that lost its pid keeps its slot in
-    /// TT-Metal's statistics, like a killed one.
+    /// Writes the changing files of a tick. A process that lost its pid keeps its slot in the statistics, like a killed one.
     pub fn update(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.shift()?;
@@ -96,7 +93,7 @@ impl Machine {
     }
 
     pub(crate) fn faults_of(&self, chip: &Chip, tick: u64) -> Active<'_> {
-        Active::new(&self.faults, chip.id, tick)
+        Active { faults: &self.faults, device: chip.id, tick }
     }
 
     pub(crate) fn is_loaded(&self, tick: u64) -> bool {

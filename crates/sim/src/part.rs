@@ -26,8 +26,7 @@ const READY: u8 = 0x06;
 /// Longer error texts are truncated.
 const ERROR_BYTES_MAX: u64 = 4096;
 
-/// Runs a part of a simulation if this process was started for that. A program that starts simulations must call this first in `main`, and
-/// exit with the returned code.
+/// Runs a part of a simulation if this process was started for that. A program that starts simulations must call this first in `main`.
 pub fn run_as_part() -> Option<ExitCode> {
     let play = match env::var(PART).ok()?.as_str() {
         "engine" => engine::run,

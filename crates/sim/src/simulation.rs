@@ -12,8 +12,7 @@ use crate::machine::Machine;
 use crate::part::{self, PartSettings};
 use crate::spec::{Spec, SpecError};
 
-/// Maximum time for the start. Writing a tree and starting 200 processes takes well under a second, but a machine under heavy load needs
-/// more.
+/// Maximum time for the start, which takes well under a second except on a machine under heavy load.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time for the end. Ending the workers and removing the tree takes milliseconds.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,8 +31,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Starts a machine. When this function returns, its tree is complete and its processes run. The program must call
-    /// [`crate::run_as_part`] first in its `main`.
+    /// Starts a machine and waits until it runs. The program must call [`crate::run_as_part`] first in its `main`.
     pub fn start(spec: &Spec, seed: u64) -> Result<Self, StartError> {
         let machine = Machine::new(spec, seed).map_err(StartError::Spec)?;
         directory::sweep();

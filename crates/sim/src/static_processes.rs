@@ -17,8 +17,7 @@ impl Machine {
         (FIRST_PID..).take(self.process_count()).map(Some).collect()
     }
 
-    /// Writes the planned processes as files below `proc`. Every other process belongs to a pod, the others to Slurm jobs. `host` makes
-    /// their names unique in a fleet.
+    /// Writes the planned processes as files, half in pods and half in Slurm jobs. `host` makes their names unique in a fleet.
     pub fn write_static_processes(&self, dir: &Path, host: u64) -> io::Result<()> {
         let users: String = USERS.iter().map(|(uid, name)| format!("{name}:x:{uid}:{uid}::/:/bin/sh\n")).collect();
         fs::create_dir_all(dir.join("etc"))?;

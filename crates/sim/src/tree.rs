@@ -20,6 +20,9 @@ use crate::region::{self, Head, STALE_SLOT};
 use crate::spec::FaultKind;
 use crate::telemetry::Telemetry;
 
+/// The directories of the driver, besides that of its module.
+const DRIVER_DIRECTORIES: [&str; 3] = ["sys/class/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"];
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     All,
@@ -86,11 +89,8 @@ impl Tree<'_> {
             }
         }
         if !is_loaded {
-            for directory in
-                ["sys/class/tenstorrent", "sys/module/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"]
-            {
-                vanish(self.root.join(directory))?;
-            }
+            vanish(self.root.join("sys/module/tenstorrent"))?;
+            DRIVER_DIRECTORIES.iter().try_for_each(|directory| vanish(self.root.join(directory)))?;
         }
         for chip in &self.machine.chips {
             self.write_region(chip)?;
@@ -104,9 +104,7 @@ impl Tree<'_> {
         if module.exists() {
             return Ok(());
         }
-        for directory in ["sys/class/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"] {
-            fs::create_dir_all(self.root.join(directory))?;
-        }
+        DRIVER_DIRECTORIES.iter().try_for_each(|directory| fs::create_dir_all(self.root.join(directory)))?;
         fs::create_dir_all(module.join("parameters"))?;
         for (file, text, mode) in kernel::parameters(self.machine.driver) {
             put_line(&module.join("parameters").join(file), text, mode)?;
@@ -120,28 +118,20 @@ impl Tree<'_> {
         let telemetry = Telemetry::at(chip, pci.lanes, machine.seed, tick, activity, faults.strain());
         let is_bound = is_loaded && faults.is_bound();
         self.write_image(chip, activity, &telemetry, faults, is_bound && faults.is_ready())?;
-        for place in
-            [AttributeFolder::Class, AttributeFolder::Hwmon, AttributeFolder::Pci, AttributeFolder::Bridge, AttributeFolder::Counters]
-        {
-            let is_there = match place {
-                AttributeFolder::Bridge => true,
-                AttributeFolder::Pci => faults.is_plugged(),
-                AttributeFolder::Counters => is_bound,
-                AttributeFolder::Class | AttributeFolder::Hwmon => is_bound && faults.is_ready(),
-            };
-            if !is_there {
-                continue;
-            }
-            let directory = directory(self.root, chip, pci, place);
-            let is_garbage = faults.is_garbage(place, machine.driver);
-            for row in published(chip.product.arch, machine.driver).filter(|row| row.place == place) {
-                let ones = all_ones(row.attr, chip.product.arch, machine.driver).filter(|_| is_garbage);
-                let unknown = (row.attr == Attr::LinkSpeedMax && faults.has(FaultKind::Link)).then_some("Unknown");
-                if which == Which::All || moves(row.attr) {
-                    let text = ones.or(unknown).map_or_else(|| text(chip, pci, machine.seed, row.attr, &telemetry), str::to_owned);
-                    put_line(&directory.join(row.file), &text, if row.attr == Attr::NumaNode { SWITCH } else { READ_ONLY })?;
-                }
-            }
+        let is_there = |place: AttributeFolder| match place {
+            AttributeFolder::Bridge => true,
+            AttributeFolder::Pci => faults.is_plugged(),
+            AttributeFolder::Counters => is_bound,
+            AttributeFolder::Class | AttributeFolder::Hwmon => is_bound && faults.is_ready(),
+        };
+        let rows = published(chip.product.arch, machine.driver).filter(|row| which == Which::All || moves(row.attr));
+        for row in rows.filter(|row| is_there(row.place)) {
+            let is_garbage = faults.is_garbage(row.place, machine.driver);
+            let ones = all_ones(row.attr, chip.product.arch, machine.driver).filter(|_| is_garbage);
+            let unknown = (row.attr == Attr::LinkSpeedMax && faults.has(FaultKind::Link)).then_some("Unknown");
+            let text = ones.or(unknown).map_or_else(|| text(chip, pci, machine.seed, row.attr, &telemetry), str::to_owned);
+            let mode = if row.attr == Attr::NumaNode { SWITCH } else { READ_ONLY };
+            put_line(&directory(self.root, chip, pci, row.place).join(row.file), &text, mode)?;
         }
         Ok(())
     }
@@ -307,8 +297,7 @@ impl Presence<'_> {
         Ok(true)
     }
 
-    /// Creates or removes the files that exist once the firmware is ready. These are the sensors. The `tt_*` files are written with the
-    /// others.
+    /// Creates or removes the sensors, which exist once the firmware is ready. The `tt_*` files are written with the others.
     fn set_ready(&self, is_ready: bool) -> io::Result<bool> {
         let hwmon = self.directory(AttributeFolder::Hwmon);
         let listed = self.root.join(format!("sys/class/hwmon/hwmon{}", self.pci.hwmon));

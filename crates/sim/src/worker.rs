@@ -65,8 +65,7 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// Returns the chips on which this process tracks every buffer. One program in four runs without tracking, so only TT-Metal's statistics
-/// show its memory.
+/// Returns the chips on which this process tracks every buffer. One program in four runs without tracking.
 fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a Chip, Buffers)> {
     if process.index % 4 == 1 {
         return Vec::new();

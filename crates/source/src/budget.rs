@@ -70,8 +70,7 @@ impl Budget {
         Self { parts: ANSWER_PARTS, ..Self::default() }
     }
 
-    /// Takes an amount if both the total and the user's share allow it. The first part of a total is charged to no user, so `uid` is called
-    /// only when more than that has been used.
+    /// Takes an amount if the total and the user's share allow it. `uid` is called only when the part charged to no user is spent.
     pub(crate) fn take(&mut self, resource: Resource, amount: u64, uid: impl FnOnce() -> u32) -> Option<Grant> {
         let index = resource as usize;
         let total = SCAN_LIMITS[index].total;

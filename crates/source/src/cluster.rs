@@ -46,8 +46,7 @@ pub fn parse_cluster(text: &str) -> io::Result<Cluster> {
     Ok(Cluster { chips, links: links(root) })
 }
 
-/// Returns whether the text could overflow the stack of the parser, which calls itself for each level. A descriptor has four levels. A text
-/// with too much indentation, too many list marks or too many explicit keys is refused.
+/// Returns whether the text could overflow the stack of the parser, which calls itself for each level. A descriptor has four.
 fn is_too_deep(text: &str) -> bool {
     const LEVEL_MARKS_MAX: usize = 64;
     let marks = |line: &str| line.chars().take_while(|character| matches!(character, ' ' | '-' | '?' | ':' | '\t')).count();

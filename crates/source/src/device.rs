@@ -25,8 +25,7 @@ const STATIC_EVERY: u32 = 64;
 /// Files that rarely change are read once in this many samples.
 const SLOW_EVERY: u32 = 8;
 
-/// Minimum time between two reads of the traffic counters, after the first two reads. The twelve counters are more files than all other
-/// changing files together.
+/// Minimum time between two reads of the traffic counters after the first two. They are more than all other changing files together.
 const COUNTERS_EVERY: Duration = Duration::from_millis(1900);
 
 /// A device that was found, with its constant properties.
@@ -393,8 +392,7 @@ impl KnownDevice {
         Some(directory.join(attribute.file))
     }
 
-    /// Returns the hwmon directory with the highest number below the device, or the highest below `below` if given. The number changes with
-    /// every load of the driver, and two directories have been seen after a reset.
+    /// Returns the newest hwmon directory, or the newest below number `below`. Two directories have been seen after a reset.
     fn find_hwmon(&self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
         let parent = self.directory.join("device/hwmon");
         let newest = match root.list(&parent) {

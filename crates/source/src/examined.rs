@@ -16,8 +16,7 @@ use crate::users::{OpenFile, device_of};
 use ttmon_reads::Failure;
 use ttmon_reads::directory;
 
-/// Maximum number of open files named like a ledger that are tried. A program may also have opened other ledgers to read them, or inherited
-/// one from its parent.
+/// Maximum number of open files named like a ledger that are tried. A program may have opened or inherited ledgers of others.
 const CANDIDATES_MAX: usize = 64;
 /// Maximum number of threads of a process that are searched for its files.
 const THREADS_MAX: usize = 64;

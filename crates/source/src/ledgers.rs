@@ -112,8 +112,7 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     belongs(&region, process, machine).then(|| OpenLedger::new(process, Source::Ledger, region, path, &metadata))
 }
 
-/// Opens a memfd. It is recognized by its device number, which is cached in the kernel. Another user's file system is not accessed, because
-/// it may never answer.
+/// Opens a memfd, recognized by its device number, which the kernel has cached. Another file system may never answer.
 fn open_memfd(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_memfd = what_is(&place).is_some_and(|(device, kind)| kind.is_file() && Some(device) == memfd_device());
@@ -140,8 +139,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)
 }
 
-/// Returns whether the process created this ledger. A forked child also has its parent's ledger. The ledgers of a simulated machine carry
-/// its mark.
+/// Returns whether the process created this ledger. A forked child also has its parent's. `machine` marks those of a simulation.
 fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
     let identity = region.identity();
     identity.pid == process.namespace_pid && identity.start_ticks == process.key.start_ticks && identity.machine == machine
@@ -204,7 +202,7 @@ const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>());
 
 /// Adds the wanted buffers, and the figures of each row that need the list.
 fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (Vec<Entry>, Vec<String>), lines: &Lines) {
-    let places = Places::of(totals);
+    let places = places(totals);
     let tags: Vec<Arc<String>> = tags.into_iter().map(Arc::new).collect();
     // By allocator and kind: whether any buffer is per core, and whether the bytes per bank of any other buffer are unknown.
     let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
@@ -282,7 +280,7 @@ fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Led
     let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
     let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };
     let environment = &totals.environment;
-    let places = Places::of(totals);
+    let places = places(totals);
     Ok(Ledger {
         is_exact: totals.status & status::INEXACT == 0,
         is_changing: totals.exactness == Exactness::Changing,
@@ -321,22 +319,16 @@ fn shares_chips(totals: &Totals) -> bool {
 }
 
 /// The index of each slot among the allocators.
-struct Places([Option<usize>; 256]);
+type Places = [Option<usize>; 256];
 
-impl Places {
-    fn of(totals: &Totals) -> Self {
-        let mut places = [None; 256];
-        for (index, allocator) in totals.allocators.iter().enumerate() {
-            if let Some(place) = places.get_mut(usize::from(allocator.slot)) {
-                *place = Some(index);
-            }
+fn places(totals: &Totals) -> Places {
+    let mut places = [None; 256];
+    for (index, allocator) in totals.allocators.iter().enumerate() {
+        if let Some(place) = places.get_mut(usize::from(allocator.slot)) {
+            *place = Some(index);
         }
-        Self(places)
     }
-
-    fn get(&self, slot: u16) -> Option<usize> {
-        self.0.get(usize::from(slot)).copied().flatten()
-    }
+    places
 }
 
 fn writer(kind: WriterKind) -> LedgerWriter {
@@ -418,7 +410,7 @@ fn row(row: &Row) -> LedgerRow {
 
 fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
     Some(LedgerCircular {
-        allocator: places.get(circular.allocator)?,
+        allocator: (*places.get(usize::from(circular.allocator))?)?,
         chip: circular.chip.map(usize::from),
         program: circular.program,
         address: u64::from(circular.address),
@@ -430,7 +422,7 @@ fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
 
 fn buffer(entry: &Entry, places: &Places, tags: &[Arc<String>], lines: &Lines) -> Option<LedgerBuffer> {
     Some(LedgerBuffer {
-        allocator: u16::try_from(places.get(entry.allocator)?).ok()?,
+        allocator: u16::try_from((*places.get(usize::from(entry.allocator))?)?).ok()?,
         kind: buffer_kind(entry.kind),
         address: entry.address,
         size: entry.size,

@@ -192,8 +192,7 @@ impl Machine {
         })
     }
 
-    /// Splits the machine into two parts for two threads, each with its own reading process. The devices are then read even if the scan is
-    /// blocked. This function forks.
+    /// Forks, and splits the machine into two parts for two threads. The devices are then read even if the scan is blocked.
     pub fn split(self) -> Result<(DeviceReader, Scanner), Error> {
         let Self { devices, scan, files } = self;
         let other = Files::new(&scan.root, &scan.options)?;
@@ -228,8 +227,7 @@ impl Machine {
         &self.scan.ledgers
     }
 
-    /// Returns the ledgers of processes that ended, or became other programs, since the previous sample. They are listed for one sample and
-    /// still readable.
+    /// Returns the ledgers of processes that ended or became other programs since the previous sample. They are still readable.
     pub fn departed(&self) -> &[Arc<Departed>] {
         &self.scan.departed
     }
@@ -303,8 +301,7 @@ impl Scanner {
     }
 }
 
-/// Repeats `work` if the reading process died or is too slow, for example under heavy load. Threads of this process then read instead, so
-/// no sample is lost.
+/// Repeats `work` if the reading process died or is too slow. Threads of this process then read, so no sample is lost.
 fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     match work() {
         Err(Error::Reader(_)) => work(),
@@ -312,8 +309,7 @@ fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-/// Keeps freed memory in the process. Otherwise glibc would return the memory to the kernel after every sample and fetch it again for the
-/// next. Freeing a large block raises glibc's threshold.
+/// Raises the threshold above which glibc returns freed memory to the kernel, which each sample would fetch again.
 fn keep_memory() {
     const SAMPLE_BYTES: usize = 4 * 1024 * 1024;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SAMPLE_BYTES)));

@@ -1,5 +1,4 @@
-//! Resolves names that the kernel does not have: of users in a directory service, of pods and of containers. None of them delays a sample
-//! of the devices.
+//! Resolves names of users in a directory service, of pods and of containers. None delays a sample of the devices.
 
 mod accounts;
 mod text;
@@ -33,8 +32,7 @@ impl Names {
         Ok(())
     }
 
-    /// Adds the names of users, pods and containers. A name that the directory service has not returned yet is added to a later sample. A
-    /// program that samples once waits up to [`WAIT_MAX`].
+    /// Adds the names of users, pods and containers. Late names are in a later sample. A single sample waits up to [`WAIT_MAX`].
     pub(crate) fn complete(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
         for process in &mut *processes {
             self.workloads.complete(root, &mut process.workload, now);

@@ -106,8 +106,7 @@ pub(crate) fn take(
     (process, shape)
 }
 
-/// Returns a known process with the new values of its `stat`. Returns `None` if the `stat` belongs to another process or program, or if the
-/// process has ended.
+/// Returns a known process with new values, or `None` if the `stat` is of another process or program, or the process has ended.
 pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
     let stat = parse_stat(&String::from_utf8_lossy(stat)).ok().filter(|stat| !stat.has_ended)?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
@@ -126,8 +125,7 @@ pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Optio
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
-    /// Whether the process is a zombie, which has no memory any more. A process whose first thread ended is not one while other threads
-    /// run.
+    /// Whether the process is a zombie without other threads, which has no memory any more.
     has_ended: bool,
     parent: u32,
     cpu_ticks: u64,
@@ -257,8 +255,7 @@ fn parse_cgroup(text: &str) -> Workload {
     workload
 }
 
-/// Adds the name and the step of a Slurm job from `NAME=VALUE` variables that end with a NUL each. A process may set any variables, so they
-/// are used only if they name the job of its cgroup.
+/// Adds name and step of a Slurm job from its variables. A process may set any, so they must name the job of its cgroup.
 fn add_job(workload: &mut Workload, environment: &str) {
     let value = |name: &str| environment.split('\0').find_map(|variable| variable.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
     if workload.job.is_some() && workload.job == value("SLURM_JOB_ID") {

@@ -103,8 +103,7 @@ pub(crate) struct SharedMemoryDirectory {
     directory: PathBuf,
 }
 
-/// Returns the number of the mount namespace of a process, or of this process for `self`. Root may read all of them, other users only those
-/// of their own processes.
+/// Returns the number of the mount namespace of a process or `self`. Root may read all, other users only those of their processes.
 pub(crate) fn mounts(root: &Root, process: &str) -> Option<u64> {
     let link = fs::read_link(root.proc.join(process).join("ns/mnt")).ok()?;
     link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()

@@ -82,8 +82,7 @@ pub(crate) struct OpenFile {
     pub(crate) device: DeviceId,
 }
 
-/// Returns the device files that all processes have open, and whether the list is complete. This is slow. It is needed for drivers that do
-/// not list their users.
+/// Returns the device files that all processes have open, and whether the list is complete. This is slow.
 pub(crate) fn scan(root: &Root, examined: &mut Examined, budget: &mut Budget) -> (Vec<OpenFile>, bool) {
     let Ok(pids) = root.pids() else { return (Vec::new(), false) };
     let mut files = Vec::new();

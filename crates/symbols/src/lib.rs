@@ -94,8 +94,7 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
     Some(lines.collect())
 }
 
-/// Opens a regular file that no other user can have prepared. Root opens only files that root owns. The path comes from another user, so
-/// links of other users are not followed, and the opened file is the checked one.
+/// Opens a regular file that no other user can have prepared: not through links of others, and as root only files of root.
 fn open(path: &Path) -> Option<File> {
     let file = ttmon_files::open(path).ok().filter(|_| path.is_absolute())?;
     let metadata = file.metadata().ok()?;

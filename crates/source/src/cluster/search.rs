@@ -37,8 +37,7 @@ fn read(path: &Path) -> Option<Cluster> {
     parse_cluster(&String::from_utf8_lossy(&bytes)).ok()
 }
 
-/// Returns the files that UMD left behind in directories of root and of this user, newest first. Skips a directory on another file system,
-/// because that file system may never answer.
+/// Returns the files that UMD left in directories of root and this user, newest first. Another file system may never answer: skipped.
 fn left_behind(temporary: &Path) -> Vec<PathBuf> {
     let Some(place) = inspect(temporary) else { return Vec::new() };
     let file_system = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);

@@ -84,8 +84,7 @@ impl Lead {
     }
 }
 
-/// Returns whether a link target is a ledger. The kernel shows a memfd as deleted because no directory contains it. A regular file of that
-/// name is shown with its path.
+/// Returns whether a link target is a ledger. Only a memfd of that name is shown as deleted and without a directory.
 pub(crate) fn names_ledger(target: &Path) -> bool {
     target.to_str().and_then(|text| text.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")) == Some(NAME)
 }

@@ -76,20 +76,19 @@ fn frames(lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
 }
 
 #[cfg(test)]
-impl Files {
-    pub(super) fn of_reader(reader: Reader) -> Self {
-        Self { place: ReadBy::Process(reader), read_timeout: Duration::from_millis(200), base: None }
-    }
-
-    pub(super) fn are_threads(&self) -> bool {
-        matches!(self.place, ReadBy::Threads(_))
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use ttmon_reads::{Pace, Want};
+
+    impl Files {
+        pub(in super::super) fn of_reader(reader: Reader) -> Self {
+            Self { place: ReadBy::Process(reader), read_timeout: Duration::from_millis(200), base: None }
+        }
+
+        pub(in super::super) fn are_threads(&self) -> bool {
+            matches!(self.place, ReadBy::Threads(_))
+        }
+    }
 
     #[test]
     fn replies_of_a_frame_fit_into_it() {

@@ -22,8 +22,7 @@ pub(super) struct Granted {
     pub(super) refused: Option<u32>,
 }
 
-/// Reads in batches. Each batch has as many long files as their users may read in the worst case. Unused amounts are available to the next
-/// batch.
+/// Reads in batches, each with as many long files as their users may read in the worst case. The next batch may use the rest.
 pub(super) fn read(
     files: &mut Files,
     root: &Root,

@@ -74,8 +74,7 @@ impl Remembered {
         Arc::clone(self.stats.get_or_insert_with(pids))
     }
 
-    /// Begins a sample of the processes `pids`, in order. Returns those that need not be read in full. `stats` are the replies to the
-    /// requests of [`Self::stats`].
+    /// Begins a sample of the processes `pids`, in order. Returns those that `stats`, the replies to [`Self::stats`], show unchanged.
     pub(super) fn begin(&mut self, pids: &[u32], stats: &[Reply], scale: Scale) -> Vec<Refreshed> {
         self.turn += 1;
         let mut known = Vec::with_capacity(self.processes.len());

@@ -181,8 +181,7 @@ impl Scan {
         }
     }
 
-    /// Restricts the calling thread, which must be the scanning thread, to reading. Other threads keep their rights. Returns false if the
-    /// system refuses a part of this.
+    /// Restricts the calling, scanning thread to reading, like [`ttmon_reads::restrict_scan`].
     pub(super) fn restrict_thread(&mut self) -> bool {
         ledgers::memfd_device();
         // Without the thread for names, this thread needs connections to resolve them.

@@ -108,8 +108,7 @@ pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
     bdfs.into_iter()
 }
 
-/// Returns devices on the bus that the driver supports but does not list. They get the lowest free numbers, in the order of their
-/// addresses. A device with another driver, for example for a virtual machine, is not included.
+/// Returns supported devices on the bus without any driver, with the lowest free numbers in the order of their addresses.
 fn absent(root: &Root, listed: &[KnownDevice]) -> Vec<KnownDevice> {
     if !may_be_unbound(root) {
         return Vec::new();

@@ -24,8 +24,7 @@ use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
 const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Scan {
-    /// Returns the processes that seem to have a ledger. The first call checks all processes. Later calls check the known and the new ones,
-    /// and in turn a few of the others that have changed.
+    /// Returns the processes that seem to have a ledger. After the first call, checks known and new ones, and a few of the others in turn.
     pub(super) fn sweep(&mut self, files: &mut Files) -> Result<Vec<u32>, Error> {
         let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
@@ -92,8 +91,7 @@ impl Scan {
         Ok(replies.collect())
     }
 
-    /// Returns the next few checked processes whose mappings may have changed since no ledger was found. A program may begin to track long
-    /// after it was first seen.
+    /// Returns the next few checked processes whose mappings may have changed. A program may begin to track at any time.
     fn changed(&mut self, files: &mut Files) -> Result<Vec<(u32, Option<Program>)>, Error> {
         let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
         let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();

@@ -1,7 +1,6 @@
 //! Extracts one string from a JSON document of another program, without parsing the rest.
 
-/// Returns the value of the first key with this name, if it is a string. Quotes inside strings are escaped, so a key is never found inside
-/// a string.
+/// Returns the value of the first key with this name, if it is a string. Quotes in strings are escaped, so no key is found in one.
 pub(super) fn of_key(json: &str, key: &str) -> Option<String> {
     let quoted = format!("\"{key}\"");
     let mut rest = json;
