@@ -56,7 +56,8 @@ impl Readers {
         let start = Instant::now();
         self.readers.retain(|node, reader| places.iter().any(|place| place.node == *node && place.arch == reader.place.arch));
         for place in places {
-            let reader = self.readers.entry(place.node.clone()).or_insert_with(|| Reader::new(place.clone()));
+            let reader =
+                self.readers.entry(place.node.clone()).or_insert_with(|| Reader { place: place.clone(), running: None, failed: None });
             reader.ask(&self.program);
         }
         let answer = |place: &ChipFiles| match self.readers.get_mut(&place.node) {
@@ -87,10 +88,6 @@ struct Running {
 }
 
 impl Reader {
-    fn new(place: ChipFiles) -> Self {
-        Self { place, running: None, failed: None }
-    }
-
     fn ask(&mut self, program: &Path) {
         if self.running.is_none() && self.failed.is_none_or(|at| at.elapsed() >= RESTART_AFTER) {
             self.running = Running::start(program, &self.place).ok();

@@ -40,7 +40,6 @@ pub(crate) struct Block {
     words: [u32; BLOCK_WORDS],
     /// Number of cores that the program may use, if it publishes it.
     pub(crate) worker_cores: Option<u32>,
-    /// The address of the counters in the L1 of each core.
     pub(crate) counters: u64,
     /// The dispatch core of each queue in use.
     pub(crate) cores: Vec<Tile>,

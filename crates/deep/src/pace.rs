@@ -32,7 +32,6 @@ pub(crate) struct ChipSchedule {
 }
 
 impl ChipSchedule {
-    /// Records whether a process holds the chip.
     pub(crate) fn note(&mut self, now: Duration, is_held: bool) {
         self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
     }
@@ -53,7 +52,6 @@ impl ChipSchedule {
         }
     }
 
-    /// Prevents reads of the chip for some time.
     pub(crate) fn back_off(&mut self, now: Duration) {
         self.not_before = Some(now + BACK_OFF);
     }

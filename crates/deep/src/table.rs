@@ -87,7 +87,6 @@ const CSM: Range<u32> = 0x1000_0000..0x1008_0000;
 /// Maximum number of entries. No firmware has more.
 const ENTRIES_MAX: u32 = 255;
 
-/// Pointers to the telemetry table and its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointers {
     table: u32,

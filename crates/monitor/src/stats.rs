@@ -191,7 +191,6 @@ impl DetailedStats {
     }
 }
 
-/// Returns the open allocators on a device, by process.
 pub(crate) fn allocators(snapshot: &Snapshot, id: DeviceId) -> impl Iterator<Item = &Allocator> {
     snapshot.allocators.iter().filter(move |allocator| allocator.is_open && allocator.devices.contains(&id))
 }

@@ -68,7 +68,6 @@ pub(crate) struct Silicon {
     pub(crate) axiclk_mhz: u64,
     pub(crate) arcclk_mhz: u64,
     pub(crate) firmware_bundle: &'static str,
-    /// The label files of hwmon.
     pub(crate) labels: &'static [(&'static str, &'static str)],
     /// The bits of a board id above the product number. Wormhole's ids begin with 01.
     pub(crate) serial_prefix: u64,

@@ -122,7 +122,6 @@ impl Machine {
         })
     }
 
-    /// Returns the bytes that a process with a slot uses on a chip.
     pub(crate) fn used(&self, process: &Process, chip: &Chip, tick: u64) -> PerKind<u64> {
         self.share(process.index, process.job.rhythm, chip, self.sharers(chip)).used(tick)
     }

@@ -113,7 +113,6 @@ pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
 }
 
 impl KnownDevice {
-    /// Creates a device that was just listed.
     pub(crate) fn new(root: &Root, id: DeviceId) -> Self {
         let directory = root.class().join(format!("tenstorrent!{id}"));
         let mut known = Self {

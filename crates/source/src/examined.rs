@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ttmon_model::Missing;
 
-use crate::budget::{Budget, Resource};
-use crate::charge::ProcessCharge;
+use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::ledgers::names_ledger;
 use crate::root::Root;
 use crate::users::{OpenFile, device_of};
@@ -21,7 +20,6 @@ const CANDIDATES_MAX: usize = 64;
 /// Maximum number of threads of a process that are searched for its files.
 const THREADS_MAX: usize = 64;
 
-/// The processes examined so far, by pid.
 #[derive(Debug, Default)]
 pub(crate) struct Examined(BTreeMap<u32, Process>);
 
@@ -37,7 +35,6 @@ struct Process {
 pub(crate) struct OpenFiles {
     pub(crate) devices: Vec<OpenFile>,
     pub(crate) ledgers: Vec<PathBuf>,
-    /// Whether the list is complete.
     pub(crate) end: End,
     count: usize,
 }

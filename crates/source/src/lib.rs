@@ -14,7 +14,6 @@
 //! process](ttmon_reads::isolate) that can be abandoned.
 
 pub mod budget;
-mod charge;
 mod cluster;
 mod device;
 mod examined;

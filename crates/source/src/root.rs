@@ -118,12 +118,10 @@ impl Root {
         crate::device::list(self).unwrap_or_default()
     }
 
-    /// Returns the driver's class directory.
     pub(crate) fn class(&self) -> PathBuf {
         self.sys.join("class/tenstorrent")
     }
 
-    /// Returns the directory of the devices on the PCI bus.
     pub(crate) fn pci(&self) -> PathBuf {
         self.sys.join("bus/pci/devices")
     }
@@ -151,7 +149,6 @@ impl Root {
         directory::first_names(directory, usize::MAX, each)
     }
 
-    /// Loads the errors that are injected now.
     pub(crate) fn faults(&self) -> Faults {
         self.base.as_deref().map(Faults::load).unwrap_or_default()
     }

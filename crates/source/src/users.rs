@@ -16,7 +16,6 @@ use crate::examined::{End, Examined};
 use crate::root::Root;
 use ttmon_reads::{Pace, Reply, Request, Want};
 
-/// Returns the request for the driver's list of a device.
 pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {
     Request { path: path(root, id), want: Want::Beginning, bytes_max: PIDS_BYTES_MAX, pace }
 }
@@ -74,7 +73,6 @@ pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, examined: &mu
     users.is_complete &= !is_cut;
 }
 
-/// An open device file of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFile {
     pub(crate) pid: u32,
@@ -100,7 +98,6 @@ pub(crate) fn device_of(target: &Path) -> Option<DeviceId> {
     target.to_str()?.strip_prefix("/dev/tenstorrent/")?.parse().ok().map(DeviceId)
 }
 
-/// Groups the results of the scan by device.
 pub(crate) fn by_device(files: &[OpenFile], is_complete: bool) -> BTreeMap<DeviceId, Users> {
     let mut users: BTreeMap<DeviceId, Users> = BTreeMap::new();
     for file in files {

@@ -37,7 +37,7 @@ fn read(path: &Path) -> Option<Cluster> {
     parse_cluster(&String::from_utf8_lossy(&bytes)).ok()
 }
 
-/// Returns the files that UMD left in directories of root and this user, newest first. Another file system may never answer: skipped.
+/// Returns UMD's files in directories of root and this user, newest first. Another file system is skipped: it may never answer.
 fn left_behind(temporary: &Path) -> Vec<PathBuf> {
     let Some(place) = inspect(temporary) else { return Vec::new() };
     let file_system = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);

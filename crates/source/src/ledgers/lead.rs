@@ -16,7 +16,6 @@ use ttmon_reads::{Pace, Reply, Request, Want};
 /// Maximum length of a list of mappings. TT-Metal under Python has about 1,500 lines of 100 bytes.
 pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;
 
-/// Where the ledger of a process may be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lead {
     /// Open files with the right name. One of them may be the process's own ledger.
@@ -42,7 +41,6 @@ pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
 }
 
 impl Lead {
-    /// Searches the open files of a process.
     pub(crate) fn among(files: &OpenFiles) -> Self {
         match files.end {
             _ if !files.ledgers.is_empty() => Self::Files(files.ledgers.clone()),
@@ -53,7 +51,6 @@ impl Lead {
         }
     }
 
-    /// Searches the mappings of a process.
     pub(crate) fn in_mappings(reply: Option<&Reply>) -> Self {
         let text = reply.and_then(|reply| reply.as_deref().ok()).map(String::from_utf8_lossy).unwrap_or_default();
         text.lines().nth(1).and_then(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))

@@ -34,7 +34,6 @@ pub(super) struct Devices {
     /// The device numbers recorded earlier.
     slots: Slots,
     slots_file: Option<PathBuf>,
-    /// The mark of a simulated machine.
     machine: u64,
     /// The known TT-Metal chip numbers.
     numbers: Numbers,
@@ -56,7 +55,6 @@ pub struct Scope {
 pub(super) struct Listed {
     pub(super) id: DeviceId,
     pub(super) has_left: bool,
-    /// The request for the driver's list of its users.
     pub(super) users: Arc<[Request]>,
 }
 

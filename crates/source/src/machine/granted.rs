@@ -2,8 +2,7 @@
 
 use super::Error;
 use super::files::Files;
-use crate::budget::{Budget, Resource};
-use crate::charge::ProcessCharge;
+use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::root::Root;
 use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 

@@ -15,16 +15,10 @@ pub(super) fn of_key(json: &str, key: &str) -> Option<String> {
 
 /// Returns the string at the start of a piece of JSON, or the first item of a list of strings.
 fn first(value: &str) -> Option<String> {
-    let mut characters = value.strip_prefix('[').map_or(value, str::trim_start).strip_prefix('"')?.chars();
-    let mut text = String::new();
-    loop {
-        match characters.next()? {
-            '"' => return Some(text),
-            // Names contain no character that JSON escapes. A document with an escape is not in the expected format.
-            '\\' => return None,
-            character => text.push(character),
-        }
-    }
+    let text = value.strip_prefix('[').map_or(value, str::trim_start).strip_prefix('"')?;
+    // Names contain no character that JSON escapes. A document with an escape is not in the expected format.
+    let (text, rest) = text.split_at(text.find(['"', '\\'])?);
+    rest.starts_with('"').then(|| text.to_owned())
 }
 
 #[cfg(test)]

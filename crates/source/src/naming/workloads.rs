@@ -82,7 +82,6 @@ impl WorkloadNames {
     }
 }
 
-/// Returns the names in a directory. Returns none if it does not exist or this user may not read it.
 fn names(path: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let _ = directory::first_names(path, LOG_NAMES_MAX, |name| names.extend(name.to_str().map(str::to_owned)));
