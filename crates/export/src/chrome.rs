@@ -44,7 +44,7 @@ struct File<'t, 'w> {
     trace: &'t Trace,
     out: &'w mut dyn Write,
     is_first: bool,
-    /// Open spans by address: number and name. Numbers must be local to a chip's process, or Perfetto draws the spans outside of it.
+    /// Open spans by address: number and name. Numbers must be local to a chip's process, or Perfetto draws them elsewhere.
     spans: HashMap<u64, (u64, String)>,
     next: u64,
 }

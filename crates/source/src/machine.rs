@@ -126,14 +126,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDevice => f.write_str("no Tenstorrent device found: none is on the PCI bus; try a simulated machine with --sim t3k"),
-            Self::DriverNotLoaded { devices, is_loaded: true } => write!(
-                f,
-                "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver has none of them; see: sudo dmesg | grep tenstorrent"
-            ),
-            Self::DriverNotLoaded { devices, is_loaded: false } => write!(
-                f,
-                "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver is not loaded; try: sudo modprobe tenstorrent"
-            ),
+            Self::DriverNotLoaded { devices, is_loaded } => {
+                let loaded = "has none of them; see: sudo dmesg | grep tenstorrent";
+                let why = if *is_loaded { loaded } else { "is not loaded; try: sudo modprobe tenstorrent" };
+                write!(f, "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver {why}")
+            }
             Self::Class(error) => write!(f, "cannot list devices: /sys/class/tenstorrent: {error}; check the permissions of /sys"),
             Self::Reader(error) => write!(f, "cannot read the machine: the reading process failed: {error}; try again"),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ttmon_ledger::reader::Live;
 use ttmon_model::Kind;
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerSample};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerSample};
 
 use super::{Detail, Lines, OpenLedger, add_buffers, ledger};
 use crate::budget::{Budget, Resource};
@@ -74,10 +74,9 @@ impl FreeBlocks {
 
 /// Returns the number of live buffers to list. Returns 0 if no allocator has known banks, or if the ledger is listed for another reason.
 fn entries(ledger: &Ledger) -> u64 {
-    let has_banks = |row: &&ttmon_model::ledger::LedgerRow| row.capacity.is_some() && row.count > 0;
-    let is_wanted = !ledger.is_listed && ledger.allocators.iter().flat_map(|allocator| &allocator.rows).any(|row| has_banks(&row));
-    let all = ledger.allocators.iter().flat_map(|allocator| &allocator.rows);
-    if is_wanted { all.fold(0, |sum, row| sum.saturating_add(row.count)) } else { 0 }
+    let rows = || ledger.allocators.iter().flat_map(|allocator| &allocator.rows);
+    let is_wanted = !ledger.is_listed && rows().any(|row| row.capacity.is_some() && row.count > 0);
+    if is_wanted { rows().fold(0, |sum, row| sum.saturating_add(row.count)) } else { 0 }
 }
 
 impl KnownBlocks {
@@ -101,9 +100,7 @@ impl KnownBlocks {
 
     fn add_to(&self, ledger: &mut Ledger) {
         for known in &self.largest {
-            let is_it = |allocator: &&mut ttmon_model::ledger::LedgerAllocator| {
-                (allocator.slot, allocator.generation) == (known.slot, known.generation)
-            };
+            let is_it = |allocator: &&mut LedgerAllocator| (allocator.slot, allocator.generation) == (known.slot, known.generation);
             let allocators = ledger.allocators.iter_mut().filter(is_it);
             let rows = allocators.flat_map(|allocator| &mut allocator.rows).filter(|row| row.kind == BufferKind::Of(known.kind));
             rows.for_each(|row| row.largest_free_per_bank = Some(known.bytes));
