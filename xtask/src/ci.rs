@@ -21,14 +21,17 @@ mod tls;
 mod ttnn;
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::files;
 use crate::project::{self, Project, called};
-use crate::stop::Stop;
+use crate::stop::{NotPassed, Stop, no_arguments, untested};
 use crate::stream::Voice;
 use crate::{docs, fuzz, header, screens, tidy};
 use tally::Tally;
+
+type Outcome = Result<(), NotPassed>;
 
 struct Stage {
     name: &'static str,
@@ -52,25 +55,25 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
         kind: Kind::Check,
-        run: |gate| gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"])).into(),
+        run: |gate| Ok(gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"]))?),
     },
     Stage {
         name: "clippy",
         kind: Kind::Check,
         run: |gate| {
             let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints)).into()
+            Ok(gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints))?)
         },
     },
-    Stage { name: "build", kind: Kind::Required, run: |gate| package::as_installed(gate.project).map(drop).into() },
-    Stage { name: "test", kind: Kind::Check, run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
-    Stage { name: "tidy", kind: Kind::Check, run: |gate| tidy::check(gate.project).into() },
+    Stage { name: "build", kind: Kind::Required, run: |gate| Ok(package::as_installed(gate.project).map(drop)?) },
+    Stage { name: "test", kind: Kind::Check, run: |gate| Ok(gate.tests(&["test", "--workspace", "--no-fail-fast"], &[])?) },
+    Stage { name: "tidy", kind: Kind::Check, run: |gate| Ok(tidy::check(gate.project)?) },
     Stage { name: "msrv", kind: Kind::Optional, run: oldest_rust },
-    Stage { name: "docs", kind: Kind::Check, run: |gate| docs::check(gate.project).into() },
-    Stage { name: "screens", kind: Kind::Required, run: |gate| screens::check(gate.project).into() },
+    Stage { name: "docs", kind: Kind::Check, run: |gate| Ok(docs::check(gate.project)?) },
+    Stage { name: "screens", kind: Kind::Required, run: |gate| Ok(screens::check(gate.project)?) },
     Stage { name: "doc", kind: Kind::Required, run: rustdoc },
     Stage { name: "loom", kind: Kind::Required, run: loom::run },
-    Stage { name: "header", kind: Kind::Required, run: headers },
+    Stage { name: "header", kind: Kind::Required, run: |gate| header::check(gate.project) },
     Stage { name: "python", kind: Kind::Required, run: python::run },
     Stage { name: "stub", kind: Kind::Required, run: stub::run },
     Stage { name: "root", kind: Kind::Required, run: as_root },
@@ -90,19 +93,6 @@ const STAGES: &[Stage] = &[
     Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];
 
-enum Outcome {
-    Passed,
-    /// The stage could not run on this machine, with the reason.
-    Skipped(String),
-    Failed(String),
-}
-
-impl From<Result<(), String>> for Outcome {
-    fn from(result: Result<(), String>) -> Self {
-        result.map_or_else(Self::Failed, |()| Self::Passed)
-    }
-}
-
 /// One run of the stages.
 struct Gate<'a> {
     project: &'a Project,
@@ -116,7 +106,6 @@ struct Row {
     took: Duration,
 }
 
-/// `cargo xtask ci`
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
     let (allowed, arguments): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--allow-skip");
@@ -126,9 +115,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 
 /// `cargo xtask check`
 pub(crate) fn check(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    if let Some(unexpected) = arguments.first() {
-        return Err(Stop::Usage(format!("unexpected argument {unexpected}")));
-    }
+    no_arguments(arguments)?;
     run_stages(project, &STAGES.iter().filter(|stage| stage.kind == Kind::Check).map(|stage| stage.name).collect(), false)
 }
 
@@ -140,15 +127,15 @@ fn run_stages(project: &Project, chosen: &BTreeSet<&str>, may_skip: bool) -> Res
         println!("== {}", stage.name);
         let started = Instant::now();
         let result = match (stage.run)(&mut gate) {
-            Outcome::Passed => "passed".to_owned(),
-            Outcome::Skipped(why) => {
+            Ok(()) => "passed".to_owned(),
+            Err(NotPassed::Skipped(why)) => {
                 println!("SKIPPED: {why}");
                 if stage.kind != Kind::Optional && !may_skip {
                     failures.push(format!("stage {} is required and was skipped (--allow-skip lets it pass): {why}", stage.name));
                 }
                 format!("SKIPPED: {why}")
             }
-            Outcome::Failed(why) => {
+            Err(NotPassed::Failed(why)) => {
                 println!("FAILED: {why}");
                 failures.push(format!("stage {} failed: {why}", stage.name));
                 "FAILED".to_owned()
@@ -174,12 +161,20 @@ impl Gate<'_> {
 
     /// Checks for the toolchain component of `cargo SUBCOMMAND`, which a minimal installation of Rust lacks.
     fn component(&self, component: &str, subcommand: &str) -> Result<(), String> {
-        let mut probe = self.project.cargo(&[subcommand, "--version"]);
-        probe.stdout(Stdio::null()).stderr(Stdio::null());
-        if project::run(&mut probe).is_ok() {
-            return Ok(());
-        }
-        project::run(&mut self.project.command("rustup", &["component", "add", component]))
+        let add = || project::run(&mut self.project.command("rustup", &["component", "add", component]));
+        project::probe(&mut self.project.cargo(&[subcommand, "--version"])).or_else(|_| add())
+    }
+
+    /// Builds the program with more arguments for cargo, and returns its path.
+    fn ttmon(&self, more: &[&str]) -> Result<PathBuf, String> {
+        self.cargo(&[&["build", "--quiet", "--package", "ttmon"], more].concat())?;
+        Ok(self.project.target()?.join("debug/ttmon"))
+    }
+
+    /// Counts a whole stage as one test.
+    fn count(&mut self, checked: Result<(), String>) -> Outcome {
+        self.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
+        Ok(checked?)
     }
 
     /// Runs `cargo test`. Its output passes through and is counted.
@@ -193,86 +188,50 @@ impl Gate<'_> {
 
 /// Compiles everything with the oldest Rust version in Cargo.toml.
 fn oldest_rust(gate: &mut Gate) -> Outcome {
-    let text = match std::fs::read_to_string(gate.project.root.join("Cargo.toml")) {
-        Ok(text) => text,
-        Err(error) => return Outcome::Failed(format!("Cargo.toml: {error}")),
-    };
+    let text = files::read(&gate.project.root.join("Cargo.toml"))?;
     let promised = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
-    let Some(version) = promised else { return Outcome::Failed("Cargo.toml has no rust-version".to_owned()) };
-    if let Err(why) = project::run(&mut gate.project.command("rustup", &["toolchain", "install", version, "--profile", "minimal"])) {
-        return Outcome::Skipped(format!("nothing was compiled with Rust {version}: {why}"));
-    }
-    let check = ["run", version, "cargo", "check", "--workspace", "--target-dir", "target/msrv"];
-    project::run(&mut gate.project.command("rustup", &check)).into()
+    let version = promised.ok_or_else(|| "Cargo.toml has no rust-version".to_owned())?;
+    let rustup = |arguments: &[&str]| project::run(&mut gate.project.command("rustup", arguments));
+    let installed = rustup(&["toolchain", "install", version, "--profile", "minimal"]);
+    installed.map_err(untested(&format!("nothing was compiled with Rust {version}")))?;
+    Ok(rustup(&["run", version, "cargo", "check", "--workspace", "--target-dir", "target/msrv"])?)
 }
 
 fn rustdoc(gate: &mut Gate) -> Outcome {
     let mut command = gate.project.cargo(&["doc", "--workspace", "--no-deps"]);
-    project::run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
-}
-
-fn headers(gate: &mut Gate) -> Outcome {
-    match header::CBINDGEN.have(gate.project) {
-        Ok(cbindgen) => header::check(gate.project, &cbindgen).into(),
-        Err(why) => Outcome::Skipped(format!("the C headers were not compared: {why}")),
-    }
+    Ok(project::run(command.env("RUSTDOCFLAGS", "-D warnings"))?)
 }
 
 /// Runs each fuzz target long enough for the corpus and similar inputs. `cargo xtask fuzz` runs longer.
 fn fuzz_briefly(gate: &mut Gate) -> Outcome {
     // With this time, 12 targets take as long as 11 targets with 30 seconds.
     const SECONDS: u64 = 27;
-    match (fuzz::targets(gate.project), fuzz::Fuzzer::prepare(gate.project)) {
-        (Err(why), _) => Outcome::Failed(why),
-        (Ok(_), Err(why)) => Outcome::Skipped(format!("nothing was fuzzed: {why}")),
-        (Ok(targets), Ok(fuzzer)) => fuzzer.run(&targets, SECONDS, &["-verbosity=0"]).into(),
-    }
+    let targets = fuzz::targets(gate.project)?;
+    let fuzzer = fuzz::Fuzzer::prepare(gate.project).map_err(untested("nothing was fuzzed"))?;
+    Ok(fuzzer.run(&targets, SECONDS, &["-verbosity=0"])?)
 }
 
 /// Runs tests that need processes of other users or unreadable files, which only root can create.
 fn as_root(gate: &mut Gate) -> Outcome {
-    if !rustix::process::geteuid().is_root() {
-        return Outcome::Skipped("these tests need root, and this is another user".to_owned());
-    }
-    gate.tests(
-        &[
-            "test",
-            "--package",
-            "ttmon",
-            "--package",
-            "ttmon-symbols",
-            "--test",
-            "lines",
-            "--test",
-            "as_root",
-            "--test",
-            "tracked",
-            "--test",
-            "running",
-            "--test",
-            "serve",
-            "--test",
-            "host",
-            "--",
-            "--ignored",
-            // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
-            "--test-threads=1",
-        ],
-        &[],
-    )
-    .into()
+    needs_root("these tests need root")?;
+    let mut tests = vec!["test", "--package", "ttmon", "--package", "ttmon-symbols"];
+    tests.extend(["lines", "as_root", "tracked", "running", "serve", "host"].into_iter().flat_map(|test| ["--test", test]));
+    // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
+    tests.extend(["--", "--ignored", "--test-threads=1"]);
+    Ok(gate.tests(&tests, &[])?)
 }
 
 /// Runs attacks by an ordinary user on a service of root, in private namespaces created by `unshare`.
 fn adversary(gate: &mut Gate) -> Outcome {
-    if !rustix::process::geteuid().is_root() {
-        return Outcome::Skipped("no attack was tried: that needs root, and this is another user".to_owned());
-    }
-    let mut probe = gate.project.command("unshare", &["--mount", "--net", "--ipc", "--pid", "--fork", "true"]);
-    if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
-        return Outcome::Skipped("no attack was tried: private namespaces cannot be made here (unshare failed)".to_owned());
-    }
-    gate.tests(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"], &[]).into()
+    needs_root("no attack was tried: that needs root")?;
+    let namespaces = project::probe(&mut gate.project.command("unshare", &["--mount", "--net", "--ipc", "--pid", "--fork", "true"]));
+    namespaces.map_err(untested("no attack was tried: private namespaces cannot be made here"))?;
+    Ok(gate.tests(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"], &[])?)
+}
+
+fn needs_root(why: &str) -> Outcome {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root { Ok(()) } else { Err(NotPassed::Skipped(format!("{why}, and this is another user"))) }
 }
 
 /// Returns the stages that the command line selects.

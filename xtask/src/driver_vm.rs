@@ -16,9 +16,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::files;
 use crate::package;
 use crate::project::{self, Project};
-use crate::stop::Stop;
+use crate::stop::{NotPassed, Stop, untested};
+use crate::tools;
 use boots::{Boot, Choice};
 
 pub(crate) use boots::all as gate;
@@ -50,13 +52,6 @@ pub(crate) enum Detail {
     Failures,
 }
 
-/// Why nothing was checked.
-pub(crate) enum NotRun {
-    /// The virtual machine is not available here.
-    Unavailable(String),
-    Failed(String),
-}
-
 /// A built virtual machine, and the programs that run in it.
 pub(crate) struct Rig {
     directory: PathBuf,
@@ -76,66 +71,49 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     }
     let choice = Choice::parse(arguments).map_err(Stop::Usage)?;
     let boots = choice.boots().map_err(Stop::Usage)?;
-    let rig = prepare(project, choice.program.as_deref()).map_err(|error| match error {
-        NotRun::Unavailable(why) | NotRun::Failed(why) => Stop::Failed(why),
-    })?;
+    let rig = prepare(project, choice.program.as_deref())?;
     let score = check(&rig, &boots, Detail::Everything)?;
     println!("driver-vm: {} passed, {} failed", score.passed, score.failed);
     if score.failed == 0 { Ok(()) } else { Err(Stop::Told) }
 }
 
-/// Builds the virtual machine, unless it is built, and the programs that run in it.
-pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, NotRun> {
+/// Builds the virtual machine, unless it is built, and the programs that run in it. It is not available on every machine.
+pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, NotPassed> {
     let started = Instant::now();
     let directory = project.root.join("driver-vm");
     let mut setup = project.command(directory.join("setup"), &[]);
-    let said = setup.stderr(Stdio::piped()).output().map_err(|error| NotRun::Failed(format!("driver-vm/setup: {error}")))?;
+    let said = setup.stderr(Stdio::piped()).output().map_err(|error| format!("driver-vm/setup: {error}"))?;
     let errors = String::from_utf8_lossy(&said.stderr);
     eprint!("{errors}");
     if said.status.code() == Some(UNAVAILABLE) {
         let reason = errors.lines().find(|line| line.starts_with("setup: ") && !line.ends_with(" s")).unwrap_or("setup gave no reason");
-        return Err(NotRun::Unavailable(reason.to_owned()));
+        return Err(untested("NOTHING WAS CHECKED AGAINST THE REAL DRIVER")(reason.to_owned()));
     }
-    project::succeeded(&setup, said.status).map_err(NotRun::Failed)?;
+    project::succeeded(&setup, said.status)?;
     let list = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
     println!("driver-vm: rig ready after {:.1} s", started.elapsed().as_secs_f64());
     let ttmon = match program {
-        Some(program) => fs::canonicalize(program).map_err(|error| NotRun::Failed(format!("{}: {error}", program.display())))?,
-        None => package::program::build(project).map_err(NotRun::Failed)?,
+        Some(program) => fs::canonicalize(program).map_err(files::at(program))?,
+        None => package::program::build(project)?,
     };
-    let checker = checker(project).map_err(NotRun::Failed)?;
-    let umd = umd(project, &list);
-    Ok(Rig { directory, list, ttmon, checker, umd })
+    Ok(Rig { directory, ttmon, checker: checker(project)?, umd: umd(project, &list), list })
 }
 
 /// Installs Tenstorrent's own library from PyPI in a separate environment. It is not required; without it one check is skipped.
 fn umd(project: &Project, list: &Path) -> Option<PathBuf> {
     let folder = list.parent()?.join(format!("tt-umd-{UMD_VERSION}"));
-    let python = folder.join("bin/python");
-    // Written last, so that an interrupted installation is repeated.
-    let mark = folder.join("complete");
-    let make = || -> Result<(), String> {
-        project::run(project.command("python3", &["-m", "venv"]).arg(&folder))?;
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        project::run(project.command(&python, &install).arg(format!("tt-umd=={UMD_VERSION}")))?;
-        fs::write(&mark, "").map_err(|error| format!("{}: {error}", mark.display()))
-    };
-    if !mark.exists()
-        && let Err(why) = make()
-    {
-        println!("driver-vm: NOT COMPARED with tt-umd: {why}");
-        return None;
-    }
-    Some(python)
+    let installed = tools::python(project, &folder, &[&format!("tt-umd=={UMD_VERSION}")]);
+    installed.inspect_err(|why| println!("driver-vm: NOT COMPARED with tt-umd: {why}")).ok()?;
+    Some(folder.join("bin/python"))
 }
 
 /// Copies this program. A stage may have rebuilt it, and then its original file is deleted.
 fn checker(project: &Project) -> Result<PathBuf, String> {
-    let folder = project.metadata()?.target.join("driver-vm");
+    let folder = project.target()?.join("driver-vm");
+    files::fresh(&folder)?;
     // The holder of a device is expected to have this name.
     let copy = folder.join("xtask");
-    let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy("/proc/self/exe", &copy));
-    copied.map_err(|error| format!("{}: {error}", copy.display()))?;
+    files::copy(Path::new("/proc/self/exe"), &copy)?;
     Ok(copy)
 }
 

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::files;
 use crate::project::{self, Project, called};
 use crate::stop::Stop;
 use crate::tools::Tool;
@@ -88,12 +89,12 @@ impl<'a> Fuzzer<'a> {
     /// Prepares fuzzing. The error names the missing tool.
     pub(crate) fn prepare(project: &'a Project) -> Result<Self, String> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-        let mut probe = project.command(&compiler, &["--version"]);
-        project::run(probe.stdout(Stdio::null())).map_err(|error| format!("libFuzzer needs a C++ compiler: {error}"))?;
+        let runs = project::probe(&mut project.command(&compiler, &["--version"]));
+        runs.map_err(|error| format!("libFuzzer needs a C++ compiler: {error}"))?;
         let program = CARGO_FUZZ.have(project)?;
         let fetch = ["fetch", "--manifest-path", MANIFEST];
         project::run(&mut project.cargo(&fetch)).map_err(|error| format!("the crates of {FOLDER}/ cannot be had: {error}"))?;
-        Ok(Self { project, program, triple: triple(project)?, target: project.metadata()?.target.join(FOLDER) })
+        Ok(Self { project, program, triple: triple(project)?, target: project.target()?.join(FOLDER) })
     }
 
     /// Runs each target for this time, with more flags for libFuzzer. Builds all targets first, then runs as many at once as there are
@@ -129,7 +130,7 @@ impl<'a> Fuzzer<'a> {
         let corpus = self.project.root.join(FOLDER).join("corpus").join(target);
         let artifacts = self.project.root.join(FOLDER).join("artifacts").join(target);
         for folder in [&learnt, &artifacts] {
-            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            fs::create_dir_all(folder).map_err(files::at(folder))?;
         }
 
         let mut command = self.project.command(self.target.join(&self.triple).join("release").join(target), &[]);

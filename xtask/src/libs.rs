@@ -4,10 +4,11 @@
 //! them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::project::{self, Project};
-use crate::stop::Stop;
+use crate::stop::{Stop, has_flag};
 
 const STUB: &str = "libttmon_stub.so";
 const STUB_MANIFEST: &str = "crates/stub/Cargo.toml";
@@ -20,12 +21,8 @@ pub(crate) enum Profile {
 }
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    let profile = match arguments {
-        [] => Profile::Debug,
-        [flag] if flag == "--release" => Profile::Release,
-        _ => return Err(Stop::Usage(format!("libs takes --release or nothing, not {}", arguments.join(" ")))),
-    };
-    println!("{}", build(project, profile)?.display());
+    let is_release = has_flag("libs", "--release", arguments)?;
+    println!("{}", build(project, if is_release { Profile::Release } else { Profile::Debug })?.display());
     Ok(())
 }
 
@@ -47,18 +44,18 @@ pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, Stri
             cargo(&["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"])?;
         }
     }
-    let target = project.metadata()?.target;
+    let target = project.target()?;
     let folder = target.join(if profile == Profile::Release { "release" } else { "debug" });
     stub(project, &target.join("stub"), &folder)?;
     Ok(folder)
 }
 
-fn stub(project: &Project, target: &std::path::Path, folder: &std::path::Path) -> Result<(), String> {
+fn stub(project: &Project, target: &Path, folder: &Path) -> Result<(), String> {
     let mut build = project.cargo(&["build", "--quiet", "--release", "--locked", "--manifest-path", STUB_MANIFEST, "--target-dir"]);
     project::run(build.arg(target))?;
     let (from, to) = (target.join("release").join(STUB), folder.join(STUB));
     // Write a new file, because a program may have the old one mapped.
     let new = folder.join(format!("{STUB}.new"));
-    let copied = fs::copy(&from, &new).and_then(|_| fs::rename(&new, &to));
-    copied.map_err(|error| format!("{}: {error}", to.display()))
+    files::copy(&from, &new)?;
+    fs::rename(&new, &to).map_err(files::at(&to))
 }

@@ -13,6 +13,7 @@ pub(crate) mod wheel;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::project::Project;
 use crate::sbom;
 use crate::stop::Stop;
@@ -35,7 +36,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     let output = output(project)?;
     for (_, make) in formats {
         let file = make(project, &payload, &output)?;
-        let bytes = fs::metadata(&file).map_err(|error| format!("{}: {error}", file.display()))?.len();
+        let bytes = fs::metadata(&file).map_err(files::at(&file))?.len();
         println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
     }
     Ok(sbom::write(project, &output.join(sbom::FILE))?)
@@ -46,8 +47,8 @@ pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
     let payload = Payload::stage(project)?;
     let output = output(project)?;
     let again = output.join("again");
-    fresh(&again)?;
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    files::fresh(&again)?;
+    let read = |path: &Path| fs::read(path).map_err(files::at(path));
     let mut files = Vec::new();
     for (name, make) in FORMATS {
         let (first, second) = (make(project, &payload, &output)?, make(project, &payload, &again)?);
@@ -61,16 +62,7 @@ pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
 
 /// Returns the folder of the packages.
 fn output(project: &Project) -> Result<PathBuf, String> {
-    let folder = project.metadata()?.target.join("package");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = project.target()?.join("package");
+    fs::create_dir_all(&folder).map_err(files::at(&folder))?;
     Ok(folder)
-}
-
-/// Creates an empty folder with this name.
-pub(crate) fn fresh(folder: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(failed)?;
-    }
-    fs::create_dir_all(folder).map_err(failed)
 }

@@ -7,7 +7,6 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-/// This checkout, and the cargo that runs this program.
 pub(crate) struct Project {
     pub(crate) root: PathBuf,
     cargo: PathBuf,
@@ -19,7 +18,6 @@ pub(crate) struct Metadata {
     pub(crate) target: PathBuf,
 }
 
-/// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Its name in the map of crates: `print` for the package `ttmon-print`.
@@ -68,13 +66,22 @@ impl Project {
         format!("--remap-path-prefix={}=/ttmon{cargo}", self.root.display())
     }
 
+    /// Returns cargo's target directory.
+    pub(crate) fn target(&self) -> Result<PathBuf, String> {
+        Ok(self.metadata()?.target)
+    }
+
     pub(crate) fn metadata(&self) -> Result<Metadata, String> {
         let text = output(&mut self.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
         parse_metadata(&text).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
     }
 }
 
-/// Runs a command with its output unchanged.
+/// Runs a command without its output, to find out whether it works here.
+pub(crate) fn probe(command: &mut Command) -> Result<(), String> {
+    run(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("{}: {error}", called(command)))?;
     succeeded(command, status)

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::files;
 use crate::project::{Project, output};
 use crate::stop::{Stop, no_arguments};
 
@@ -34,16 +35,15 @@ type Crates = BTreeSet<(String, String)>;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     no_arguments(arguments)?;
-    let path = project.metadata()?.target.join("package").join(FILE);
+    let path = project.target()?.join("package").join(FILE);
     Ok(write(project, &path)?)
 }
 
 /// Writes the document, and creates its directory.
 pub(crate) fn write(project: &Project, path: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(files::at(path))?;
     let document = document(project)?;
-    fs::write(path, format!("{document:#}\n")).map_err(failed)?;
+    files::write(path, format!("{document:#}\n"))?;
     println!("sbom: {} crates in {}", document["components"].as_array().map_or(0, Vec::len), path.display());
     Ok(())
 }
@@ -51,8 +51,7 @@ pub(crate) fn write(project: &Project, path: &Path) -> Result<(), String> {
 fn document(project: &Project) -> Result<Value, String> {
     let metadata = output(&mut project.cargo(&["metadata", "--format-version", "1", "--locked", "--all-features"]))?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
-    let lock = project.root.join("Cargo.lock");
-    let lock = fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+    let lock = files::read(&project.root.join("Cargo.lock"))?;
     let tree = output(&mut project.cargo(&LINKED))?;
     of_metadata(&metadata, &linked(&tree), &checksums(&lock)).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
 }

@@ -6,7 +6,6 @@
 mod shot;
 mod svg;
 
-use std::fs;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::path::Path;
@@ -17,10 +16,12 @@ use std::time::{Duration, Instant};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use vt100::{Parser, Screen};
 
+use crate::generated::{self, Generated};
 use crate::project::{self, Project};
 use crate::stop::Stop;
 use crate::web;
 
+const NAME: &str = "screens";
 const RECORDING: &str = "docs/screens/t3k.ttmon";
 /// Timeout of a picture on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -49,39 +50,31 @@ const STEP: usize = 7;
 const FRAME_SECONDS: f64 = 0.8;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    match arguments {
-        [] => {
-            for (path, text) in draw(project)? {
-                fs::write(project.root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
-                println!("screens: wrote {path}");
-            }
-            Ok(page(project)?)
-        }
-        [flag] if flag == "--check" => Ok(check(project)?),
-        [word, rest @ ..] if word == "shot" => shot::run(rest),
-        _ => Err(Stop::Usage(format!("screens takes --check, shot or nothing, not {}", arguments.join(" ")))),
+    if let [word, rest @ ..] = arguments
+        && word == "shot"
+    {
+        return shot::run(rest);
     }
+    generated::run(project, NAME, arguments, || draw(project))?;
+    if arguments.is_empty() { Ok(page(project)?) } else { Ok(()) }
 }
 
 /// Creates the picture of the page, with its layout. The stage `page` compares the layout.
 fn page(project: &Project) -> Result<(), String> {
     let browser = web::Browser::have(project).map_err(|why| format!("docs/screens/page.png is as it was: {why}"))?;
-    let program = project.metadata()?.target.join("debug/ttmon");
+    let program = project.target()?.join("debug/ttmon");
     project::run(browser.command(project, &program).arg("--picture"))?;
     println!("screens: wrote docs/screens/page.png");
     Ok(())
 }
 
-/// Lists the pictures that differ from the program's output.
 pub(crate) fn check(project: &Project) -> Result<(), String> {
-    let is_stale = |(path, text): &(&str, String)| fs::read_to_string(project.root.join(path)).ok().as_ref() != Some(text);
-    let stale: Vec<&str> = draw(project)?.iter().filter(|picture| is_stale(picture)).map(|(path, _)| *path).collect();
-    if stale.is_empty() { Ok(()) } else { Err(format!("{} not what ttmon top draws; run: cargo xtask screens", stale.join(", "))) }
+    generated::check(project, NAME, &draw(project)?)
 }
 
-fn draw(project: &Project) -> Result<Vec<(&'static str, String)>, String> {
+fn draw(project: &Project) -> Result<Vec<Generated>, String> {
     project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
-    let program = project.metadata()?.target.join("debug/ttmon");
+    let program = project.target()?.join("debug/ttmon");
     let one = |picture: &Picture| {
         let screens = screens(project, &program, picture, |player| player.play_to_end(picture))?;
         Ok((picture.path, screens.last().map_or_else(String::new, |screen| svg::of(screen, svg::Paper::Dark))))

@@ -1,13 +1,16 @@
 //! Starts a `ttmon serve` for checks and benches, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::files;
+use crate::project::called;
 
 /// The token of these services.
 pub(crate) const TOKEN: &str = "the-token-of-our-own-checks";
@@ -16,6 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that is killed when this is dropped.
 pub(crate) struct Ended(pub(crate) Child);
+
+impl Ended {
+    /// Starts a process and discards its output.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self, String> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        child.map(Self).map_err(|error| format!("{}: {error}", called(command)))
+    }
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -31,8 +42,6 @@ pub(crate) struct Service {
     _directory: tempfile::TempDir,
 }
 
-/// An answer.
-#[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
@@ -41,7 +50,7 @@ pub(crate) struct Answer {
 impl Service {
     /// Starts the service on a port that the kernel chooses, and waits until it is ready.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+        let directory = files::temporary()?;
         let api = directory.path().join("api.sock");
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--api"]).arg(&api).args(arguments);
@@ -49,7 +58,7 @@ impl Service {
         command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).env("TTMON_TOKEN", TOKEN);
         let (process, port) = serve(&mut command, "http://")?;
         let service = Self { process, port, _directory: directory };
-        until("ready", || service.get("/readyz").is_ok_and(|answer| answer.status == 200))?;
+        until("ready", || is_ok(port, "/readyz", ""))?;
         Ok(service)
     }
 
@@ -64,6 +73,13 @@ impl Service {
     pub(crate) fn json(&self, path: &str) -> Result<Value, String> {
         let answer = self.get(path)?;
         serde_json::from_str(&answer.body).map_err(|error| format!("{path}: {error}"))
+    }
+
+    /// Returns one of the service's own metrics.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
+        let text = self.get("/metrics")?.body;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).ok_or_else(|| format!("there is no {name} among the metrics"))
     }
 }
 
@@ -91,6 +107,17 @@ pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: no answer"))?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(|| format!("{path}: no status"))?;
     Ok(Answer { status, body: body.to_owned() })
+}
+
+/// Whether a path of this port is answered with 200.
+pub(crate) fn is_ok(port: u16, path: &str, headers: &str) -> bool {
+    get(port, path, headers).is_ok_and(|answer| answer.status == 200)
+}
+
+/// Returns a port of this host that no process uses.
+pub(crate) fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|error| format!("no port: {error}"))
 }
 
 /// Waits until a condition is true.

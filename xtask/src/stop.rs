@@ -1,5 +1,6 @@
-//! Why a command ended early, by exit code.
+//! Why a command or a stage ended early.
 
+/// Why a command ended early, by exit code.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// A usage error: exit code 2, and the list of commands.
@@ -13,6 +14,39 @@ pub(crate) enum Stop {
 impl From<String> for Stop {
     fn from(why: String) -> Self {
         Self::Failed(why)
+    }
+}
+
+impl From<NotPassed> for Stop {
+    fn from((NotPassed::Skipped(why) | NotPassed::Failed(why)): NotPassed) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Why a stage did not pass.
+pub(crate) enum NotPassed {
+    /// The stage could not run on this machine.
+    Skipped(String),
+    Failed(String),
+}
+
+impl From<String> for NotPassed {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Returns the conversion of the error of a missing tool: the stage is skipped, and this was not tested.
+pub(crate) fn untested(what: &str) -> impl Fn(String) -> NotPassed {
+    move |why| NotPassed::Skipped(format!("{what}: {why}"))
+}
+
+/// Returns whether the only argument is this flag. A command accepts no other argument.
+pub(crate) fn has_flag(command: &str, flag: &str, arguments: &[String]) -> Result<bool, Stop> {
+    match arguments {
+        [] => Ok(false),
+        [only] if only == flag => Ok(true),
+        _ => Err(Stop::Usage(format!("{command} takes {flag} or nothing, not {}", arguments.join(" ")))),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::files;
 use crate::project::{self, Project};
 
 /// File in which `cargo install` lists the installed programs.
@@ -51,20 +52,35 @@ pub(crate) fn installed(project: &Project, program: &str, package: &str) -> Resu
 /// Unpacks a Debian package below the target directory without installing it. Returns the folder that contains `usr`. The error explains
 /// why it is not available here.
 pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String> {
-    let folder = project.metadata()?.target.join("tools").join(package);
-    // Written last, so that an interrupted download is repeated.
-    let whole = folder.join("unpacked");
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    if !whole.exists() {
+    let folder = project.target()?.join("tools").join(package);
+    once(&folder.join("unpacked"), "", || {
         eprintln!("xtask: fetching Debian's package {package} into {}", folder.display());
-        // An interrupted attempt may have left an incomplete package.
-        let _nothing = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(failed)?;
+        files::fresh(&folder)?;
         let archive = download(project, package, &folder)?;
-        project::run(project.command("dpkg-deb", &["-x"]).arg(&archive).arg(&folder))?;
-        fs::write(&whole, "").map_err(failed)?;
-    }
+        project::run(project.command("dpkg-deb", &["-x"]).arg(&archive).arg(&folder))
+    })?;
     Ok(folder)
+}
+
+/// Installs packages of PyPI into a separate environment in this folder.
+pub(crate) fn python(project: &Project, folder: &Path, packages: &[&str]) -> Result<(), String> {
+    let packages = packages.join(" ");
+    once(&folder.join("complete"), &packages, || {
+        eprintln!("xtask: installing {packages} into {}", folder.display());
+        project::run(project.command("python3", &["-m", "venv", "--clear"]).arg(folder))?;
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        project::run(project.command(folder.join("bin/python"), &install).args(packages.split(' ')).stdout(Stdio::null()))
+    })
+}
+
+/// Installs something, unless the file `mark` already has this content.
+pub(crate) fn once(mark: &Path, content: &str, install: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    if fs::read_to_string(mark).is_ok_and(|written| written == content) {
+        return Ok(());
+    }
+    install()?;
+    // Written last, so that an interrupted installation is repeated.
+    files::write(mark, content)
 }
 
 fn download(project: &Project, package: &str, folder: &Path) -> Result<PathBuf, String> {
@@ -75,7 +91,7 @@ fn download(project: &Project, package: &str, folder: &Path) -> Result<PathBuf, 
         project::run(&mut project.command("apt-get", &["--quiet", "update"]))?;
         project::run(&mut fetch)?;
     }
-    let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let files = fs::read_dir(folder).map_err(files::at(folder))?;
     let mut archives = files.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "deb"));
     archives.next().ok_or_else(|| format!("apt-get left no package {package} behind"))
 }

@@ -1,20 +1,17 @@
 //! `cargo xtask web`: builds the page of `web/` into `crates/serve/page`, whose files are part of the program. `cargo build` needs no node,
 //! because the built files are committed; the stage `page` compares them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::files;
 use crate::project::{self, Project};
-use crate::stop::Stop;
+use crate::stop::{Stop, has_flag};
 use crate::tools;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    match arguments {
-        [] => Ok(build(project, &[])?),
-        [flag] if flag == "--check" => Ok(build(project, &["--check"])?),
-        _ => Err(Stop::Usage(format!("web takes --check or nothing, not {}", arguments.join(" ")))),
-    }
+    let is_check = has_flag("web", "--check", arguments)?;
+    Ok(build(project, if is_check { &["--check"] } else { &[] })?)
 }
 
 /// Checks the types and builds the page, or compares it with the committed files.
@@ -50,16 +47,13 @@ impl Browser {
 }
 
 /// Returns the folder of the page, with its packages in the versions of the lock file.
-pub(crate) fn packages(project: &Project) -> Result<PathBuf, String> {
+fn packages(project: &Project) -> Result<PathBuf, String> {
     tools::installed(project, "npm", "npm")?;
     let folder = project.root.join("web");
-    // Written last, so that an interrupted installation is repeated.
     let mark = folder.join("node_modules/.complete");
-    let lock = fs::read_to_string(folder.join("package-lock.json")).map_err(|error| format!("web/package-lock.json: {error}"))?;
-    if fs::read_to_string(&mark).ok().as_deref() != Some(&lock) {
+    tools::once(&mark, &files::read(&folder.join("package-lock.json"))?, || {
         let install = ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-        project::run(project.command("npm", &install).current_dir(&folder))?;
-        fs::write(&mark, lock).map_err(|error| format!("{}: {error}", mark.display()))?;
-    }
+        project::run(project.command("npm", &install).current_dir(&folder))
+    })?;
     Ok(folder)
 }

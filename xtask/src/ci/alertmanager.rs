@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -13,22 +13,21 @@ use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project::{self, Project};
-use crate::service::{self, Ended, Service, until};
+use crate::service::{self, Ended, Service, free_port, until};
+use crate::stop::untested;
 use crate::tools;
 
 /// Temperatures above and below the limit of the simulated chip, in thousandths of a degree.
 const HOT: &str = "145000\n";
 const COOL: &str = "40000\n";
+const SAMPLES: &str = "ttmon_samples_total";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let tool = match alertmanager(gate.project) {
-        Ok(tool) => tool,
-        Err(why) => return Outcome::Skipped(format!("NO ALERT WAS SENT TO AN ALERTMANAGER: {why}")),
-    };
+    let tool = alertmanager(gate.project).map_err(untested("NO ALERT WAS SENT TO AN ALERTMANAGER"))?;
     let checked = check(gate, &tool);
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
 }
 
 /// The path of Alertmanager, and the files that it needs below /usr/share if it is not installed.
@@ -57,10 +56,7 @@ impl Tool {
 /// Returns the installed Alertmanager, or else Debian's package.
 pub(super) fn alertmanager(project: &Project) -> Result<Tool, String> {
     let name = "prometheus-alertmanager";
-    let works = |tool: &Tool| {
-        let mut probe = tool.command(project);
-        project::run(probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()))
-    };
+    let works = |tool: &Tool| project::probe(tool.command(project).arg("--version"));
     let installed = Tool { program: PathBuf::from(name), share: None };
     if works(&installed).is_ok() {
         return Ok(installed);
@@ -71,21 +67,20 @@ pub(super) fn alertmanager(project: &Project) -> Result<Tool, String> {
 }
 
 fn check(gate: &Gate, alertmanager: &Tool) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let ttmon = gate.ttmon(&[])?;
+    let directory = files::temporary()?;
     let root = directory.path().join("root");
     let machine = Spec::parse("n150,idle").and_then(|spec| Machine::new(&spec, 1)).map_err(|error| error.to_string())?;
     machine.write(&root, 240, &[]).map_err(|error| format!("no machine: {error}"))?;
     let sensor = find(&root, "temp1_input").ok_or("the simulated machine has no temperature")?;
-    let set = |text: &str| fs::write(&sensor, text).map_err(|error| format!("{}: {error}", sensor.display()));
+    let set = |text: &str| files::write(&sensor, text);
     let hook = Hook::start()?;
     let silent = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port: {error}"))?;
     let mut peer = Alertmanager::start(gate.project, alertmanager, hook.port, None)?;
     let received = directory.path().join("received");
     let config = config(peer.port, silent.local_addr().map_err(|error| error.to_string())?.port(), &received);
     let file = directory.path().join("config.toml");
-    fs::write(&file, config).map_err(|error| format!("{}: {error}", file.display()))?;
+    files::write(&file, config)?;
     rules(gate.project, &ttmon, directory.path())?;
 
     set(HOT)?;
@@ -98,7 +93,7 @@ fn check(gate: &Gate, alertmanager: &Tool) -> Result<(), String> {
     peer = peer.restarted(gate.project, alertmanager, hook.port)?;
     until("known to the restarted Alertmanager", || peer.fires("TtmonHot"))?;
     println!("alertmanager: after its restart, with nothing remembered, it knows the alert again");
-    let samples = samples(&service)?;
+    let samples = service.metric(SAMPLES)?;
     set(COOL)?;
     until("resolved", || hook.heard("resolved") && !peer.fires("TtmonHot"))?;
     println!("alertmanager: the end was received and announced");
@@ -125,20 +120,14 @@ fn config(alertmanager: u16, silent: u16, received: &Path) -> String {
 }
 
 /// Checks that the receiver that never answers loses only its own messages, and no sample.
-fn unanswered(service: &Service, samples_before: u64) -> Result<(), String> {
-    until("sampled on", || samples(service).is_ok_and(|samples| samples > samples_before))?;
+fn unanswered(service: &Service, samples_before: f64) -> Result<(), String> {
+    until("sampled on", || service.metric(SAMPLES).is_ok_and(|samples| samples > samples_before))?;
     let document = service.json("/api/v1/alerts")?;
     let receivers = document["receivers"].as_array().ok_or("no receivers")?;
     let silent = receivers.iter().find(|receiver| receiver["name"] == "webhook-1").ok_or("no webhook")?;
     let is_reported = silent["sent"] == 0 && silent["failed"].as_u64() > Some(0);
     println!("a receiver that never answers: {silent}");
     if is_reported && document["samples_dropped"] == 0 { Ok(()) } else { Err(format!("unexpected: {document}")) }
-}
-
-fn samples(service: &Service) -> Result<u64, String> {
-    let scrape = service.get("/metrics")?.body;
-    let line = scrape.lines().find_map(|line| line.strip_prefix("ttmon_samples_total "));
-    line.and_then(|count| count.parse().ok()).ok_or_else(|| "no ttmon_samples_total".to_owned())
 }
 
 /// Checks the rules in the format of Prometheus.
@@ -150,7 +139,7 @@ fn rules(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String
     let groups = serde_json::json!({"groups": [{"name": "ttmon", "rules": rules.iter().map(rule).collect::<Vec<_>>()}]});
     let file = directory.join("rules.yml");
     // JSON is valid YAML.
-    fs::write(&file, groups.to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
+    files::write(&file, groups.to_string())?;
     let promtool = tools::debian(project, "prometheus")?.join("usr/bin/promtool");
     project::run(project.command(&promtool, &["check", "rules"]).arg(&file))
 }
@@ -170,23 +159,20 @@ pub(super) struct Alertmanager {
 
 impl Alertmanager {
     pub(super) fn start(project: &Project, program: &Tool, hook: u16, port: Option<u16>) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("alertmanager: {error}");
-        let directory = tempfile::tempdir().map_err(failed)?;
+        let directory = files::temporary()?;
         let config = format!(
             "route: {{receiver: hook, group_wait: 1s, group_interval: 1s, repeat_interval: 1h}}\n\
              receivers: [{{name: hook, webhook_configs: [{{url: 'http://127.0.0.1:{hook}/', send_resolved: true}}]}}]\n"
         );
         let file = directory.path().join("am.yml");
-        fs::write(&file, config).map_err(failed)?;
-        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map(|address| address.port());
-        let port = port.map_or_else(free, Ok).map_err(failed)?;
+        files::write(&file, config)?;
+        let port = port.map_or_else(free_port, Ok)?;
         let mut command = program.command(project);
         command.arg(format!("--config.file={}", file.display()));
         command.arg(format!("--storage.path={}", directory.path().join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}")).arg("--cluster.listen-address=");
-        let process = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?);
-        let alertmanager = Self { port, process, directory };
-        until("ready", || service::get(port, "/-/ready", "").is_ok_and(|answer| answer.status == 200))?;
+        let alertmanager = Self { port, process: Ended::spawn(&mut command)?, directory };
+        until("ready", || service::is_ok(port, "/-/ready", ""))?;
         Ok(alertmanager)
     }
 

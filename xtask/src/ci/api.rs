@@ -1,47 +1,31 @@
 //! Tests every path of the service's API against its own description with schemathesis: no answer has status 500 or breaks the description.
 
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::Path;
 
 use super::{Gate, Outcome};
-use crate::project::{self, Project, called};
+use crate::project::{self, called};
 use crate::service::{Service, TOKEN};
+use crate::stop::untested;
+use crate::tools;
 
-const VERSION: &str = "4.32.5";
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// 50 examples missed a fault that was planted; this many found it.
 const EXAMPLES: &str = "500";
+/// The service's own count of failures.
+const FAILURES: &str = "ttmon_http_requests_total{code=\"5xx\"}";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let program = match schemathesis(gate.project) {
-        Ok(program) => program,
-        Err(why) => return Outcome::Skipped(format!("THE API WAS NOT TRIED AGAINST ITS DESCRIPTION: {why}")),
-    };
-    let checked = check(gate, &program);
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    let environment = gate.project.target()?.join("tools/schemathesis");
+    tools::python(gate.project, &environment, &[SCHEMATHESIS]).map_err(untested("THE API WAS NOT TRIED AGAINST ITS DESCRIPTION"))?;
+    let checked = check(gate, &environment.join("bin/schemathesis"));
+    gate.count(checked)
 }
 
-/// Installs it in a separate environment below the target directory.
-fn schemathesis(project: &Project) -> Result<PathBuf, String> {
-    let environment = project.metadata()?.target.join("tools/schemathesis");
-    let program = environment.join("bin/schemathesis");
-    let says = program.exists().then(|| project::output(&mut project.command(&program, &["--version"])));
-    if says.is_some_and(|says| says.is_ok_and(|says| says.contains(VERSION))) {
-        return Ok(program);
-    }
-    eprintln!("xtask: installing schemathesis {VERSION} into {}", environment.display());
-    project::run(project.command("python3", &["-m", "venv", "--clear"]).arg(&environment))?;
-    let package = format!("schemathesis=={VERSION}");
-    project::run(project.command(environment.join("bin/pip"), &["install", "--quiet", &package]).stdout(Stdio::null()))?;
-    Ok(program)
-}
-
-fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+fn check(gate: &Gate, program: &Path) -> Result<(), String> {
+    let ttmon = gate.ttmon(&[])?;
     let service = Service::start(&ttmon, &["--sim", "n300,p150", "--process-metrics"])?;
     // Before it was ready, the service answered with 503, which is counted.
-    let before = failures(&service)?;
+    let before = service.metric(FAILURES)?;
     let url = format!("http://127.0.0.1:{}", service.port);
     let token = format!("Authorization: Bearer {TOKEN}");
     // Streams do not end, so they are requested as documents.
@@ -55,13 +39,6 @@ fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
         println!("$ {}", called(&command).replace(TOKEN, "..."));
         project::run(&mut command)?;
     }
-    let failed = failures(&service)?;
-    if failed == before { Ok(()) } else { Err(format!("the service failed: {before}, then {failed}")) }
-}
-
-/// Returns the service's own count of failures.
-fn failures(service: &Service) -> Result<String, String> {
-    let text = service.get("/metrics")?.body;
-    let line = text.lines().find(|line| line.starts_with("ttmon_http_requests_total{code=\"5xx\"}"));
-    line.map(str::to_owned).ok_or_else(|| "the service does not count its failures".to_owned())
+    let failed = service.metric(FAILURES)?;
+    if failed == before { Ok(()) } else { Err(format!("the service failed: {before}, then {failed} times")) }
 }

@@ -8,7 +8,9 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project::{self, Project, output};
+use crate::stop::untested;
 use crate::tools;
 
 /// PyPI package with the schemas of Kubernetes.
@@ -34,45 +36,32 @@ try {
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     let project = gate.project;
-    let tools = Validators::have(project).and_then(|validators| {
-        tools::installed(project, "umoci", "umoci")?;
-        tools::installed(project, "skopeo", "skopeo")?;
-        Ok(validators)
-    });
-    let validators = match tools {
-        Ok(validators) => validators,
-        Err(why) => return Outcome::Skipped(format!("NO MANIFEST WAS CHECKED, NO IMAGE BUILT: {why}")),
-    };
+    let validators = Validators::have(project).map_err(untested("NO MANIFEST WAS CHECKED, NO IMAGE BUILT"))?;
     let checked = manifests(project, &validators).and_then(|()| image(project));
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
 }
 
-/// Programs that check the schemas, below the target directory.
+/// Folders of the programs that check the schemas, below the target directory.
 struct Validators {
     environment: PathBuf,
     packages: PathBuf,
 }
 
 impl Validators {
+    /// Also installs the other programs of this stage.
     fn have(project: &Project) -> Result<Self, String> {
-        let tools = project.metadata()?.target.join("tools");
-        let validators = Self { environment: tools.join("kubernetes-validate"), packages: tools.join("prometheus-operator") };
-        let Self { environment, packages } = &validators;
-        // Written last, so that an interrupted installation is repeated.
-        let mark = packages.join("complete");
-        let wanted = format!("{VALIDATE} {OPERATOR}");
-        if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
-            eprintln!("xtask: installing {wanted} below {}", tools.display());
-            project::run(project.command("python3", &["-m", "venv", "--clear"]).arg(environment))?;
-            let pip = ["install", "--quiet", "--disable-pip-version-check", VALIDATE];
-            project::run(project.command(environment.join("bin/pip"), &pip).stdout(Stdio::null()))?;
+        let folder = project.target()?.join("tools");
+        let (environment, packages) = (folder.join("kubernetes-validate"), folder.join("prometheus-operator"));
+        tools::python(project, &environment, &[VALIDATE])?;
+        tools::once(&packages.join("complete"), OPERATOR, || {
+            eprintln!("xtask: installing {OPERATOR} into {}", packages.display());
             tools::installed(project, "npm", "npm")?;
             let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", OPERATOR, "--prefix"];
-            project::run(project.command("npm", &install).arg(packages).stdout(Stdio::null()))?;
-            fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))?;
-        }
-        Ok(validators)
+            project::run(project.command("npm", &install).arg(&packages).stdout(Stdio::null()))
+        })?;
+        tools::installed(project, "umoci", "umoci")?;
+        tools::installed(project, "skopeo", "skopeo")?;
+        Ok(Self { environment, packages })
     }
 
     /// Returns whether both programs accept the manifest, and their output.
@@ -86,7 +75,7 @@ impl Validators {
             said(project.command(self.environment.join("bin/kubernetes-validate"), &["--strict", "--no-warn"]).arg(manifest))?;
         let list = manifest.with_extension("json");
         let text = output(project.command(self.environment.join("bin/python"), &["-c", TO_JSON]).arg(manifest))?;
-        fs::write(&list, text).map_err(|error| format!("{}: {error}", list.display()))?;
+        files::write(&list, text)?;
         let mut node = project.command("node", &["--input-type=module", "--eval", CHECK_MONITORS]);
         let (is_operator, second) = said(node.arg(&list).current_dir(&self.packages))?;
         Ok((is_kubernetes && is_operator, format!("{first}PodMonitor: {second}")))
@@ -95,8 +84,8 @@ impl Validators {
 
 /// Checks that the manifest is accepted, and that planted faults are found.
 fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
-    let text = fs::read_to_string(project.root.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+    let directory = files::temporary()?;
+    let text = files::read(&project.root.join(MANIFEST))?;
     let file = directory.path().join("ttmon.yaml");
     for (what, from, to) in [
         ("default", "", ""),
@@ -104,7 +93,7 @@ fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
         ("with an unknown key", "hostPID: true", "hostPIDs: true"),
         ("with a wrong port of the PodMonitor", "- port: metrics", "- port: 5"),
     ] {
-        fs::write(&file, text.replace(from, to)).map_err(|error| format!("{}: {error}", file.display()))?;
+        files::write(&file, text.replace(from, to))?;
         let (is_accepted, said) = validators.accept(project, &file)?;
         if is_accepted != from.is_empty() || (!from.is_empty() && !text.contains(from)) {
             return Err(format!("{MANIFEST} {what}: accepted: {is_accepted}: {said}"));
@@ -117,7 +106,7 @@ fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
 /// Builds the image, unpacks it and runs its program, as root without other files of this machine.
 fn image(project: &Project) -> Result<(), String> {
     let program = crate::package::program::build(project)?;
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let directory = files::temporary()?;
     let at = |name: &str| directory.path().join(name);
     let archive = at("ttmon.tar");
     project::run(
@@ -127,7 +116,7 @@ fn image(project: &Project) -> Result<(), String> {
     project::run(project.command("skopeo", &["--insecure-policy", "copy", &source, &format!("oci:{layout}")]).stdout(Stdio::null()))?;
     let bundle = at("bundle");
     project::run(project.command("umoci", &["unpack", "--rootless", "--image", &layout]).arg(&bundle))?;
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let read = |path: &Path| fs::read(path).map_err(files::at(path));
     let root = bundle.join("rootfs");
     if read(&root.join("usr/bin/ttmon"))? != read(&program)? {
         return Err("the program of the image is another one".to_owned());

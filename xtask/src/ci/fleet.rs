@@ -6,15 +6,16 @@
 pub(super) mod engines;
 mod queries;
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::alertmanager::{self, Alertmanager, Hook};
 use super::{Gate, Outcome, prometheus};
+use crate::files;
 use crate::project::{self, Project, output};
 use crate::service::{self, Service, serve, until};
+use crate::stop::untested;
 use crate::{tools, web};
 use engines::{Store, Victoria};
 
@@ -25,25 +26,19 @@ const HOSTS_AT_FIRST: usize = 50;
 const FAULT: &str = "3:hot:0@35-65";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let tools = prometheus::tools(gate.project).and_then(|tools| Ok((tools, alertmanager::alertmanager(gate.project)?)));
-    let tools =
-        tools.and_then(|(prometheus, alertmanager)| Ok((prometheus, alertmanager, tools::debian(gate.project, "victoria-metrics")?)));
-    let (prometheus, alertmanager, victoria) = match tools {
-        Ok(tools) => tools,
-        Err(why) => return Outcome::Skipped(format!("NO FLEET WAS TRIED: {why}")),
-    };
+    let untried = untested("NO FLEET WAS TRIED");
+    let prometheus = prometheus::tools(gate.project).map_err(&untried)?;
+    let alertmanager = alertmanager::alertmanager(gate.project).map_err(&untried)?;
+    let victoria = tools::debian(gate.project, "victoria-metrics").map_err(&untried)?;
     let checked = check(gate, &prometheus, &alertmanager, &victoria.join("usr/bin"));
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
 }
 
 fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool, victoria: &Path) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
     let project = gate.project;
-    let ttmon = project.metadata()?.target.join("debug/ttmon");
-    files(project, tools, alertmanager)?;
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
-    let failed = |error: std::io::Error| format!("{}: {error}", directory.path().display());
+    let ttmon = gate.ttmon(&[])?;
+    deployed_files(project, tools, alertmanager)?;
+    let directory = files::temporary()?;
     let hook = Hook::start()?;
     let peer = Alertmanager::start(project, alertmanager, hook.port, None)?;
     let mut simulated = project.command(&ttmon, &["sim-fleet", "--spec", "t3k", "--listen", "127.0.0.1:0", "--fault", FAULT]);
@@ -51,7 +46,7 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
     let list: Value = serde_json::from_str(&service::get(port, "/sd", "")?.body).map_err(|error| format!("/sd: {error}"))?;
     let lines: Vec<String> = list.as_array().ok_or("/sd is no list")?.iter().map(line).collect();
     let hosts = directory.path().join("hosts");
-    fs::write(&hosts, lines[..HOSTS_AT_FIRST].join("\n")).map_err(failed)?;
+    files::write(&hosts, lines[..HOSTS_AT_FIRST].join("\n"))?;
     let mut listing = project.command(&ttmon, &["sd", "--from", "hosts", "--listen", "127.0.0.1:0", "--input"]);
     let (_listing, sd_port) = serve(listing.arg(&hosts), "http://")?;
 
@@ -61,7 +56,7 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
         move || queries::ask(port, "count(ttmon_up == 1)").is_ok_and(|found| found.first() == Some(&(count as f64)))
     };
     until("scraped, both engines", || up(store.port, HOSTS_AT_FIRST)() && up(victoria.port, HOSTS_AT_FIRST)())?;
-    fs::write(&hosts, lines.join("\n")).map_err(failed)?;
+    files::write(&hosts, lines.join("\n"))?;
     until("listed again, both engines", || up(store.port, HOSTS)() && up(victoria.port, HOSTS)())?;
     println!("fleet: {HOSTS_AT_FIRST} hosts scraped, then {HOSTS} after the list was changed, by Prometheus and VictoriaMetrics");
     until("announced", || hook.heard("firing"))?;
@@ -154,7 +149,7 @@ fn line(target: &Value) -> String {
 }
 
 /// Checks the files of deploy/ that a tool can check.
-fn files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool) -> Result<(), String> {
+fn deployed_files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool) -> Result<(), String> {
     let file = |path: &str| project.root.join("deploy").join(path);
     let promtool = |arguments: &[&str], path: &str| project::run(project.command(&tools.promtool, arguments).arg(file(path)));
     promtool(&["check", "rules"], "rules/ttmon-records.yml")?;

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use super::{Gate, Outcome};
+use super::{Gate, Outcome, needs_root};
+use crate::files;
 use crate::project::{self, Project, called};
+use crate::stop::untested;
 use crate::stream::Voice;
 use crate::{package, tools};
 
@@ -18,42 +19,26 @@ const STAND_IN: &str = "crates/hook/tests/programs";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     for tool in ["c++", "pkg-config", "python3"] {
-        let mut probe = gate.project.command(tool, &["--version"]);
-        if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
-            return Outcome::Skipped(format!("NO PACKAGE WAS TRIED: there is no {tool}"));
-        }
+        project::probe(&mut gate.project.command(tool, &["--version"])).map_err(untested("NO PACKAGE WAS TRIED"))?;
     }
-    let folder = match prepare(gate) {
-        Ok(folder) => folder,
-        Err(why) => return Outcome::Failed(why),
-    };
+    let folder = prepare(gate)?;
     let mut command = gate.project.command("sh", &[]);
     command.arg(folder.join("on-host.sh")).arg(&folder);
     println!("$ {}", called(&command));
-    if let Err(why) = gate.tally.stream(&mut command, Voice::Stdout) {
-        return Outcome::Failed(why);
-    }
-    if !rustix::process::geteuid().is_root() {
-        return Outcome::Skipped("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN: that needs root, and this is another user".to_owned());
-    }
+    gate.tally.stream(&mut command, Voice::Stdout)?;
+    needs_root("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN: that needs root")?;
     for suite in SUITES {
-        let base = match base(gate.project, suite) {
-            Ok(base) => base,
-            Err(why) => return Outcome::Skipped(format!("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN ({suite}): {why}")),
-        };
-        if let Err(why) = install(gate, &base, &folder) {
-            return Outcome::Failed(format!("{suite}: {why}"));
-        }
+        let base = base(gate.project, suite).map_err(untested(&format!("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN ({suite})")))?;
+        install(gate, &base, &folder).map_err(|why| format!("{suite}: {why}"))?;
     }
-    Outcome::Passed
+    Ok(())
 }
 
 /// Prepares a folder with the packages, the scripts, the stand-in program, and ttmon as `cargo install` builds it.
 fn prepare(gate: &Gate) -> Result<PathBuf, String> {
-    let folder = gate.project.metadata()?.target.join("package/try");
-    package::fresh(&folder)?;
-    let copy =
-        |from: &Path, name: &str| fs::copy(from, folder.join(name)).map(|_| ()).map_err(|error| format!("{}: {error}", from.display()));
+    let folder = gate.project.target()?.join("package/try");
+    files::fresh(&folder)?;
+    let copy = |from: &Path, name: &str| files::copy(from, &folder.join(name));
     for file in package::repeatable(gate.project)? {
         let name = file.file_name().ok_or("a package has a name")?.to_string_lossy();
         copy(&file, if name.ends_with(".deb") { "ttmon.deb" } else { &name })?;
@@ -80,7 +65,7 @@ pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
     );
     println!("$ {}", called(&build));
     project::run(&mut build)?;
-    Ok(project.metadata()?.target.join("release/ttmon"))
+    Ok(project.target()?.join("release/ttmon"))
 }
 
 /// Returns an archive of a new Debian system, created once by mmdebstrap from the mirror that apt uses here.
@@ -91,7 +76,7 @@ fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
         return Ok(archive);
     }
     tools::installed(project, "mmdebstrap", "mmdebstrap")?;
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).map_err(files::at(&folder))?;
     let format = ["indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"];
     let mirrors = project::output(&mut project.command("apt-get", &format)).unwrap_or_default();
     let new = folder.join(format!("{suite}.new.tar"));
@@ -99,17 +84,17 @@ fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
     command.arg(&new).args(mirrors.lines().next());
     println!("$ {}", called(&command));
     project::run(&mut command)?;
-    fs::rename(&new, &archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    fs::rename(&new, &archive).map_err(files::at(&archive))?;
     Ok(archive)
 }
 
 fn install(gate: &mut Gate, base: &Path, tried: &Path) -> Result<(), String> {
-    let root = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let root = files::temporary()?;
     project::run(gate.project.command("tar", &["--extract", "--file"]).arg(base).arg("--directory").arg(root.path()))?;
     let folder = root.path().join("try");
-    fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    files::fresh(&folder)?;
     for name in ["ttmon.deb", "steps.sh", "in-root.sh", "libtt_metal.so", "program", "ttmon"] {
-        fs::copy(tried.join(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
+        files::copy(&tried.join(name), &folder.join(name))?;
     }
     let mut command = gate.project.command("unshare", &["--mount", "--pid", "--fork", "--kill-child", "chroot"]);
     command.arg(root.path()).args(["sh", "/try/in-root.sh"]).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");

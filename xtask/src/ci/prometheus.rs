@@ -2,9 +2,7 @@
 
 mod pods;
 
-use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -12,8 +10,10 @@ use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project::{self, Project};
-use crate::service::{self, Ended, Service};
+use crate::service::{self, Ended, Service, free_port};
+use crate::stop::untested;
 use crate::tools;
 
 /// Both architectures, a remote chip, and a process with known memory.
@@ -26,22 +26,35 @@ pub(super) struct Tools {
 }
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let tools = match tools(gate.project) {
-        Ok(tools) => tools,
-        Err(why) => return Outcome::Skipped(format!("NO PROMETHEUS SCRAPED ANYTHING: {why}")),
-    };
+    let tools = tools(gate.project).map_err(untested("NO PROMETHEUS SCRAPED ANYTHING"))?;
     let checked = check(gate, &tools);
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
+}
+
+impl Tools {
+    /// Starts Prometheus with this configuration and this folder for its data.
+    pub(super) fn start(&self, project: &Project, config: &Path, data: &Path, port: u16, more: &[String]) -> Result<Ended, String> {
+        let mut command = project.command(&self.prometheus, &[]);
+        command.arg(format!("--config.file={}", config.display())).arg(format!("--storage.tsdb.path={}", data.display()));
+        Ended::spawn(command.arg(format!("--web.listen-address=127.0.0.1:{port}")).args(more))
+    }
+}
+
+/// Returns the series that a query finds now.
+pub(super) fn series(port: u16, query: &str) -> Result<Vec<Value>, String> {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let answer = service::get(port, &format!("/api/v1/query?query={encoded}"), "")?;
+    let mut document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
+    match document["data"]["result"].take() {
+        Value::Array(found) => Ok(found),
+        _ => Err(format!("{query}: {}", answer.body)),
+    }
 }
 
 /// Returns the installed programs, or else Debian's package.
 pub(super) fn tools(project: &Project) -> Result<Tools, String> {
     let at = |place: &Path| Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
-    let works = |program: &Path| {
-        let mut probe = project.command(program, &["--version"]);
-        project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
-    };
+    let works = |program: &Path| project::probe(&mut project.command(program, &["--version"])).is_ok();
     let installed = at(Path::new(""));
     if works(&installed.promtool) && works(&installed.prometheus) {
         return Ok(installed);
@@ -51,13 +64,12 @@ pub(super) fn tools(project: &Project) -> Result<Tools, String> {
 }
 
 fn check(gate: &Gate, tools: &Tools) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
-    let program = gate.project.metadata()?.target.join("debug/ttmon");
+    let program = gate.ttmon(&[])?;
     let simulated = Service::start(&program, &["--sim", "t3k", "--process-metrics"])?;
     lint(gate.project, tools, &simulated.get("/metrics")?.body)?;
     drop(simulated);
     // A static machine, so that both sources can be read one after the other.
-    let root = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let root = files::temporary()?;
     let machine = Spec::parse(SPEC).and_then(|spec| Machine::new(&spec, 1)).map_err(|error| error.to_string())?;
     machine.write(root.path(), 240, &vec![None; machine.process_count()]).map_err(|error| format!("no machine: {error}"))?;
     let service = Service::start(&program, &["--root", &root.path().to_string_lossy()])?;
@@ -85,19 +97,14 @@ struct Prometheus {
 
 impl Prometheus {
     fn start(project: &Project, tools: &Tools, jobs: &str) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("prometheus: {error}");
-        let directory = tempfile::tempdir().map_err(failed)?;
+        let directory = files::temporary()?;
         let config = format!("global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n{jobs}");
         let wanted = jobs.matches("job_name:").count();
         let file = directory.path().join("prometheus.yml");
-        fs::write(&file, config).map_err(failed)?;
+        files::write(&file, config)?;
         project::run(project.command(&tools.promtool, &["check", "config"]).arg(&file))?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(failed)?.port();
-        let mut command = project.command(&tools.prometheus, &[]);
-        command.arg(format!("--config.file={}", file.display()));
-        command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
-        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-        let process = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?);
+        let port = free_port()?;
+        let process = tools.start(project, &file, &directory.path().join("data"), port, &[])?;
         let prometheus = Self { port, _process: process, _directory: directory };
         let is_up = |found: &[(Value, f64)]| found.iter().filter(|(_, value)| *value == 1.0).count() == wanted;
         service::until("scraped", || prometheus.ask("ttmon_up").is_ok_and(|found| is_up(&found)))?;
@@ -106,17 +113,8 @@ impl Prometheus {
 
     /// Runs an instant query. Returns labels and values.
     fn ask(&self, query: &str) -> Result<Vec<(Value, f64)>, String> {
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let answer = service::get(self.port, &format!("/api/v1/query?query={encoded}"), "")?;
-        let document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
-        let found = document["data"]["result"].as_array().ok_or_else(|| format!("{query}: {}", answer.body))?;
-        found
-            .iter()
-            .map(|one| {
-                let value = one["value"][1].as_str().and_then(|text| text.parse().ok());
-                value.map(|value| (one["metric"].clone(), value)).ok_or_else(|| format!("{query}: no value"))
-            })
-            .collect()
+        let pair = |one: Value| Some((one["metric"].clone(), one["value"][1].as_str()?.parse().ok()?));
+        series(self.port, query)?.into_iter().map(|one| pair(one).ok_or_else(|| format!("{query}: no value"))).collect()
     }
 
     /// Checks that PromQL and the API have the same value for each device. A value that is missing in the API has no series.

@@ -1,11 +1,12 @@
 //! Tests completion in real shells: zsh and fish load the scripts and offer values. The tests of the program cover bash.
 
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project;
+use crate::stop::untested;
 use crate::tools;
 
 /// The typed text, and one of the offered words.
@@ -28,41 +29,33 @@ const FISH: &str = "source ./ttmon.fish; complete -C \"$argv\"";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     for shell in ["zsh", "fish"] {
-        if let Err(why) = tools::installed(gate.project, shell, shell) {
-            return Outcome::Skipped(format!("COMPLETION WAS NOT TRIED IN {shell}: {why}"));
-        }
+        tools::installed(gate.project, shell, shell).map_err(untested(&format!("COMPLETION WAS NOT TRIED IN {shell}")))?;
     }
     let checked = check(gate);
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
 }
 
 fn check(gate: &Gate) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let ttmon = gate.ttmon(&[])?;
+    let directory = files::temporary()?;
     let folder = directory.path();
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    symlink(&ttmon, folder.join("ttmon")).map_err(failed)?;
-    fs::write(folder.join("offer.zsh"), ZSH).map_err(failed)?;
+    symlink(&ttmon, folder.join("ttmon")).map_err(files::at(folder))?;
+    files::write(&folder.join("offer.zsh"), ZSH)?;
     for shell in ["zsh", "fish"] {
         let script = project::output(&mut gate.project.command(&ttmon, &["completions", shell]))?;
-        fs::write(folder.join(format!("ttmon.{shell}")), script).map_err(failed)?;
+        files::write(&folder.join(format!("ttmon.{shell}")), script)?;
+        let separator = if shell == "fish" { '\t' } else { ':' };
         for (typed, expected) in CASES {
             let offered = offered(gate, folder, shell, typed)?;
             // The description follows the word.
-            let is_offered = offered.lines().any(|line| line == expected || line.starts_with(&format!("{expected}{}", separator(shell))));
-            if !is_offered {
+            let is_offer = |line: &str| line.strip_prefix(expected).is_some_and(|rest| rest.is_empty() || rest.starts_with(separator));
+            if !offered.lines().any(is_offer) {
                 return Err(format!("{shell}: {typed}: {expected} is not offered but {offered:?}"));
             }
         }
         println!("{shell}: {} words were completed", CASES.len());
     }
     Ok(())
-}
-
-fn separator(shell: &str) -> char {
-    if shell == "fish" { '\t' } else { ':' }
 }
 
 fn offered(gate: &Gate, folder: &Path, shell: &str, typed: &str) -> Result<String, String> {

@@ -6,15 +6,11 @@ use crate::libs::{self, Profile};
 const MANIFEST: &str = "crates/stub/Cargo.toml";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    tests(gate).into()
-}
-
-fn tests(gate: &mut Gate) -> Result<(), String> {
     gate.cargo(&["fmt", "--manifest-path", MANIFEST, "--check"])?;
-    let target = gate.project.metadata()?.target.join("stub");
+    let target = gate.project.target()?.join("stub");
     let target = target.to_string_lossy();
     gate.cargo(&["clippy", "--manifest-path", MANIFEST, "--target-dir", &target, "--", "-D", "warnings"])?;
     let stub = libs::build(gate.project, Profile::Debug)?.join("libttmon_stub.so");
     let stub = stub.to_string_lossy();
-    gate.tests(&["test", "--package", "ttmon-hook", "--test", "stand_in"], &[("TTMON_TEST_PRELOAD", &stub)])
+    Ok(gate.tests(&["test", "--package", "ttmon-hook", "--test", "stand_in"], &[("TTMON_TEST_PRELOAD", &stub)])?)
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project;
-use crate::service::{Ended, until};
+use crate::service::{self, Ended, TOKEN, free_port, is_ok, until};
+use crate::stop::untested;
 use crate::tools;
 
 const UNITS: [&str; 5] = ["ttmon.service", "ttmon.socket", "ttmon-tmp.socket", "ttmon-http.socket", "run-ttmon-state.mount"];
@@ -20,37 +21,28 @@ const EXPOSURE_MAX: &str = "20";
 const PROGRAM: (&str, &str) = ("/usr/bin/ttmon", "/bin/true");
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let mut probe = gate.project.command("systemd-analyze", &["--version"]);
-    if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
-        return Outcome::Skipped("the units were not verified: there is no systemd-analyze here".to_owned());
-    }
-    if let Err(error) = verify(gate).and_then(|()| under_the_filter(gate)) {
-        return Outcome::Failed(error);
-    }
+    project::probe(&mut gate.project.command("systemd-analyze", &["--version"])).map_err(untested("the units were not verified"))?;
+    verify(gate)?;
+    under_the_filter(gate)?;
     // The variant of `nc` that supports Unix sockets.
-    match tools::debian(gate.project, "netcat-openbsd") {
-        Ok(folder) => activate(gate, &folder.join("bin/nc.openbsd")).into(),
-        Err(why) => {
-            Outcome::Skipped(format!("the units are right; the server was not started by its socket: no netcat-openbsd here: {why}"))
-        }
-    }
+    let folder = tools::debian(gate.project, "netcat-openbsd");
+    let folder = folder.map_err(untested("the units are right; the server was not started by its socket: no netcat-openbsd here"))?;
+    Ok(activate(gate, &folder.join("bin/nc.openbsd"))?)
 }
 
 /// `systemd-socket-activate` needs no running systemd. It listens, and starts the server at the first connection.
 fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
-    project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+    let ttmon = gate.ttmon(&[])?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let directory = tempfile::Builder::new().prefix("ttmon-socket-").permissions(mode).tempdir_in("/dev/shm");
     let directory = directory.map_err(|error| error.to_string())?;
     let at = |name: &str| directory.path().join(name);
     let mut command = Command::new("systemd-socket-activate");
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|error| error.to_string())?;
-    command.arg("--listen").arg(at("alloc.sock")).arg("--listen").arg(free.to_string());
+    let port = free_port()?;
+    command.arg("--listen").arg(at("alloc.sock")).arg("--listen").arg(format!("127.0.0.1:{port}"));
     command.arg(ttmon).args(["serve", "--sim", "n150,idle", "--quiet"]);
     command.arg("--api").arg(at("api.sock")).arg("--handover").arg(at("handover.sock")).arg("--state-dir").arg(at("state"));
-    let server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let _server = Ended(server.map_err(|error| format!("systemd-socket-activate: {error}"))?);
+    let _server = Ended::spawn(&mut command)?;
     let mut said = String::new();
     let answered = until("answered by the server that its socket started", || {
         let mut ask = Command::new("sh");
@@ -59,17 +51,15 @@ fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
         said.contains("Total tracked allocations: 0")
     });
     answered.map_err(|error| format!("{error}; nc said: {said:?}"))?;
-    until("answered at its port", || crate::service::get(free.port(), "/healthz", "").is_ok_and(|answer| answer.status == 200))
+    until("answered at its port", || is_ok(port, "/healthz", ""))
 }
 
 fn verify(gate: &Gate) -> Result<(), String> {
-    let folder = gate.project.metadata()?.target.join("units");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = gate.project.target()?.join("units");
+    files::fresh(&folder)?;
     for unit in UNITS {
-        let from = gate.project.root.join("packaging/systemd").join(unit);
-        let text = fs::read_to_string(&from).map_err(|error| format!("{}: {error}", from.display()))?;
-        let to = folder.join(unit);
-        fs::write(&to, text.replace(PROGRAM.0, PROGRAM.1)).map_err(|error| format!("{}: {error}", to.display()))?;
+        let text = files::read(&gate.project.root.join("packaging/systemd").join(unit))?;
+        files::write(&folder.join(unit), text.replace(PROGRAM.0, PROGRAM.1))?;
     }
     let mut command = gate.project.command("systemd-analyze", &["verify", "--man=no"]);
     project::run(command.args(UNITS.map(|unit| folder.join(unit))))?;
@@ -82,7 +72,7 @@ fn verify(gate: &Gate) -> Result<(), String> {
 
 /// Checks the drop-in of docs/alerts.md, which lets the service reach receivers of alerts.
 fn verify_receivers(gate: &Gate, folder: &Path) -> Result<(), String> {
-    let text = read(&gate.project.root.join("docs/alerts.md"))?;
+    let text = files::read(&gate.project.root.join("docs/alerts.md"))?;
     let drop_in = text.split_once("```ini\n").and_then(|(_, rest)| rest.split_once("```")).map(|(block, _)| block);
     verify_drop_in(gate, folder, "docs/alerts.md", drop_in.ok_or("docs/alerts.md has no drop-in")?)
 }
@@ -91,31 +81,27 @@ fn verify_receivers(gate: &Gate, folder: &Path) -> Result<(), String> {
 fn verify_metrics(gate: &Gate, folder: &Path) -> Result<(), String> {
     let deployed = gate.project.root.join("deploy/systemd");
     let socket = folder.join("ttmon-metrics.socket");
-    fs::write(&socket, read(&deployed.join("ttmon-metrics.socket"))?).map_err(|error| format!("{}: {error}", socket.display()))?;
-    let drop_in = read(&deployed.join("metrics.conf"))?.replace(PROGRAM.0, PROGRAM.1);
+    files::copy(&deployed.join("ttmon-metrics.socket"), &socket)?;
+    let drop_in = files::read(&deployed.join("metrics.conf"))?.replace(PROGRAM.0, PROGRAM.1);
     let verified = verify_drop_in(gate, folder, "deploy/systemd/metrics.conf", &drop_in);
-    fs::remove_file(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    fs::remove_file(&socket).map_err(files::at(&socket))?;
     verified
 }
 
 /// Checks that systemd accepts every line of a drop-in, together with all units of the folder.
 fn verify_drop_in(gate: &Gate, folder: &Path, origin: &str, drop_in: &str) -> Result<(), String> {
     let place = folder.join("ttmon.service.d");
-    let written = fs::create_dir_all(&place).and_then(|()| fs::write(place.join("added.conf"), drop_in));
-    written.map_err(|error| format!("{}: {error}", place.display()))?;
-    let units = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    files::fresh(&place)?;
+    files::write(&place.join("added.conf"), drop_in)?;
+    let units = fs::read_dir(folder).map_err(files::at(folder))?;
     let units = units.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
     let mut command = gate.project.command("systemd-analyze", &["verify", "--man=no"]);
     let output = command.args(units).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    fs::remove_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    fs::remove_dir_all(&place).map_err(files::at(&place))?;
     // systemd reports an unknown line only as a warning.
     let is_accepted = output.status.success() && !said.contains("added.conf") && !said.contains("ttmon-metrics.socket");
     if is_accepted { Ok(()) } else { Err(format!("{origin}: {said}")) }
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Returns the names of a set of system calls, including nested sets.
@@ -193,42 +179,37 @@ const PATHS: &[&str] = &[
 /// Runs the service and its reading processes under the filter of its unit, and requests everything from it. libseccomp loads the
 /// filter, as the service manager does.
 fn under_the_filter(gate: &Gate) -> Result<(), String> {
-    let mut probe = gate.project.command("python3", &["-c", "import ctypes; ctypes.CDLL('libseccomp.so.2')"]);
-    if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
+    let seccomp = ["-c", "import ctypes; ctypes.CDLL('libseccomp.so.2')"];
+    if project::probe(&mut gate.project.command("python3", &seccomp)).is_err() {
         println!("NOT TRIED: the service under its SystemCallFilter: there is no python3 or libseccomp here");
         return Ok(());
     }
-    let unit = gate.project.root.join("packaging/systemd").join(UNITS[0]);
-    let unit = fs::read_to_string(&unit).map_err(|error| format!("{}: {error}", unit.display()))?;
+    let unit = files::read(&gate.project.root.join("packaging/systemd").join(UNITS[0]))?;
     let allowed: Vec<String> = allowed_calls(&unit)?.into_iter().collect();
-    project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+    let ttmon = gate.ttmon(&[])?;
     let directory = tempfile::Builder::new().prefix("ttmon-filter-").tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
     let at = |name: &str| directory.path().join(name);
-    fs::write(at("filter.py"), include_str!("filter.py")).map_err(|error| error.to_string())?;
+    files::write(&at("filter.py"), include_str!("filter.py"))?;
     let mut command = Command::new("python3");
     command.arg(at("filter.py")).arg(rustix::io::Errno::PERM.raw_os_error().to_string()).arg(allowed.join(","));
     command.arg(ttmon).args(["serve", "--sim", "n300", "--listen", "127.0.0.1:0", "--api"]).arg(at("api.sock"));
     command.arg("--handover").arg(at("handover.sock")).arg("--socket").arg(at("alloc.sock")).arg("--state-dir").arg(at("state"));
-    command.env("TTMON_TOKEN", crate::service::TOKEN);
-    let (service, port) = crate::service::serve(&mut command, "http://")?;
-    let status = fs::read_to_string(format!("/proc/{}/status", service.0.id())).map_err(|error| error.to_string())?;
+    let (service, port) = service::serve(command.env("TTMON_TOKEN", TOKEN), "http://")?;
+    let status = files::read(Path::new(&format!("/proc/{}/status", service.0.id())))?;
     if !status.contains("Seccomp:\t2") {
         return Err("the service is not under a filter".to_owned());
     }
-    let headers = format!("Authorization: Bearer {}\r\nAccept: application/json\r\n", crate::service::TOKEN);
-    until("ready under its SystemCallFilter", || crate::service::get(port, "/readyz", &headers).is_ok_and(|answer| answer.status == 200))?;
-    let tracked = || {
-        let answer = crate::service::get(port, "/api/v1/processes", &headers).unwrap_or_default();
-        answer.body.contains("\"status\":\"tracked\"")
-    };
-    until("sampling under its SystemCallFilter", tracked)?;
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n");
+    until("ready under its SystemCallFilter", || is_ok(port, "/readyz", &headers))?;
+    until("sampling under its SystemCallFilter", || {
+        service::get(port, "/api/v1/processes", &headers).is_ok_and(|answer| answer.body.contains("\"status\":\"tracked\""))
+    })?;
     let has_all = |all: &[(String, bool)]| RESTRICTED.iter().all(|name| all.iter().any(|(found, _)| found == name));
     let is_restricted = || restricted(service.0.id()).is_some_and(|all| has_all(&all) && all.iter().all(|(_, is_so)| *is_so));
     until("a service whose readers restrict themselves under its SystemCallFilter", is_restricted)
         .map_err(|error| format!("{error}: {:?}", restricted(service.0.id())))?;
     for path in PATHS {
-        let answer = crate::service::get(port, path, &headers)?;
+        let answer = service::get(port, path, &headers)?;
         if answer.status != 200 {
             return Err(format!("{path} under the SystemCallFilter: {}: {}", answer.status, answer.body));
         }

@@ -8,29 +8,28 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Gate, Outcome};
+use crate::files;
 use crate::project::{self, Project};
-use crate::service::{Ended, TOKEN, serve, until};
+use crate::service::{TOKEN, serve, until};
+use crate::stop::untested;
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     for tool in ["openssl", "curl"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return Outcome::Skipped(format!("HTTPS WAS NOT TRIED: there is no {tool}; apt-get install {tool}"));
-        }
+        let found = Command::new(tool).arg("--version").output();
+        found.map_err(|error| untested("HTTPS WAS NOT TRIED")(format!("{tool}: {error}; apt-get install {tool}")))?;
     }
     let checked = check(gate);
-    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-    checked.into()
+    gate.count(checked)
 }
 
 fn check(gate: &Gate) -> Result<(), String> {
-    gate.cargo(&["build", "--quiet", "--package", "ttmon", "--features", "tls"])?;
-    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let ttmon = gate.ttmon(&["--features", "tls"])?;
+    let directory = files::temporary()?;
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
     receiver::check(gate.project, &ttmon, directory.path())?;
     make_certificate(gate.project, &certificate, &key)?;
     refuse_public_key(&ttmon, directory.path(), &certificate, &key)?;
-    let (_server, port) = open_to_others(&ttmon, directory.path(), &certificate, &key)?;
+    let (_server, port) = serve(&mut command(&ttmon, directory.path(), &certificate, &key), "https://")?;
     let curl = |flags: &[&str], path: &str| -> Result<String, String> {
         let url = format!("https://localhost:{port}{path}");
         let mut command = Command::new("curl");
@@ -86,11 +85,7 @@ fn refuse_public_key(program: &Path, directory: &Path, certificate: &Path, key: 
     if message.contains("other users may read it") { Ok(()) } else { Err("a key that others can read is used".to_owned()) }
 }
 
-/// Starts a service that is open to other hosts, which requires a token and TLS.
-fn open_to_others(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(Ended, u16), String> {
-    serve(&mut command(program, directory, certificate, key), "https://")
-}
-
+/// Returns a service that is open to other hosts, which requires a token and TLS.
 fn command(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--sim", "n150", "--listen", "0.0.0.0:0", "--allow-remote"]).env("TTMON_TOKEN", TOKEN);

@@ -1,26 +1,16 @@
 //! Runs the real ttnn on mock chips, in its pinned versions, and compares ttmon's figures with the allocators' own.
 
 use super::{Gate, Outcome};
+use crate::stop::untested;
 use crate::ttnn;
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let environments = match ttnn::environments(gate.project) {
-        Ok(environments) => environments,
-        Err(why) => return Outcome::Skipped(format!("NOTHING WAS COMPARED WITH THE REAL TTNN: {why}")),
-    };
+    let environments = ttnn::environments(gate.project).map_err(untested("NOTHING WAS COMPARED WITH THE REAL TTNN"))?;
     let mut differing = Vec::new();
     for environment in environments {
-        match ttnn::compare(gate.project, &environment, &[]) {
-            Ok(score) => {
-                gate.tally.add(score.passed, score.failed.len() as u64);
-                differing.extend(score.failed.iter().map(|case| format!("{case} with {}", environment.version)));
-            }
-            Err(why) => return Outcome::Failed(why),
-        }
+        let score = ttnn::compare(gate.project, &environment, &[])?;
+        gate.tally.add(score.passed, score.failed.len() as u64);
+        differing.extend(score.failed.iter().map(|case| format!("{case} with {}", environment.version)));
     }
-    if differing.is_empty() {
-        Outcome::Passed
-    } else {
-        Outcome::Failed(format!("not as TT-Metal's allocators say: {}", differing.join(", ")))
-    }
+    if differing.is_empty() { Ok(()) } else { Err(format!("not as TT-Metal's allocators say: {}", differing.join(", ")).into()) }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::fresh;
 use super::payload::{Payload, VERSION, write};
+use crate::files;
 use crate::project::{self, Project};
 
 /// Files of packaging/deb that are copied into `DEBIAN/`, with their modes.
@@ -11,7 +11,7 @@ const CONTROL: &[(&str, u32)] = &[("control", 0o644), ("postinst", 0o755), ("pre
 
 pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Result<PathBuf, String> {
     let tree = output.join("deb");
-    fresh(&tree)?;
+    files::fresh(&tree)?;
     project::run(project.command("cp", &["--recursive", "--preserve=mode"]).arg(&payload.root).arg(tree.join("usr")))?;
     for (name, mode) in CONTROL {
         write(&tree.join("DEBIAN").join(name), &payload.template(project, &format!("packaging/deb/{name}"))?, *mode)?;

@@ -1,10 +1,10 @@
 //! The files of a package, staged below `target/package/root` as below `/usr`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{fresh, output, program};
+use super::{output, program};
+use crate::files;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
@@ -64,7 +64,7 @@ impl Payload {
         let program = program::build(project)?;
         let libraries = libs::build(project, Profile::Release)?;
         let root = output(project)?.join("root");
-        fresh(&root)?;
+        files::fresh(&root)?;
         let commit = || project::output(&mut project.command("git", &["log", "-1", "--format=%ct"]));
         let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| commit())?.trim().to_owned();
         let this = Self { root, time, units: units(project)? };
@@ -86,15 +86,14 @@ impl Payload {
             write(&this.root.join(UNITS.1).join(unit), &read(&project.root.join(UNITS.0).join(unit))?, 0o644)?;
         }
         let manual = this.root.join(MANUAL);
-        fs::create_dir_all(&manual).map_err(|error| format!("{}: {error}", manual.display()))?;
+        files::fresh(&manual)?;
         project::run(project.command(&program, &["man", "--dir"]).arg(&manual))?;
         Ok(this)
     }
 
     /// Returns a file of the repository, with `@VERSION@` and `@UNITS@` replaced by the version and the names of the units.
     pub(super) fn template(&self, project: &Project, path: &str) -> Result<Vec<u8>, String> {
-        let path = project.root.join(path);
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = files::read(&project.root.join(path))?;
         Ok(text.replace("@VERSION@", VERSION).replace("@UNITS@", &self.units.join(" ")).into_bytes())
     }
 }
@@ -107,14 +106,12 @@ fn units(project: &Project) -> Result<Vec<String>, String> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read(path).map_err(files::at(path))
 }
 
 /// Writes a file, and creates its parent folders.
 pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let folder = path.parent().ok_or("a file has a folder")?;
-    fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(path, content).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)
+    fs::create_dir_all(folder).map_err(files::at(folder))?;
+    files::write_with_mode(path, content, mode)
 }

@@ -22,5 +22,5 @@ pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     // The allocator's C code contains the build time, unless this variable is set.
     command.env("RUSTFLAGS", format!("{} {PACKED}", project.remap())).env("SOURCE_DATE_EPOCH", "0");
     project::run(&mut command)?;
-    Ok(project.metadata()?.target.join(TARGET).join("release/ttmon"))
+    Ok(project.target()?.join(TARGET).join("release/ttmon"))
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::fresh;
 use super::payload::{Payload, VERSION, write};
+use crate::files;
 use crate::project::{self, Project};
 use crate::tools;
 
@@ -13,7 +13,7 @@ const SPEC: &str = "packaging/rpm/ttmon.spec";
 pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Result<PathBuf, String> {
     tools::installed(project, "rpmbuild", "rpm")?;
     let tree = output.join("rpm");
-    fresh(&tree)?;
+    files::fresh(&tree)?;
     let spec = tree.join("ttmon.spec");
     write(&spec, &payload.template(project, SPEC)?, 0o644)?;
     let define = |name: &str, path: &Path| format!("--define={name} {}", path.display());
@@ -22,6 +22,6 @@ pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Resul
     project::run(command.arg(&spec).stdout(Stdio::null()))?;
     let name = format!("ttmon-{VERSION}-1.x86_64.rpm");
     let file = output.join(&name);
-    std::fs::copy(tree.join("RPMS/x86_64").join(&name), &file).map_err(|error| format!("{name}: {error}"))?;
+    files::copy(&tree.join("RPMS/x86_64").join(&name), &file)?;
     Ok(file)
 }

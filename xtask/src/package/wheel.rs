@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::output;
 use super::payload::{Payload, VERSION};
-use super::{fresh, output};
+use crate::files;
 use crate::project::{self, Project};
 
 const BUILDER: &str = "xtask/wheel/build.py";
@@ -12,7 +13,7 @@ const LICENSE: &str = "LICENSE";
 pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Result<PathBuf, String> {
     let folder = output.join("wheel");
     // Files of an earlier version would be packed too.
-    fresh(&folder)?;
+    files::fresh(&folder)?;
     let mut command = project.command("python3", &["-B", BUILDER, "python", LICENSE, VERSION]);
     Ok(project::output(command.arg(&payload.root).arg(&folder))?.trim().into())
 }

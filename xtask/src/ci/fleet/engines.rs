@@ -1,42 +1,21 @@
 //! Starts the engines with the scrape and rule files of deploy/, with short intervals.
 
-use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use super::super::prometheus::Tools;
+use crate::files;
 use crate::project::Project;
-use crate::service::{self, Ended, until};
+use crate::service::{Ended, free_port, is_ok, until};
 
 /// Interval of scrapes and of the evaluation of rules.
 const INTERVAL: &str = "5s";
 
-/// Returns a free port.
-pub(in crate::ci) fn free_port() -> Result<u16, String> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| error.to_string())
-}
-
-/// Starts an engine and discards its output.
-pub(in crate::ci) fn spawn(command: &mut Command) -> Result<Ended, String> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map(Ended)
-        .map_err(|error| format!("{command:?}: {error}"))
-}
-
 /// Copies the rule files with a short interval. Returns their paths.
 fn rules(project: &Project, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let copied = |name: &str| {
-        let text = fs::read_to_string(project.root.join("deploy/rules").join(name)).map_err(|error| format!("{name}: {error}"))?;
+        let text = files::read(&project.root.join("deploy/rules").join(name))?;
         let path = directory.join(name);
-        fs::write(&path, text.replace("interval: 30s", &format!("interval: {INTERVAL}"))).map_err(|error| format!("{name}: {error}"))?;
+        files::write(&path, text.replace("interval: 30s", &format!("interval: {INTERVAL}")))?;
         Ok(path)
     };
     ["ttmon-records.yml", "ttmon-alerts.yml"].into_iter().map(copied).collect()
@@ -64,7 +43,7 @@ impl Store {
              alerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{alertmanager}']}}]}}]}}\n{}",
             scrapes(sd_port, ", refresh_interval: 2s")
         );
-        fs::write(directory.join("prometheus.yml"), config).map_err(|error| format!("prometheus.yml: {error}"))?;
+        files::write(&directory.join("prometheus.yml"), config)?;
         let mut store = Self { port: free_port()?, process: None, directory: directory.to_owned() };
         store.restart(project, tools)?;
         Ok(store)
@@ -72,12 +51,9 @@ impl Store {
 
     /// Starts it again with its data.
     pub(super) fn restart(&mut self, project: &Project, tools: &Tools) -> Result<(), String> {
-        let mut command = project.command(&tools.prometheus, &[]);
-        command.arg(format!("--config.file={}", self.directory.join("prometheus.yml").display()));
-        command.arg(format!("--storage.tsdb.path={}", self.directory.join("prometheus").display()));
-        command.arg(format!("--web.listen-address=127.0.0.1:{}", self.port));
-        self.process = Some(spawn(&mut command)?);
-        until("ready (Prometheus)", || service::get(self.port, "/-/ready", "").is_ok_and(|answer| answer.status == 200))
+        let at = |name: &str| self.directory.join(name);
+        self.process = Some(tools.start(project, &at("prometheus.yml"), &at("prometheus"), self.port, &[])?);
+        until("ready (Prometheus)", || is_ok(self.port, "/-/ready", ""))
     }
 
     /// Kills it with SIGKILL.
@@ -96,14 +72,10 @@ impl Victoria {
     pub(super) fn start(project: &Project, programs: &Path, directory: &Path, sd_port: u16, alertmanager: u16) -> Result<Self, String> {
         let (port, alert_port) = (free_port()?, free_port()?);
         let config = directory.join("scrape.yml");
-        fs::write(&config, format!("global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}}}\n{}", scrapes(sd_port, "")))
-            .map_err(|error| format!("scrape.yml: {error}"))?;
-        let mut engine =
-            project.command(programs.join("victoria-metrics"), &["-promscrape.httpSDCheckInterval=2s", "-search.latencyOffset=0s"]);
-        engine.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg(format!("-promscrape.config={}", config.display()));
-        engine.arg(format!("-storageDataPath={}", directory.join("victoria").display()));
-        let engine = spawn(&mut engine)?;
-        until("ready (VictoriaMetrics)", || service::get(port, "/health", "").is_ok_and(|answer| answer.status == 200))?;
+        let text = format!("global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}}}\n{}", scrapes(sd_port, ""));
+        files::write(&config, text)?;
+        let engine = victoria(project, programs, &config, &directory.join("victoria"), port)?;
+        until("ready (VictoriaMetrics)", || is_ok(port, "/health", ""))?;
         let mut alert = project.command(programs.join("vmalert"), &[]);
         for path in rules(project, directory)? {
             alert.arg(format!("-rule={}", path.display()));
@@ -111,6 +83,14 @@ impl Victoria {
         let store = format!("http://127.0.0.1:{port}");
         alert.args([format!("-datasource.url={store}"), format!("-remoteWrite.url={store}"), format!("-evaluationInterval={INTERVAL}")]);
         alert.args([format!("-notifier.url=http://127.0.0.1:{alertmanager}"), format!("-httpListenAddr=127.0.0.1:{alert_port}")]);
-        Ok(Self { port, _processes: [engine, spawn(&mut alert)?] })
+        Ok(Self { port, _processes: [engine, Ended::spawn(&mut alert)?] })
     }
+}
+
+/// Starts VictoriaMetrics with this configuration and this folder for its data.
+pub(in crate::ci) fn victoria(project: &Project, programs: &Path, config: &Path, data: &Path, port: u16) -> Result<Ended, String> {
+    let flags = ["-promscrape.httpSDCheckInterval=2s", "-search.latencyOffset=0s"];
+    let mut engine = project.command(programs.join("victoria-metrics"), &flags);
+    engine.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg(format!("-promscrape.config={}", config.display()));
+    Ended::spawn(engine.arg(format!("-storageDataPath={}", data.display())))
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::service::{self, until};
+use super::super::prometheus::series;
+use crate::service::until;
 
 /// Prefixes of metrics that simulated hosts do not have: of model servers, and of allocators' blocks, which only tracked programs have.
 const NOT_SIMULATED: &[&str] = &["vllm:", "tt_media_server_", "ttmon_memory_largest_free_per_bank_bytes"];
@@ -18,16 +19,6 @@ pub(super) fn ask(port: u16, query: &str) -> Result<Vec<f64>, String> {
 pub(super) fn times(port: u16, query: &str) -> Result<Vec<Vec<f64>>, String> {
     let times = |one: &Value| one["values"].as_array().into_iter().flatten().filter_map(|pair| pair[0].as_f64()).collect();
     Ok(series(port, query)?.iter().map(times).collect())
-}
-
-fn series(port: u16, query: &str) -> Result<Vec<Value>, String> {
-    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let answer = service::get(port, &format!("/api/v1/query?query={encoded}"), "")?;
-    let mut document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
-    match document["data"]["result"].take() {
-        Value::Array(found) => Ok(found),
-        _ => Err(format!("{query}: {}", answer.body)),
-    }
 }
 
 /// Whether a query returns data now.

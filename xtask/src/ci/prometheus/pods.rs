@@ -59,7 +59,7 @@ fn job(is_honored: bool, port: u16) -> String {
 
 fn write_pod(root: &Path) -> std::io::Result<()> {
     let id = "4f5e".repeat(16);
-    let write = |path: String, text: &str| {
+    let write = |path: String, text: &str| -> std::io::Result<()> {
         let path = root.join(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(path, text)

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use crate::files;
 use crate::project::{self, Project};
-use crate::service::{Ended, until};
+use crate::service::{Ended, free_port, until};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const CURVE: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
@@ -17,9 +16,7 @@ const CURVE: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime2
 pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String> {
     let authority = Authority::make(project, directory)?;
     let token = directory.join("hook.token");
-    let failed = |error: std::io::Error| format!("{}: {error}", token.display());
-    fs::write(&token, "sesame\n").map_err(failed)?;
-    fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).map_err(failed)?;
+    files::write_with_mode(&token, "sesame\n", 0o600)?;
     let secret = format!("bearer_file = \"{}\"\n", token.display());
     let ca = format!("ca = \"{}\"\n", authority.certificate.display());
     for (what, host, more, expected) in [
@@ -30,7 +27,7 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path) -> Result
         let receiver = Receiver::start(project, &authority, directory)?;
         let config = directory.join("hook.toml");
         let text = format!("[[alerts.webhook]]\nurl = \"https://{host}:{}/hook\"\n{more}", receiver.port);
-        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        files::write(&config, text)?;
         let mut command = project.command(ttmon, &["alerts", "test", "hot", "--config"]);
         let output = command.arg(&config).output().map_err(|error| format!("ttmon alerts test: {error}"))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -86,9 +83,9 @@ struct Receiver {
 impl Receiver {
     fn start(project: &Project, authority: &Authority, directory: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("openssl s_server: {error}");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?.port();
+        let port = free_port()?;
         let taken = directory.join(format!("taken-{port}"));
-        let mut command: Command = project.command("openssl", &["s_server", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
+        let mut command = project.command("openssl", &["s_server", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
         command.arg("-cert").arg(&authority.server).arg("-key").arg(&authority.key);
         command.stdin(Stdio::piped()).stdout(fs::File::create(&taken).map_err(failed)?).stderr(Stdio::null());
         let mut process = Ended(command.spawn().map_err(failed)?);

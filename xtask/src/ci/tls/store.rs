@@ -1,17 +1,16 @@
 //! Tests stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token. `ttmon fleet` queries Prometheus with
 //! TLS and a password, and VictoriaMetrics through vmauth with TLS and a bearer token.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::super::fleet::engines::{free_port, spawn};
+use super::super::fleet::engines;
 use super::super::prometheus;
+use crate::files;
 use crate::project::Project;
-use crate::service::{Ended, TOKEN, until};
+use crate::service::{Ended, TOKEN, free_port, until};
 use crate::tools;
 
 /// The secret of both stores, and its bcrypt hash.
@@ -36,7 +35,9 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
         }
     };
     let files = Files::write(directory, scraped)?;
-    let (_prometheus, prometheus_port) = files.prometheus(project, &prometheus.prometheus, directory)?;
+    let prometheus_port = free_port()?;
+    let secured = [format!("--web.config.file={}", files.web.display())];
+    let _prometheus = prometheus.start(project, &files.scrape, &directory.join("tls-prometheus"), prometheus_port, &secured)?;
     let (_victoria, victoria_port) = files.victoria(project, &victoria, directory, scraped)?;
     let fleet = |port: u16, flags: &[(&str, &Path)]| -> Result<Value, String> {
         let mut command = Command::new(ttmon);
@@ -80,7 +81,6 @@ struct Files {
     scrape: PathBuf,
     web: PathBuf,
     auth: PathBuf,
-    auth_port: u16,
     store_port: u16,
     password: PathBuf,
     wrong_password: PathBuf,
@@ -92,12 +92,11 @@ impl Files {
     fn write(directory: &Path, scraped: &Scraped<'_>) -> Result<Self, String> {
         let file = |name: &str, text: &str| -> Result<PathBuf, String> {
             let path = directory.join(name);
-            let written = fs::write(&path, text).and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(0o600)));
-            written.map(|()| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
+            files::write_with_mode(&path, text, 0o600).map(|()| path)
         };
         let Scraped { certificate, key, port } = scraped;
         let (certificate, key) = (certificate.display(), key.display());
-        let (auth_port, store_port) = (free_port()?, free_port()?);
+        let store_port = free_port()?;
         let bearer = file("service.token", TOKEN)?;
         let scrape = format!(
             "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: ttmon\n  scheme: https\n  \
@@ -111,7 +110,6 @@ impl Files {
             scrape: file("tls-scrape.yml", &scrape)?,
             web: file("web.yml", &web)?,
             auth: file("auth.yml", &auth)?,
-            auth_port,
             store_port,
             password: file("password", &format!("ana:{SECRET}\n"))?,
             wrong_password: file("wrong-password", "ana:open\n")?,
@@ -120,22 +118,13 @@ impl Files {
         })
     }
 
-    fn prometheus(&self, project: &Project, program: &Path, directory: &Path) -> Result<(Ended, u16), String> {
-        let port = free_port()?;
-        let mut command = project.command(program, &[]);
-        command.arg(format!("--config.file={}", self.scrape.display())).arg(format!("--web.config.file={}", self.web.display()));
-        command.arg(format!("--storage.tsdb.path={}", directory.join("tls-prometheus").display()));
-        Ok((spawn(command.arg(format!("--web.listen-address=127.0.0.1:{port}")))?, port))
-    }
-
     /// Starts the engine behind vmauth. Returns the port of vmauth.
     fn victoria(&self, project: &Project, programs: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<([Ended; 2], u16), String> {
-        let mut engine = project.command(programs.join("victoria-metrics"), &["-search.latencyOffset=0s"]);
-        engine.arg(format!("-httpListenAddr=127.0.0.1:{}", self.store_port)).arg(format!("-promscrape.config={}", self.scrape.display()));
-        engine.arg(format!("-storageDataPath={}", directory.join("tls-victoria").display()));
+        let port = free_port()?;
+        let engine = engines::victoria(project, programs, &self.scrape, &directory.join("tls-victoria"), self.store_port)?;
         let mut auth = project.command(programs.join("vmauth"), &["-tls"]);
-        auth.arg(format!("-auth.config={}", self.auth.display())).arg(format!("-httpListenAddr=127.0.0.1:{}", self.auth_port));
+        auth.arg(format!("-auth.config={}", self.auth.display())).arg(format!("-httpListenAddr=127.0.0.1:{port}"));
         auth.arg(format!("-tlsCertFile={}", scraped.certificate.display())).arg(format!("-tlsKeyFile={}", scraped.key.display()));
-        Ok(([spawn(&mut engine)?, spawn(&mut auth)?], self.auth_port))
+        Ok(([engine, Ended::spawn(&mut auth)?], port))
     }
 }
