@@ -50,7 +50,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["mem"] => Ok(memory::run(project)?),
         ["top"] => Ok(top::run(project, SECONDS)?),
         ["top", flag @ "--seconds", text] => Ok(top::run(project, number(flag, text)?)?),
-        ["top", "--hour"] => Ok(top::run_hour(project)?),
+        ["top", "--hour"] => Ok(top::hour(project)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),

@@ -19,6 +19,7 @@ mod screens;
 mod service;
 mod stop;
 mod stream;
+mod terminal;
 mod tidy;
 mod tools;
 mod ttnn;

@@ -6,19 +6,16 @@
 mod shot;
 mod svg;
 
-use std::io::{Read, Write};
-use std::num::NonZeroU16;
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use portable_pty::CommandBuilder;
 use vt100::{Parser, Screen};
 
 use crate::generated::{self, Generated};
 use crate::project::{self, Project};
 use crate::stop::Stop;
+use crate::terminal::{self, Size, Terminal};
 use crate::web;
 
 const NAME: &str = "screens";
@@ -28,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Picture {
     path: &'static str,
-    size: (u16, u16),
+    size: Size,
     /// Keys that are pressed at the end of the recording.
     keys: &'static str,
     /// Text on the complete screen.
@@ -88,24 +85,31 @@ fn draw(project: &Project) -> Result<Vec<Generated>, String> {
 /// `ttmon top` with a recording in a terminal.
 struct Player {
     parser: Parser,
-    output: Receiver<Vec<u8>>,
-    keyboard: Box<dyn Write + Send>,
+    terminal: Terminal,
 }
 
 impl Player {
-    fn press(&mut self, keys: &str) -> Result<(), String> {
-        self.keyboard.write_all(keys.as_bytes()).and_then(|()| self.keyboard.flush()).map_err(|error| error.to_string())
-    }
-
+    /// Reads until the screen fulfils a condition and no more output arrives.
     fn wait(&mut self, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
-        wait(&mut self.parser, &self.output, is_so)
+        const QUIET: Duration = Duration::from_millis(300);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.terminal.output.recv_timeout(QUIET) {
+                Ok((_, bytes)) => self.parser.process(&bytes),
+                Err(_) if is_so(&self.parser.screen().contents()) => return Ok(()),
+                Err(_) => {}
+            }
+            if Instant::now() > deadline {
+                return Err(format!("what was waited for did not come; the screen is:\n{}", self.parser.screen().contents()));
+            }
+        }
     }
 
     /// Returns the screen at the end of the recording.
     fn play_to_end(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
-        self.press("++++++")?;
+        self.terminal.press("++++++")?;
         self.wait(|text| text.contains("PAUSED"))?;
-        self.press(picture.keys)?;
+        self.terminal.press(picture.keys)?;
         self.wait(|text| text.contains(picture.shows))?;
         Ok(vec![self.parser.screen().clone()])
     }
@@ -120,7 +124,7 @@ impl Player {
             .and_then(|rest| rest.split(' ').next()?.parse().ok())
             .ok_or("the place in the recording is not on the screen")?;
         for frame in 1..FRAMES {
-            self.press(&",".repeat(STEP))?;
+            self.terminal.press(&",".repeat(STEP))?;
             // Each step is drawn. The picture is the last one.
             let place = format!("frame {} of ", last.saturating_sub(frame * STEP));
             self.wait(|text| text.contains(&place))?;
@@ -138,22 +142,9 @@ fn screens(
     picture: &Picture,
     play: impl FnOnce(&mut Player) -> Result<Vec<Screen>, String>,
 ) -> Result<Vec<Screen>, String> {
-    let failed = |what: &str| format!("{}: {what}", picture.path);
-    let (columns, rows) = picture.size;
-    let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
-    let pair = native_pty_system().openpty(size).map_err(|error| failed(&error.to_string()))?;
-    let mut child = pair.slave.spawn_command(command(project, program)).map_err(|error| failed(&error.to_string()))?;
-    drop(pair.slave);
-    let reader = pair.master.try_clone_reader().map_err(|error| failed(&error.to_string()))?;
-    let keyboard = pair.master.take_writer().map_err(|error| failed(&error.to_string()))?;
-    let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
-    let parser = Parser::new(at_least_one(rows), at_least_one(columns), 0);
-    let mut player = Player { parser, output: listen(reader), keyboard };
-    let played = player.wait(|text| text.contains("[REPLAY]")).and_then(|()| play(&mut player)).map_err(|text| failed(&text))?;
-    player.press("q").map_err(|text| failed(&text))?;
-    // The program ends by itself. Its exit status does not matter here.
-    let _ = child.wait();
-    Ok(played)
+    let mut player = Player { parser: terminal::parser(picture.size), terminal: Terminal::start(command(project, program), picture.size)? };
+    let played = player.wait(|text| text.contains("[REPLAY]")).and_then(|()| play(&mut player));
+    played.map_err(|text| format!("{}: {text}", picture.path))
 }
 
 fn command(project: &Project, program: &Path) -> CommandBuilder {
@@ -167,34 +158,4 @@ fn command(project: &Project, program: &Path) -> CommandBuilder {
         command.env(name, value);
     }
     command
-}
-
-/// Returns the output of the program, piece by piece.
-fn listen(mut reader: Box<dyn Read + Send>) -> Receiver<Vec<u8>> {
-    let (sender, output) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = reader.read(&mut bytes) {
-            if sender.send(bytes[..count].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    output
-}
-
-/// Reads until the screen fulfils a condition and no more output arrives.
-fn wait(parser: &mut Parser, output: &Receiver<Vec<u8>>, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
-    const QUIET: Duration = Duration::from_millis(300);
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match output.recv_timeout(QUIET) {
-            Ok(bytes) => parser.process(&bytes),
-            Err(_) if is_so(&parser.screen().contents()) => return Ok(()),
-            Err(_) => {}
-        }
-        if Instant::now() > deadline {
-            return Err(format!("what was waited for did not come; the screen is:\n{}", parser.screen().contents()));
-        }
-    }
 }

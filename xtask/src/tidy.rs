@@ -68,7 +68,6 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
     let places = words::places(&project.root.to_string_lossy(), home.as_deref());
 
     let mut findings: Vec<Finding> = files.iter().flat_map(|file| RULES.iter().flat_map(|rule| rule(file))).collect();
-    findings.extend(length::needless_exceptions(&files));
     findings.extend(files.iter().flat_map(|file| words::places_of_this_machine(file, &places)));
     findings.extend(manifests::without_our_lints(&files, &metadata.members, &project.root));
     findings.extend(fields::accesses(&files));
@@ -111,6 +110,10 @@ impl File {
 
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
+    }
+
+    fn is_test(&self) -> bool {
+        self.path.ends_with("tests.rs") || self.path.split('/').any(|part| part == "tests")
     }
 
     /// Whether the file was captured on a real machine or copied from another project. Its words are not checked.

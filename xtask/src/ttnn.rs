@@ -17,7 +17,6 @@ mod drive;
 mod environment;
 mod fresh;
 mod lines;
-mod machine;
 mod outside;
 mod region;
 mod report;
@@ -33,11 +32,12 @@ use crate::stop::Stop;
 
 use case::{CASES, Case, Started};
 use drive::Driver;
-use environment::Environment;
 use fresh::Fresh;
 use outside::Tracking;
 
-pub(crate) use machine::{Machine, output};
+pub(crate) use chips::Chips;
+pub(crate) use environment::Environment;
+pub(crate) use timeout::output;
 
 /// The versions that the stage runs: the newest, and the last version whose buffers had no getters.
 pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];

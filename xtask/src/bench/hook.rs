@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::snapshot::load;
+use crate::files;
 use crate::libs::{self, Profile};
 use crate::project::Project;
-use crate::ttnn::{self, Machine};
+use crate::ttnn::{self, Chips, Environment};
 
 const VERSION: &str = "0.81.1";
 const SCRIPT: &str = "xtask/bench/hook.py";
@@ -39,12 +40,12 @@ const FULL: Effort = Effort { pairs: 150, processes: 3, execs: 500 };
 pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
     let effort = if is_quick { QUICK } else { FULL };
     let libraries = libs::build(project, Profile::Release)?;
-    let machine = Machine::have(project, VERSION)?;
+    let environment = Environment::have(project, VERSION)?;
     println!("# The hook, beside its limits{}", if is_quick { " (quick: fewer turns)" } else { "" });
     println!("ttnn {VERSION} on mock chips; times are the thread's own on the processor; TT-Metal's own statistics are on, as by default.");
     println!("load before: {}\n", load());
     println!("| what | without | with | cost | limit | |\n|---|---|---|---|---|---|");
-    let bench = Bench { machine, libraries: &libraries, effort };
+    let bench = Bench { project, environment, libraries: &libraries, effort };
     let missed = [
         bench.recording("n150", Started::Tracked, STEP_PERCENT_MAX)?,
         bench.recording("n150", Started::WithStacks, STACKS_STEP_PERCENT_MAX)?,
@@ -59,7 +60,8 @@ pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
 }
 
 struct Bench<'a> {
-    machine: Machine,
+    project: &'a Project,
+    environment: Environment,
     libraries: &'a Path,
     effort: Effort,
 }
@@ -151,20 +153,19 @@ impl Bench<'_> {
     }
 
     fn said(&self, chips: &str, started: Started, pairs: usize) -> Result<Value, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let mut command = self.machine.command(chips, folder.path())?;
+        let folder = files::temporary()?;
+        let mock = Chips::read(self.project, chips)?;
+        let mut command = self.environment.command(&self.environment.python, &mock, folder.path());
         let is_tracked = matches!(started, Started::Tracked | Started::WithStacks);
         let libraries = if is_tracked { self.libraries.as_os_str() } else { "-".as_ref() };
-        command.arg(self.machine.script(SCRIPT)).arg(libraries).arg(pairs.to_string()).stderr(Stdio::null());
+        command.arg(self.project.root.join(SCRIPT)).arg(libraries).arg(pairs.to_string()).stderr(Stdio::null());
         match started {
-            Started::Plain => {}
-            Started::NoStatistics => {
-                command.env("TT_METAL_SHM_TRACKING_DISABLED", "1");
-            }
+            Started::Plain => &mut command,
+            Started::NoStatistics => command.env("TT_METAL_SHM_TRACKING_DISABLED", "1"),
             Started::Preloaded | Started::Tracked | Started::WithStacks => {
-                command.env("LD_PRELOAD", self.libraries.join("libttmon_stub.so"));
+                command.env("LD_PRELOAD", self.libraries.join("libttmon_stub.so"))
             }
-        }
+        };
         if is_tracked {
             command.env("TTMON_TRACKING", "1").env("TTMON_STACKS", if started == Started::WithStacks { "1" } else { "0" });
         }

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::root::Root;
-use super::terminal::Terminal;
+use super::terminal;
 use super::top::{WARM_UP, start};
+use crate::terminal::Terminal;
 
 /// Machines of our own table.
 const CASES: &[(&str, u32, (u16, u16))] = &[("p150x8", 8, (120, 40)), ("galaxy-bh", 32, (200, 50))];
@@ -28,7 +29,7 @@ pub(super) fn nvtop(ttmon: &Path, time: Duration) -> Result<(), String> {
         let root = Root::make(spec)?;
         let over = root.path().display();
         let script = format!("mount --bind {over}/sys /sys && mount --bind {over}/proc/driver /proc/driver && exec {program} -d 10");
-        let theirs = Terminal::start(Path::new("unshare"), &["--mount", "sh", "-c", &script], *size)?;
+        let theirs = terminal::start(Path::new("unshare"), &["--mount", "sh", "-c", &script], *size)?;
         if theirs.until("Device 0").is_err() {
             println!("this nvtop shows no Tenstorrent devices and was not measured");
             return Ok(());
@@ -67,7 +68,7 @@ pub(super) fn btop(time: Duration) -> Result<(), String> {
         println!("btop is not here and was not measured (apt-get install btop)");
         return Ok(());
     }
-    let terminal = Terminal::start(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
+    let terminal = terminal::start(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
     terminal.bytes_for(WARM_UP);
     let (began, before) = (Instant::now(), terminal.cpu());
     let bytes = terminal.bytes_for(time);

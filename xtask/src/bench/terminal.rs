@@ -1,52 +1,23 @@
-//! A program in a pseudo-terminal. Its output is counted, and its cost is read from the kernel.
+//! Measures a program in a pseudo-terminal: its output is counted, and its cost is read from the kernel.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use portable_pty::CommandBuilder;
 
-/// A piece of output, and its time.
-type Piece = (Instant, Vec<u8>);
+use crate::terminal::{Size, Terminal};
 
-pub(super) struct Terminal {
-    child: Box<dyn Child + Send + Sync>,
-    keyboard: Box<dyn Write + Send>,
-    output: Receiver<Piece>,
-    started: Instant,
-    // Dropped last, because closing it hangs up the program.
-    _master: Box<dyn MasterPty + Send>,
+pub(super) fn start(program: &Path, arguments: &[&str], size: Size) -> Result<Terminal, String> {
+    let mut command = CommandBuilder::new(program);
+    command.args(arguments);
+    for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
+        command.env(name, value);
+    }
+    Terminal::start(command, size)
 }
 
 impl Terminal {
-    pub(super) fn start(program: &Path, arguments: &[&str], (columns, rows): (u16, u16)) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
-        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
-        let pair = native_pty_system().openpty(size).map_err(|error| failed(&error))?;
-        let mut command = CommandBuilder::new(program);
-        command.args(arguments);
-        for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
-            command.env(name, value);
-        }
-        let mut reader = pair.master.try_clone_reader().map_err(|error| failed(&error))?;
-        let keyboard = pair.master.take_writer().map_err(|error| failed(&error))?;
-        let (sender, output) = mpsc::channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 64 * 1024];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                if sender.send((Instant::now(), bytes[..count].to_vec())).is_err() {
-                    return;
-                }
-            }
-        });
-        let started = Instant::now();
-        let child = pair.slave.spawn_command(command).map_err(|error| failed(&error))?;
-        Ok(Self { child, keyboard, output, started, _master: pair.master })
-    }
-
     /// Returns the time from the start until this text is written for the first time.
     pub(super) fn until(&self, text: &str) -> Result<Duration, String> {
         const PATIENCE: Duration = Duration::from_secs(20);
@@ -74,7 +45,7 @@ impl Terminal {
     pub(super) fn answer(&mut self, key: &str) -> Option<Duration> {
         while self.output.try_recv().is_ok() {}
         let pressed = Instant::now();
-        self.keyboard.write_all(key.as_bytes()).ok()?;
+        self.press(key).ok()?;
         let (at, _) = self.output.recv_timeout(Duration::from_secs(5)).ok()?;
         Some(at - pressed)
     }
@@ -110,12 +81,5 @@ impl Terminal {
         let pids = self.pids();
         let own = pids.first().map_or(0, |pid| line(format!("/proc/{pid}/status"), "VmRSS:"));
         (own, pids.iter().map(|pid| line(format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum())
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

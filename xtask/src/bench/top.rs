@@ -13,9 +13,10 @@ use super::root::Root;
 use super::sleepers::Sleepers;
 use super::snapshot::load;
 use super::statistics::Durations;
-use super::terminal::Terminal;
+use super::terminal;
 use crate::package::program;
 use crate::project::Project;
+use crate::terminal::Terminal;
 
 /// A row of the table with its limits.
 struct Case {
@@ -45,11 +46,6 @@ const HOUR: Duration = Duration::from_secs(180);
 const HOUR_RSS_KB_MAX: u64 = 16_000;
 const CROWD: usize = 2_000;
 const CROWD_RATIO_MAX: f64 = 1.2;
-
-/// Measures the memory after one hour of samples.
-pub(super) fn run_hour(project: &Project) -> Result<(), String> {
-    hour(&program::build(project)?)
-}
 
 pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     let program = program::build(project)?;
@@ -108,7 +104,7 @@ pub(super) fn start(program: &Path, root: &Root, size: (u16, u16)) -> Result<Ter
 }
 
 fn start_with(program: &Path, root: &Root, size: (u16, u16), refresh: &str) -> Result<Terminal, String> {
-    Terminal::start(program, &["top", "-r", refresh, "--root", &root.path().display().to_string()], size)
+    terminal::start(program, &["top", "-r", refresh, "--root", &root.path().display().to_string()], size)
 }
 
 /// Measures a program on a changing machine, from the time when it shows this text. Also measures as many plain reads of the same files.
@@ -153,7 +149,7 @@ fn first_paint(program: &Path) -> Result<(), String> {
     let (mut times, mut least) = (Durations::default(), Durations::default());
     for _ in 0..FIRST_PAINT_RUNS {
         times.push(start(program, &root, (80, 24))?.until("Processes (")?);
-        least.push(Terminal::start(Path::new("echo"), &["there"], (80, 24))?.until("there")?);
+        least.push(terminal::start(Path::new("echo"), &["there"], (80, 24))?.until("there")?);
     }
     let median = times.median_ms();
     let verdict = if median <= FIRST_PAINT_MS_MAX { "holds" } else { "MISSED" };
@@ -167,9 +163,10 @@ fn first_paint(program: &Path) -> Result<(), String> {
 }
 
 /// Takes as many samples as an hour has seconds, to find memory that grows with every sample.
-fn hour(program: &Path) -> Result<(), String> {
+pub(super) fn hour(project: &Project) -> Result<(), String> {
+    let program = program::build(project)?;
     let root = Root::make("galaxy-bh")?;
-    let terminal = start_with(program, &root, (200, 50), HOUR_REFRESH_MS)?;
+    let terminal = start_with(&program, &root, (200, 50), HOUR_REFRESH_MS)?;
     terminal.until("Processes (")?;
     terminal.bytes_for(WARM_UP);
     let (first, _) = terminal.memory();
@@ -199,7 +196,7 @@ fn keys(program: &Path) -> Result<(), String> {
     top.until("Processes (")?;
     let (ours, answered) = answers(&mut top, ["2", "1"]);
     let echo = PathBuf::from("/bin/sh");
-    let mut empty = Terminal::start(&echo, &["-c", "stty raw -echo; echo ready; exec cat"], (80, 24))?;
+    let mut empty = terminal::start(&echo, &["-c", "stty raw -echo; echo ready; exec cat"], (80, 24))?;
     empty.until("ready")?;
     let (theirs, _) = answers(&mut empty, ["a", "b"]);
     let verdict = if ours.p99_ms() <= KEY_MS_MAX && answered == KEY_RUNS { "holds" } else { "MISSED" };

@@ -22,6 +22,11 @@ pub(super) fn blank(text: &str) -> String {
     String::from_utf8(code).expect("whole characters are blanked: every literal and comment ends at one")
 }
 
+/// Returns the calls of these macros, with their positions.
+pub(super) fn macro_calls<'a>(code: &'a str, names: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {
+    words(code).filter(|(at, word)| names.contains(word) && code[at + word.len()..].starts_with('!'))
+}
+
 /// Returns the identifiers, keywords and numbers of some code, with their positions.
 pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = 0;
@@ -35,6 +40,19 @@ pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
 
 pub(super) fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
+}
+
+/// Splits `LedgerEvent` and `ledger_event` into ledger, event.
+pub(super) fn parts(name: &str) -> Vec<String> {
+    let is_constant = !name.contains(char::is_lowercase);
+    let mut split = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !is_constant {
+            split.push('_');
+        }
+        split.extend(character.to_lowercase());
+    }
+    split.split(['_', '-']).map(str::to_owned).collect()
 }
 
 /// Returns the start and end of the first block in `code`, unless a `;` is before it.

@@ -1,6 +1,6 @@
 //! Finds notes about unfinished work, and tests that never run.
 
-use super::code::{is_word, words};
+use super::code::{is_word, macro_calls};
 use super::{File, Finding};
 
 const MACROS: &[&str] = &["todo", "unimplemented"];
@@ -9,8 +9,7 @@ const MACROS: &[&str] = &["todo", "unimplemented"];
 const NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 
 pub(super) fn macros(file: &File) -> Vec<Finding> {
-    let calls = words(&file.code).filter(|(at, word)| MACROS.contains(word) && file.code[at + word.len()..].starts_with('!'));
-    calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! is not an answer"))).collect()
+    macro_calls(&file.code, MACROS).map(|(at, word)| file.finding(file.line_of(at), format!("{word}! is not an answer"))).collect()
 }
 
 /// Finds notes in comments and everywhere else.

@@ -7,54 +7,21 @@ const FILE_LINES_MAX: usize = 600;
 /// The style guide says 70. The limit is higher, so that this rule does not complain about a few extra lines.
 const FUNCTION_LINES_MAX: usize = 90;
 
-/// A file that may be longer.
-struct Long {
-    path: &'static str,
-    reason: &'static str,
-}
-
-/// Tables and fixtures may have any length.
-const LONG: &[Long] = &[];
-
 pub(super) fn long_files(file: &File) -> Vec<Finding> {
-    files_longer_than_allowed(file, LONG)
-}
-
-fn files_longer_than_allowed(file: &File, allowed: &[Long]) -> Vec<Finding> {
     let lines = file.text.lines().count();
-    let is_allowed = allowed.iter().any(|long| long.path == file.path);
-    if !file.is_rust() || lines <= FILE_LINES_MAX || is_allowed {
+    if !file.is_rust() || lines <= FILE_LINES_MAX {
         return Vec::new();
     }
-    let message =
-        format!("{lines} lines, over {FILE_LINES_MAX}: find the second idea's name (or allow it, with a reason, in tidy/length.rs)");
-    vec![file.finding(1, message)]
-}
-
-/// Finds exceptions for files that do not exist or are not long any more.
-pub(super) fn needless_exceptions(files: &[File]) -> Vec<Finding> {
-    exceptions_without_need(files, LONG)
-}
-
-fn exceptions_without_need(files: &[File], allowed: &[Long]) -> Vec<Finding> {
-    let is_long = |path: &str| files.iter().any(|file| file.path == path && file.text.lines().count() > FILE_LINES_MAX);
-    let needless = allowed.iter().filter(|long| !is_long(long.path));
-    needless
-        .map(|Long { path, reason }| Finding {
-            path: (*path).to_owned(),
-            line: 1,
-            message: format!("may be long ({reason}) and is not: take it out of tidy/length.rs"),
-        })
-        .collect()
+    vec![file.finding(1, format!("{lines} lines, over {FILE_LINES_MAX}: find the second idea's name"))]
 }
 
 /// Finds long functions. Tests may be longer than other functions.
 pub(super) fn long_functions(file: &File) -> Vec<Finding> {
-    if file.path.ends_with("tests.rs") || file.path.split('/').any(|part| part == "tests") {
+    if file.is_test() {
         return Vec::new();
     }
-    let tests = test_blocks(&file.code);
     let mut findings = Vec::new();
+    let tests = test_blocks(&file.code);
     for (at, name, lines) in functions(&file.code) {
         let is_test = tests.iter().any(|(start, end)| (*start..*end).contains(&at));
         if lines > FUNCTION_LINES_MAX && !is_test {
@@ -83,13 +50,8 @@ fn functions(code: &str) -> Vec<(usize, &str, usize)> {
 }
 
 pub(super) fn test_blocks(code: &str) -> Vec<(usize, usize)> {
-    let attributes = code.match_indices("#[cfg(test)]");
-    attributes
-        .filter_map(|(at, attribute)| {
-            let start = at + attribute.len();
-            block(&code[start..]).map(|(_, end)| (start, start + end))
-        })
-        .collect()
+    let starts = code.match_indices("#[cfg(test)]").map(|(at, attribute)| at + attribute.len());
+    starts.filter_map(|start| block(&code[start..]).map(|(_, end)| (start, start + end))).collect()
 }
 
 #[cfg(test)]
@@ -102,26 +64,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_needs_a_reason() {
+    fn a_long_file_is_found() {
         let file = File::new("crates/model/src/fields.rs", "\n".repeat(FILE_LINES_MAX + 1));
-        assert_eq!(files_longer_than_allowed(&file, &[]).len(), 1);
-        assert!(said(&long_files(&file))[0].starts_with("crates/model/src/fields.rs:1: 601 lines, over 600"));
-        let allowed = [Long { path: "crates/model/src/fields.rs", reason: "a table" }];
-        assert_eq!(files_longer_than_allowed(&file, &allowed), []);
-        assert_eq!(exceptions_without_need(&[file], &allowed), []);
+        assert_eq!(said(&long_files(&file)), ["crates/model/src/fields.rs:1: 601 lines, over 600: find the second idea's name"]);
     }
 
     #[test]
     fn short_files_and_other_languages_pass() {
         assert_eq!(long_files(&File::new("a.rs", "\n".repeat(FILE_LINES_MAX))), []);
         assert_eq!(long_files(&File::new("a.md", "\n".repeat(FILE_LINES_MAX + 1))), []);
-    }
-
-    #[test]
-    fn an_exception_ends_with_its_need() {
-        let allowed = [Long { path: "a.rs", reason: "a table" }];
-        let said = said(&exceptions_without_need(&[File::new("a.rs", "")], &allowed));
-        assert_eq!(said, ["a.rs:1: may be long (a table) and is not: take it out of tidy/length.rs"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Finds names without meaning, such as `common` or `manager`.
 
-use super::code::words;
+use super::code::{parts, words};
 use super::{File, Finding};
 
 const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc", "manager", "managers"];
@@ -29,14 +29,7 @@ pub(super) fn nameless_items(file: &File) -> Vec<Finding> {
 
 /// Returns the meaningless word in `common_parts` or `DeviceManager`.
 fn nameless(name: &str) -> Option<&'static str> {
-    let mut split = String::new();
-    for character in name.chars() {
-        if character.is_uppercase() {
-            split.push('_');
-        }
-        split.extend(character.to_lowercase());
-    }
-    split.split(['_', '-']).find_map(|part| NAMELESS.iter().copied().find(|word| *word == part))
+    parts(name).into_iter().find_map(|part| NAMELESS.iter().copied().find(|word| *word == part))
 }
 
 fn message(word: &str) -> String {

@@ -2,66 +2,60 @@
 //!
 //! Text between backquotes is a quotation and may have any phrase. Only phrases within one line are found.
 
-use super::code::words;
+use super::code::{parts, words};
 use super::{File, Finding};
 
 /// This file has every phrase in its tests.
 const THIS: &str = "xtask/src/tidy/phrases.rs";
 
-struct Phrase {
-    /// Lower case, with one space between words.
-    text: &'static str,
-    instead: &'static str,
-}
-
 const PRONOUN: &str = "the process, user or caller";
 const REPORT: &str = "report, print, show, list";
 const NAME_IT: &str = "the noun";
 
-const PHRASES: &[Phrase] = &[
-    Phrase { text: "`tell`", instead: REPORT },
-    Phrase { text: "`tells`", instead: REPORT },
-    Phrase { text: "`told`", instead: REPORT },
-    Phrase { text: "`telling`", instead: REPORT },
-    Phrase { text: "`happening`", instead: "event" },
-    Phrase { text: "`happenings`", instead: "event" },
-    Phrase { text: "`moment`", instead: "sample, frame, time" },
-    Phrase { text: "`moments`", instead: "sample, frame, time" },
-    Phrase { text: "`a look`", instead: "sample, read, check" },
-    Phrase { text: "`look at`", instead: "read, check, examine" },
-    Phrase { text: "`looks at`", instead: "read, check, examine" },
-    Phrase { text: "`looked at`", instead: "read, check, examine" },
-    Phrase { text: "`looking at`", instead: "read, check, examine" },
-    Phrase { text: "`of it`", instead: NAME_IT },
-    Phrase { text: "`so much`", instead: NAME_IT },
-    Phrase { text: "`as it is`", instead: "unchanged" },
-    Phrase { text: "`such as it is`", instead: "unchanged" },
-    Phrase { text: "`by now`", instead: "already, since" },
-    Phrase { text: "`all the same`", instead: "still" },
-    Phrase { text: "`once more`", instead: "again" },
-    Phrase { text: "`again and again`", instead: "repeatedly" },
-    Phrase { text: "`makes no sense`", instead: "invalid" },
-    Phrase { text: "`make no sense`", instead: "invalid" },
-    Phrase { text: "`lest`", instead: "so that ... not" },
-    Phrase { text: "`ill`", instead: "unhealthy" },
-    Phrase { text: "`away`", instead: "missing" },
-    Phrase { text: "`whatever`", instead: "any" },
-    Phrase { text: "`whoever`", instead: PRONOUN },
-    Phrase { text: "`somebody`", instead: PRONOUN },
-    Phrase { text: "`somebody's`", instead: PRONOUN },
-    Phrase { text: "`anybody`", instead: PRONOUN },
-    Phrase { text: "`a person`", instead: PRONOUN },
+/// Phrases in lower case with one space between words, and what to write instead.
+const PHRASES: &[(&str, &str)] = &[
+    ("`tell`", REPORT),
+    ("`tells`", REPORT),
+    ("`told`", REPORT),
+    ("`telling`", REPORT),
+    ("`happening`", "event"),
+    ("`happenings`", "event"),
+    ("`moment`", "sample, frame, time"),
+    ("`moments`", "sample, frame, time"),
+    ("`a look`", "sample, read, check"),
+    ("`look at`", "read, check, examine"),
+    ("`looks at`", "read, check, examine"),
+    ("`looked at`", "read, check, examine"),
+    ("`looking at`", "read, check, examine"),
+    ("`of it`", NAME_IT),
+    ("`so much`", NAME_IT),
+    ("`as it is`", "unchanged"),
+    ("`such as it is`", "unchanged"),
+    ("`by now`", "already, since"),
+    ("`all the same`", "still"),
+    ("`once more`", "again"),
+    ("`again and again`", "repeatedly"),
+    ("`makes no sense`", "invalid"),
+    ("`make no sense`", "invalid"),
+    ("`lest`", "so that ... not"),
+    ("`ill`", "unhealthy"),
+    ("`away`", "missing"),
+    ("`whatever`", "any"),
+    ("`whoever`", PRONOUN),
+    ("`somebody`", PRONOUN),
+    ("`somebody's`", PRONOUN),
+    ("`anybody`", PRONOUN),
+    ("`a person`", PRONOUN),
 ];
 
 pub(super) fn unclear(file: &File) -> Vec<Finding> {
-    if file.is_fixture() || file.path == THIS { Vec::new() } else { found(file) }
-}
-
-fn found(file: &File) -> Vec<Finding> {
+    if file.is_fixture() || file.path == THIS {
+        return Vec::new();
+    }
     let mut findings = in_names(file);
     for (index, line) in file.text.lines().enumerate() {
         let prose = format!(" {} ", prose(line, file.code.lines().nth(index)));
-        for Phrase { text, instead } in PHRASES {
+        for (text, instead) in PHRASES {
             if prose.contains(&format!(" {} ", text.trim_matches('`'))) {
                 findings.push(file.finding(index + 1, format!("{text} is unclear: {instead}")));
             }
@@ -99,7 +93,7 @@ fn in_names(file: &File) -> Vec<Finding> {
     for (at, name) in words(&file.code) {
         if matches!(before, "mod" | "fn" | "struct" | "enum" | "trait" | "type" | "const" | "static") {
             let parts = parts(name);
-            for Phrase { text, instead } in PHRASES {
+            for (text, instead) in PHRASES {
                 if parts.iter().any(|part| part == text.trim_matches('`')) {
                     findings.push(file.finding(file.line_of(at), format!("{text} in the name {name} is unclear: {instead}")));
                 }
@@ -108,19 +102,6 @@ fn in_names(file: &File) -> Vec<Finding> {
         before = name;
     }
     findings
-}
-
-/// Splits `LedgerEvent` and `ledger_event` into ledger, event.
-fn parts(name: &str) -> Vec<String> {
-    let is_constant = !name.contains(char::is_lowercase);
-    let mut split = String::new();
-    for character in name.chars() {
-        if character.is_uppercase() && !is_constant {
-            split.push('_');
-        }
-        split.extend(character.to_lowercase());
-    }
-    split.split('_').map(str::to_owned).collect()
 }
 
 #[cfg(test)]

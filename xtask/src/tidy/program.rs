@@ -1,6 +1,6 @@
 //! Restricts two actions of the program to one file each: writing to stderr, and reading the command line as typed.
 
-use super::code::words;
+use super::code::macro_calls;
 use super::{File, Finding};
 
 const PROGRAM: &str = "crates/ttmon/src/";
@@ -13,7 +13,7 @@ pub(super) fn panicking_macros(file: &File) -> Vec<Finding> {
     if !file.path.starts_with(PROGRAM) || file.path == HOME {
         return Vec::new();
     }
-    let calls = words(&file.code).filter(|(at, word)| MACROS.contains(word) && file.code[at + word.len()..].starts_with('!'));
+    let calls = macro_calls(&file.code, MACROS);
     calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! panics without a stderr: use failure::complain"))).collect()
 }
 

@@ -18,16 +18,13 @@ pub(super) fn without_a_test(files: &[File]) -> Vec<Finding> {
         // Every second part is between backquotes.
         for name in last.split('`').skip(1).step_by(2).filter(|_| is_of_tests) {
             let name = name.rsplit("::").next().unwrap_or(name);
-            if !is_path(name) && !exists(files, name) {
+            let is_path = name.contains('/');
+            if !is_path && !exists(files, name) {
                 findings.push(page.finding(number, format!("no test is called {name}")));
             }
         }
     }
     findings
-}
-
-fn is_path(name: &str) -> bool {
-    name.contains('/')
 }
 
 /// Whether a function or a case with this name exists.

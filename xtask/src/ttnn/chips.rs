@@ -1,30 +1,25 @@
 //! The mock machines: cluster descriptors below xtask/ttnn/chips.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::files;
 use crate::project::Project;
 
 const FOLDER: &str = "xtask/ttnn/chips";
 const UNIQUE_IDS: &str = "chip_unique_ids:";
 
 /// A mock machine.
-pub(super) struct Chips {
+pub(crate) struct Chips {
     pub(super) path: PathBuf,
     /// Unique ids by metal id, if every chip is visible.
     pub(super) unique_ids: BTreeMap<u64, u64>,
 }
 
 impl Chips {
-    pub(super) fn read(project: &Project, name: &str) -> Result<Self, String> {
-        Self::below(&project.root, name)
-    }
-
-    /// Reads a mock machine of the repository at this root.
-    pub(super) fn below(root: &Path, name: &str) -> Result<Self, String> {
-        let path = root.join(FOLDER).join(format!("{name}.yaml"));
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    pub(crate) fn read(project: &Project, name: &str) -> Result<Self, String> {
+        let path = project.root.join(FOLDER).join(format!("{name}.yaml"));
+        let text = files::read(&path)?;
         let unique_ids = unique_ids(&text).ok_or_else(|| format!("{}: no {UNIQUE_IDS} that can be read", path.display()))?;
         Ok(Self { path, unique_ids })
     }

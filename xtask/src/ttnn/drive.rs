@@ -20,6 +20,7 @@ use super::fresh::Fresh;
 use super::outside::{REPORT, Tracking};
 use super::tree::Tree;
 use super::{lines, region, report, timeout};
+use crate::files;
 use crate::project::Project;
 
 /// A longer step is considered hung. A failed compilation of a kernel makes ttnn wait forever.
@@ -49,7 +50,7 @@ impl Driver<'_> {
     /// Runs a case. Returns how many steps and figures were equal and other results, or the first step that differs.
     pub(super) fn run(&self, case: &Case) -> Result<String, String> {
         let chips = Chips::read(self.project, case.chips)?;
-        let folder = tempfile::tempdir().map_err(|error| format!("a folder to work in: {error}"))?;
+        let folder = files::temporary()?;
         region::remove(chips.unique_ids.values().copied());
         let mut running = self.start(case, &chips, folder.path())?;
         let result = self.follow(&mut running, case, &chips);

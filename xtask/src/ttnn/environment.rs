@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::chips::Chips;
 use super::{compiler, timeout};
 use crate::project::Project;
+use crate::{files, tools};
 
 /// The Python versions for which wheels of ttnn exist.
 const PYTHONS: &[&str] = &["3.12", "3.10"];
@@ -31,40 +32,28 @@ impl Environment {
         if version.is_empty() || !version.chars().all(|character| character.is_ascii_digit() || character == '.') {
             return Err(format!("{version} is no version of ttnn, such as 0.81.1"));
         }
-        let folder = project.metadata()?.target.join("ttnn").join(version);
+        let folder = project.target()?.join("ttnn").join(version);
         let this = Self { version: version.to_owned(), python: folder.join("bin/python"), folder };
-        // Written last, so that an interrupted installation is repeated.
-        let ready = this.folder.join("ready");
-        if !ready.exists() {
+        tools::once(&this.folder.join("ready"), version, || {
             this.make(project).inspect_err(|_| {
                 // Remove an incomplete installation, which is large and useless.
                 let _nothing = fs::remove_dir_all(&this.folder);
-            })?;
-            fs::write(&ready, version).map_err(|error| format!("{}: {error}", ready.display()))?;
-        }
+            })
+        })?;
         Ok(this)
     }
 
     fn make(&self, project: &Project) -> Result<(), String> {
         let python = find_python()?;
         eprintln!("xtask: ttnn {} with {} into {}", self.version, python.display(), self.folder.display());
-        if self.folder.exists() {
-            fs::remove_dir_all(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))?;
-        }
+        files::fresh(&self.folder)?;
         let mut venv = project.command(&python, &["-m", "venv"]);
         step(venv.arg(&self.folder))?;
         let wheel = format!("ttnn=={}", self.version);
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--timeout", "60", &wheel];
         step(&mut project.command(&self.python, &pip)).map_err(|why| format!("ttnn {} cannot be installed: {why}", self.version))?;
-        let package = self.package(project)?;
-        compiler::install(&package).map_err(|error| format!("{}: {error}", package.display()))
-    }
-
-    /// Returns the folder of the installed package, without importing it.
-    fn package(&self, project: &Project) -> Result<PathBuf, String> {
-        let mut ask = project.command(&self.python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
-        let said = timeout::output(&mut ask, PROBE_LIMIT)?;
-        Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
+        let package = packages(project, &self.python)?.join("ttnn");
+        compiler::install(&package).map_err(files::at(&package))
     }
 
     /// Whether mock chips open with fast dispatch, as real chips do.
@@ -79,7 +68,7 @@ impl Environment {
 
     /// Returns a command for this Python, or for one that uses its ttnn, in a separate folder on mock chips. It prints little, and has no
     /// variables of the caller that would change its behaviour.
-    pub(super) fn command(&self, python: &Path, chips: &Chips, folder: &Path) -> Command {
+    pub(crate) fn command(&self, python: &Path, chips: &Chips, folder: &Path) -> Command {
         let mut command = Command::new(python);
         command.current_dir(folder).stdin(Stdio::null());
         let foreign = |name: &str| ["TT_", "TTMON", "TTNN_", "PYTHON", "LD_PRELOAD", "OMPI_"].iter().any(|prefix| name.starts_with(prefix));
@@ -96,6 +85,13 @@ impl Environment {
         command.envs([("TT_LOGGER_LEVEL", "fatal"), ("TT_METAL_LOGGER_LEVEL", "fatal"), ("LOGURU_LEVEL", "ERROR")]);
         command
     }
+}
+
+/// Returns the folder of a Python's installed packages.
+pub(super) fn packages(project: &Project, python: &Path) -> Result<PathBuf, String> {
+    let mut ask = project.command(python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
+    let said = timeout::output(&mut ask, PROBE_LIMIT)?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().into())
 }
 
 fn step(command: &mut Command) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! The view from outside: `ttmon mem --json --banks --blocks` of a process, with programs started tracked.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -35,18 +35,14 @@ impl Tracking {
     }
 
     /// Returns a command that starts tracked, in one of the ways.
-    pub(super) fn tracked(&self, command: Command, started: Started) -> Command {
+    pub(super) fn tracked(&self, mut command: Command, started: Started) -> Command {
         match started {
             Started::Preloaded => {
-                let mut command = command;
                 command.env("LD_PRELOAD", self.libraries.join("libttmon_stub.so")).env("TTMON_TRACKING", "1");
-                command
             }
-            Started::Untracked => command,
+            Started::Untracked => {}
             Started::ByWheel => {
-                let mut command = command;
                 command.env("TT_ALLOC_TRACKING_ENABLED", "1");
-                command
             }
             Started::ByRun => {
                 let mut run = Command::new(&self.ttmon);
@@ -61,37 +57,38 @@ impl Tracking {
                     };
                 }
                 run.env("TTMON_LIB", &self.libraries);
-                run
+                return run;
             }
         }
+        command
     }
 
-    /// Writes the summaries of the process's memory into a folder, as TT-Metal's MemoryReporter does.
-    pub(super) fn reports(&self, pid: u32, folder: &Path) -> Result<(), String> {
-        let mut command = Command::new(&self.ttmon);
-        command.args(["mem", "--no-server", "--pid", &pid.to_string(), "--csv"]).arg(folder);
-        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
-        if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
-    }
-
-    /// Returns the events of the process, one JSON object per line.
-    pub(super) fn events(&self, pid: u32) -> Result<String, String> {
-        let mut command = Command::new(&self.ttmon);
-        command.args(["events", "--json", "--no-server", "--pid", &pid.to_string()]);
-        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
-        if said.status.success() { Ok(String::from_utf8_lossy(&said.stdout).into_owned()) } else { Err("ttmon events failed".to_owned()) }
-    }
-
-    /// Returns the process as ttmon shows it, on this machine or on the rows of a tree; `Null` if ttmon reports that there is nothing to
-    /// show.
-    pub(super) fn memory(&self, pid: u32, rows: Option<(&Tree, &Chips)>) -> Result<Value, String> {
+    /// Runs a command of ttmon for a process on this machine, or on the rows of a tree.
+    fn ask(&self, pid: u32, rows: Option<(&Tree, &Chips)>, arguments: &[&str]) -> Result<Output, String> {
         let mut command = Command::new(&self.ttmon);
         if let Some((tree, chips)) = rows {
             tree.link(pid)?;
             command.arg("--root").arg(tree.path()).arg("--cluster").arg(&chips.path);
         }
-        command.args(["mem", "--json", "--banks", "--blocks", "--buffers", "--no-server", "--pid", &pid.to_string()]);
-        let said = timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        command.args(arguments).args(["--no-server", "--pid", &pid.to_string()]);
+        timeout::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)
+    }
+
+    /// Writes the summaries of the process's memory into a folder, as TT-Metal's MemoryReporter does.
+    pub(super) fn reports(&self, pid: u32, folder: &Path) -> Result<(), String> {
+        let said = self.ask(pid, None, &["mem", "--csv", &folder.to_string_lossy()])?;
+        if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
+    }
+
+    /// Returns the events of the process, one JSON object per line.
+    pub(super) fn events(&self, pid: u32) -> Result<String, String> {
+        let said = self.ask(pid, None, &["events", "--json"])?;
+        if said.status.success() { Ok(String::from_utf8_lossy(&said.stdout).into_owned()) } else { Err("ttmon events failed".to_owned()) }
+    }
+
+    /// Returns the process as ttmon shows it; `Null` if ttmon reports that there is nothing to show.
+    pub(super) fn memory(&self, pid: u32, rows: Option<(&Tree, &Chips)>) -> Result<Value, String> {
+        let said = self.ask(pid, rows, &["mem", "--json", "--banks", "--blocks", "--buffers"])?;
         let complaint = String::from_utf8_lossy(&said.stderr);
         if !said.status.success() {
             let is_ended = said.status.code() == Some(NO_PROCESS);

@@ -43,7 +43,7 @@ pub(super) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, Str
 }
 
 /// Runs the command and returns both outputs.
-pub(super) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(command)?;
     let stdout = collect(child.stdout.take());
