@@ -25,7 +25,6 @@ mod verdicts;
 use crate::project::Project;
 use crate::stop::Stop;
 
-/// Arguments of the command.
 pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | deep | top [--seconds N | --hour]";
 
 /// Enough runs for a stable median and 90th percentile.

@@ -39,7 +39,6 @@ struct Stage {
     run: fn(&mut Gate) -> Outcome,
 }
 
-/// The requirements of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Only Rust. The stage is part of `cargo xtask check`.
@@ -93,13 +92,11 @@ const STAGES: &[Stage] = &[
     Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];
 
-/// One run of the stages.
 struct Gate<'a> {
     project: &'a Project,
     tally: Tally,
 }
 
-/// A line of the summary.
 struct Row {
     name: &'static str,
     result: String,
@@ -113,7 +110,6 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     run_stages(project, &chosen, !allowed.is_empty())
 }
 
-/// `cargo xtask check`
 pub(crate) fn check(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     no_arguments(arguments)?;
     run_stages(project, &STAGES.iter().filter(|stage| stage.kind == Kind::Check).map(|stage| stage.name).collect(), false)
@@ -186,7 +182,6 @@ impl Gate<'_> {
     }
 }
 
-/// Compiles everything with the oldest Rust version in Cargo.toml.
 fn oldest_rust(gate: &mut Gate) -> Outcome {
     let text = files::read(&gate.project.root.join("Cargo.toml"))?;
     let promised = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
@@ -234,7 +229,6 @@ fn needs_root(why: &str) -> Outcome {
     if is_root { Ok(()) } else { Err(NotPassed::Skipped(format!("{why}, and this is another user"))) }
 }
 
-/// Returns the stages that the command line selects.
 fn choose<'a>(names: &[&'a str], arguments: &[String]) -> Result<BTreeSet<&'a str>, String> {
     let mut only = BTreeSet::new();
     let mut skipped = BTreeSet::new();

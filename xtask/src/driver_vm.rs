@@ -38,7 +38,6 @@ const UMD_VERSION: &str = "0.9.14";
 /// Exit code of `driver-vm/setup` if this machine cannot have the virtual machine.
 const UNAVAILABLE: i32 = 77;
 
-/// The results of all boots.
 #[derive(Default)]
 pub(crate) struct Score {
     pub(crate) passed: u64,

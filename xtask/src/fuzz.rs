@@ -21,12 +21,10 @@ const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
 const FOLDER: &str = "fuzz";
 const MANIFEST: &str = "fuzz/Cargo.toml";
-/// Default seconds per target.
 const SECONDS: u64 = 60;
 /// An input that takes longer counts as a hang. libFuzzer's own default is 20 minutes.
 const INPUT_SECONDS_MAX: u64 = 10;
 
-/// The prepared fuzzing tools.
 pub(crate) struct Fuzzer<'a> {
     project: &'a Project,
     program: PathBuf,
@@ -34,7 +32,6 @@ pub(crate) struct Fuzzer<'a> {
     target: PathBuf,
 }
 
-/// The selection of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     seconds: u64,
@@ -70,7 +67,6 @@ fn wanted(arguments: &[String]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// Returns the names of the targets in the manifest.
 pub(crate) fn targets(project: &Project) -> Result<Vec<String>, String> {
     let text = project::output(&mut project.cargo(&["metadata", "--no-deps", "--format-version", "1", "--manifest-path", MANIFEST]))?;
     parse_targets(&text).ok_or_else(|| format!("{MANIFEST}: cargo metadata is not of the form 1 that we know"))
@@ -151,7 +147,6 @@ impl<'a> Fuzzer<'a> {
     }
 }
 
-/// Returns cargo's name of this machine.
 fn triple(project: &Project) -> Result<String, String> {
     let text = project::output(&mut project.command("rustc", &["--version", "--verbose"]))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));

@@ -9,7 +9,6 @@ use crate::stop::{Stop, has_flag};
 /// A generated file: its path below the root of the workspace, and its text.
 pub(crate) type Generated = (&'static str, String);
 
-/// Runs a command that generates files.
 pub(crate) fn run(
     project: &Project,
     command: &str,
@@ -21,7 +20,6 @@ pub(crate) fn run(
     Ok(if is_check { check(project, command, &files) } else { write(project, command, &files) }?)
 }
 
-/// Writes the files that differ.
 pub(crate) fn write(project: &Project, command: &str, files: &[Generated]) -> Result<(), String> {
     for (path, text) in files {
         let full = project.root.join(path);

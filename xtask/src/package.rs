@@ -19,7 +19,6 @@ use crate::sbom;
 use crate::stop::Stop;
 use payload::Payload;
 
-/// Builds one package from the staged tree.
 type Make = fn(&Project, &Payload, &Path) -> Result<PathBuf, String>;
 
 const FORMATS: &[(&str, Make)] = &[("wheel", wheel::make), ("deb", deb::make), ("rpm", rpm::make), ("tar", tar::make)];
@@ -60,7 +59,6 @@ pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Returns the folder of the packages.
 fn output(project: &Project) -> Result<PathBuf, String> {
     let folder = project.target()?.join("package");
     fs::create_dir_all(&folder).map_err(files::at(&folder))?;

@@ -12,7 +12,6 @@ pub(crate) struct Project {
     cargo: PathBuf,
 }
 
-/// The output of `cargo metadata` for the crates of the workspace.
 pub(crate) struct Metadata {
     pub(crate) members: Vec<Member>,
     pub(crate) target: PathBuf,
@@ -52,7 +51,6 @@ impl Project {
         command
     }
 
-    /// Returns a command for any other program, with the same settings.
     pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
         command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
@@ -66,7 +64,6 @@ impl Project {
         format!("--remap-path-prefix={}=/ttmon{cargo}", self.root.display())
     }
 
-    /// Returns cargo's target directory.
     pub(crate) fn target(&self) -> Result<PathBuf, String> {
         Ok(self.metadata()?.target)
     }
@@ -87,7 +84,6 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     succeeded(command, status)
 }
 
-/// Runs a command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", called(command)))?;
     succeeded(command, output.status)?;

@@ -10,7 +10,6 @@ use crate::files;
 use crate::project::{Project, output};
 use crate::stop::{Stop, no_arguments};
 
-/// The program whose crates are listed.
 const PACKAGE: &str = "ttmon";
 /// File name of the list, beside the packages.
 pub(crate) const FILE: &str = "ttmon.cdx.json";
@@ -30,7 +29,6 @@ const LINKED: [&str; 11] = [
     "--prefix=none",
 ];
 
-/// Crates by name and version.
 type Crates = BTreeSet<(String, String)>;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

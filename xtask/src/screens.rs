@@ -82,7 +82,6 @@ fn draw(project: &Project) -> Result<Vec<Generated>, String> {
     Ok(pictures)
 }
 
-/// `ttmon top` with a recording in a terminal.
 struct Player {
     parser: Parser,
     terminal: Terminal,
@@ -105,7 +104,6 @@ impl Player {
         }
     }
 
-    /// Returns the screen at the end of the recording.
     fn play_to_end(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
         self.terminal.press("++++++")?;
         self.wait(|text| text.contains("PAUSED"))?;

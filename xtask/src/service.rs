@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::files;
 use crate::project::called;
 
-/// The token of these services.
 pub(crate) const TOKEN: &str = "the-token-of-our-own-checks";
 /// Timeout, on a machine under any load.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +34,6 @@ impl Drop for Ended {
     }
 }
 
-/// A service that runs until this is dropped.
 pub(crate) struct Service {
     process: Ended,
     pub(crate) port: u16,
@@ -75,7 +73,6 @@ impl Service {
         serde_json::from_str(&answer.body).map_err(|error| format!("{path}: {error}"))
     }
 
-    /// Returns one of the service's own metrics.
     pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
         let text = self.get("/metrics")?.body;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -50,7 +50,6 @@ pub(crate) fn has_flag(command: &str, flag: &str, arguments: &[String]) -> Resul
     }
 }
 
-/// Checks that there are no arguments.
 pub(crate) fn no_arguments(arguments: &[String]) -> Result<(), Stop> {
     match arguments.first() {
         None => Ok(()),

@@ -38,7 +38,6 @@ const RULES: &[fn(&File) -> Vec<Finding>] = &[
     words::registry_hosts,
 ];
 
-/// A tracked text file.
 struct File {
     /// Relative to the root of the workspace, with `/`.
     path: String,
@@ -47,7 +46,6 @@ struct File {
     code: String,
 }
 
-/// A problem. It is printed as `path:line: message`, which editors understand.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,

@@ -27,7 +27,6 @@ impl Launcher {
         Ok(Self(project.metadata()?.target.join("debug/xtask-cost")))
     }
 
-    /// Runs the program once.
     pub(super) fn measure(&self, program: &Path, arguments: &[&str]) -> Result<Cost, String> {
         let line = output(Command::new(&self.0).arg(program).args(arguments).stdin(Stdio::null()))?;
         parse(&line).ok_or_else(|| format!("the launcher said {line:?}"))

@@ -66,7 +66,6 @@ struct Bench<'a> {
     effort: Effort,
 }
 
-/// How a program is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Started {
     Plain,
@@ -80,7 +79,6 @@ enum Started {
 }
 
 impl Bench<'_> {
-    /// Compares recording on and off. Returns how many limits were missed.
     fn recording(&self, chips: &str, started: Started, percent_max: f64) -> Result<usize, String> {
         let said = self.said(chips, started, self.effort.pairs)?;
         let count = said["chips"].as_u64().unwrap_or(0);

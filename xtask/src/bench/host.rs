@@ -22,7 +22,6 @@ const SAMPLING: Duration = Duration::from_secs(20);
 const SCRAPES: usize = 2000;
 const SLOW_CLIENTS: usize = 1000;
 const STREAMS: usize = 100;
-/// How long the slow clients stay.
 const CROWDED: Duration = Duration::from_secs(15);
 
 pub(super) fn run(project: &Project) -> Result<(), String> {
@@ -42,7 +41,6 @@ pub(super) fn day(project: &Project) -> Result<(), String> {
     project::run(command.env("TTMON_LOOKS", "90000"))
 }
 
-/// Prints a figure, its limit and the verdict.
 pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64>) {
     let verdict = match limit {
         Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
@@ -214,13 +212,11 @@ fn crowd(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Number of requests on the allocation socket.
 const QUERIES: usize = 2000;
 /// A message of the longest format, and the type that requests the memory of device 0.
 const MESSAGE_BYTES: usize = 144;
 const QUERY: u8 = 3;
 
-/// A connection to the allocation socket.
 struct Allocations(UnixStream);
 
 impl Allocations {
@@ -274,7 +270,6 @@ fn resident(pid: u32) -> Result<f64, String> {
     Ok(kib / 1024.0)
 }
 
-/// Returns one of the service's own metrics.
 pub(super) fn metric(service: &Service, name: &str) -> Result<f64, String> {
     let text = service.get("/metrics")?.body;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

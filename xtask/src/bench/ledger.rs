@@ -11,7 +11,6 @@ use crate::project::{self, Project};
 struct Example {
     name: &'static str,
     title: &'static str,
-    /// Whether the example accepts `--quick`.
     is_quick: bool,
     limits: &'static [Limit],
 }

@@ -4,7 +4,6 @@
 pub(super) struct Limit {
     bound: Bound,
     unit: &'static str,
-    /// Beginnings of the lines.
     lines: &'static [&'static str],
     part: Part,
 }
@@ -25,7 +24,6 @@ pub(super) enum Part {
     After(&'static str),
 }
 
-/// A limit applied to one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) key: String,
@@ -46,7 +44,6 @@ impl Limit {
         Self { bound: Bound::Below(value), unit, lines, part }
     }
 
-    /// Returns a name for each expected line.
     pub(super) fn keys(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| self.key(line))
     }

@@ -31,7 +31,6 @@ const DATA_MAX_MS: f64 = 500.0;
 const SCRIPT_MAX_MS: f64 = 30.0;
 /// Interval at which a page requests alerts: `web/src/store.ts`.
 const ALERTS_EVERY: Duration = Duration::from_secs(30);
-/// Paths that a page requests when it is opened.
 const OPENED: [&str; 7] = [
     "/",
     "/assets/app.js",
@@ -181,7 +180,6 @@ impl Pages {
     }
 }
 
-/// Reads to the end.
 fn count(stream: &mut TcpStream, taken: &AtomicU64) {
     let mut piece = vec![0; 1 << 16];
     while let Ok(length @ 1..) = stream.read(&mut piece) {

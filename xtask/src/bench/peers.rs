@@ -13,7 +13,6 @@ use super::terminal;
 use super::top::{WARM_UP, start};
 use crate::terminal::Terminal;
 
-/// Machines of our own table.
 const CASES: &[(&str, u32, (u16, u16))] = &[("p150x8", 8, (120, 40)), ("galaxy-bh", 32, (200, 50))];
 
 /// `ttmon top` must need less than nvtop on the same machine at the same time.

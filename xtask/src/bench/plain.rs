@@ -13,7 +13,6 @@ use rustix::time::{ClockId, clock_gettime};
 /// Directories of the kernel driver and TT-Metal, below the root of a machine.
 const PUBLISHED: &[&str] = &["sys", "proc/driver", "dev/shm"];
 
-/// The files of one machine.
 pub(super) struct Files(Vec<PathBuf>);
 
 impl Files {
@@ -29,7 +28,6 @@ impl Files {
         self.0.len()
     }
 
-    /// Reads everything once. Returns wall time and processor time.
     pub(super) fn read(&self) -> Result<(Duration, Duration), String> {
         let mut buffer = [0; 16 * 1024];
         let cpu = thread_cpu();

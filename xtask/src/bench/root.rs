@@ -12,7 +12,6 @@ use super::sleepers::Sleepers;
 /// In memory, like sysfs, so that no disk is measured.
 const MEMORY: &str = "/dev/shm";
 
-/// An arbitrary, fixed seed.
 const SEED: u64 = 1;
 /// A minute after the start, when the processes are busy. A tick is 250 ms.
 const TICK: u64 = 240;

@@ -8,16 +8,13 @@ use super::statistics::Durations;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
-/// Limit of what the stub adds to an exec of `true`.
 const STUB_US_MAX: f64 = 100.0;
 const WARM_UP_RUNS: usize = 5;
 
-/// A way to start `true`.
 struct Way {
     name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Limit of what it adds to plain `true`, in microseconds.
     limit_us: Option<f64>,
     wall: Durations,
     cpu: Durations,

@@ -33,7 +33,6 @@ const CASES: &[Case] = &[
 /// Limit of every row: twice the plain read, plus the start of a program.
 const CPU_PLAIN_RATIO_MAX: f64 = 2.0;
 const CPU_START_MS_MAX: f64 = 2.0;
-/// Limit of the additional cost of unrelated processes.
 const CROWD_RATIO_MAX: f64 = 1.2;
 const PEAK_KIB_MAX: u64 = 6_000;
 
@@ -58,7 +57,6 @@ struct Once {
     plain_cpu: Duration,
 }
 
-/// The same machine in three states.
 struct Bench {
     case: &'static Case,
     root: Root,
@@ -103,7 +101,6 @@ impl Bench {
         Ok(Self { case, root, files, alone: Measured::default(), crowded: Measured::default(), dynamic: Measured::default() })
     }
 
-    /// Measures our program once, and the plain read once.
     fn once(&self, launcher: &Launcher, program: &Path) -> Result<Once, String> {
         let root = self.root.path().to_str().ok_or("the root has a name that is not UTF-8")?;
         let ours = launcher.measure(program, &["--root", root, "--json"])?;

@@ -31,7 +31,6 @@ impl Terminal {
         Err(format!("{text:?} was never written; there was {:?}", String::from_utf8_lossy(&seen)))
     }
 
-    /// Returns the bytes written within this time.
     pub(super) fn bytes_for(&self, time: Duration) -> usize {
         let deadline = Instant::now() + time;
         let mut bytes = 0;
@@ -50,7 +49,6 @@ impl Terminal {
         Some(at - pressed)
     }
 
-    /// Returns the pids of the program and its reading processes.
     fn pids(&self) -> Vec<u32> {
         let Some(own) = self.child.process_id() else { return Vec::new() };
         let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {

@@ -18,7 +18,6 @@ use crate::package::program;
 use crate::project::Project;
 use crate::terminal::Terminal;
 
-/// A row of the table with its limits.
 struct Case {
     spec: &'static str,
     devices: u32,

@@ -16,7 +16,6 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Runs the command to its end.
     pub(super) fn judge(&mut self, command: &mut Command, limits: &[Limit]) -> Result<(), String> {
         let mut seen = Vec::new();
         listen(command, Voice::Stdout, |line| {

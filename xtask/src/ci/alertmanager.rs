@@ -47,7 +47,6 @@ impl Tool {
         command
     }
 
-    /// Returns the program that checks its configuration.
     pub(super) fn amtool(&self) -> PathBuf {
         self.program.with_file_name("amtool")
     }
@@ -130,7 +129,6 @@ fn unanswered(service: &Service, samples_before: f64) -> Result<(), String> {
     if is_reported && document["samples_dropped"] == 0 { Ok(()) } else { Err(format!("unexpected: {document}")) }
 }
 
-/// Checks the rules in the format of Prometheus.
 fn rules(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String> {
     let text = project::output(&mut project.command(ttmon, &["alerts", "list", "--json", "--no-server"]))?;
     let document: Value = serde_json::from_str(&text).map_err(|error| format!("ttmon alerts list: {error}"))?;
@@ -190,7 +188,6 @@ impl Alertmanager {
     }
 }
 
-/// Receives the messages of Alertmanager.
 pub(super) struct Hook {
     pub(super) port: u16,
     heard: Arc<Mutex<String>>,

@@ -11,7 +11,6 @@ use crate::tools;
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// 50 examples missed a fault that was planted; this many found it.
 const EXAMPLES: &str = "500";
-/// The service's own count of failures.
 const FAILURES: &str = "ttmon_http_requests_total{code=\"5xx\"}";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {

@@ -13,9 +13,7 @@ use crate::project::{self, Project, output};
 use crate::stop::untested;
 use crate::tools;
 
-/// PyPI package with the schemas of Kubernetes.
 const VALIDATE: &str = "kubernetes-validate==1.37.0";
-/// npm package with the schemas of the Prometheus operator.
 const OPERATOR: &str = "@kubernetes-models/prometheus-operator@6.0.0";
 const MANIFEST: &str = "deploy/kubernetes/ttmon.yaml";
 /// Prints the documents of a file as one list.
@@ -64,7 +62,6 @@ impl Validators {
         Ok(Self { environment, packages })
     }
 
-    /// Returns whether both programs accept the manifest, and their output.
     fn accept(&self, project: &Project, manifest: &Path) -> Result<(bool, String), String> {
         let said = |command: &mut std::process::Command| {
             let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;

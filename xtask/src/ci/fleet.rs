@@ -100,7 +100,6 @@ const SCRAPES: &str = "up{job=\"ttmon\"}[10m]";
 /// Longest time between two scrapes that is not a gap, in seconds. On a busy machine one or two scrapes are late.
 const GAP_S: f64 = 20.0;
 
-/// Seconds since 1970.
 fn now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
@@ -127,7 +126,6 @@ fn no_gap(series: &[Vec<f64>], killed: f64, restarted: f64) -> Result<String, St
     ))
 }
 
-/// Checks the page's view of the store, in Chromium.
 fn view(project: &Project, ttmon: &Path, port: u16) -> Result<(), String> {
     match web::Browser::have(project) {
         Ok(browser) => {
@@ -141,7 +139,6 @@ fn view(project: &Project, ttmon: &Path, port: u16) -> Result<(), String> {
     }
 }
 
-/// Formats a target as a line of a hosts file.
 fn line(target: &Value) -> String {
     let labels = target["labels"].as_object().into_iter().flatten();
     let labels = labels.map(|(name, value)| format!(" {name}={}", value.as_str().unwrap_or_default()));

@@ -10,7 +10,6 @@ use crate::stop::untested;
 use crate::stream::Voice;
 use crate::{package, tools};
 
-/// Debian 12 and 13.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 /// Packages in addition to a minimal Debian: for reading manuals, and for enabling units.
 const INCLUDED: &str = "--include=man-db,systemd";

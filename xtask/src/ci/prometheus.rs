@@ -19,7 +19,6 @@ use crate::tools;
 /// Both architectures, a remote chip, and a process with known memory.
 const SPEC: &str = "n300,p150";
 
-/// Paths of both programs.
 pub(super) struct Tools {
     pub(super) prometheus: PathBuf,
     pub(super) promtool: PathBuf,
@@ -40,7 +39,6 @@ impl Tools {
     }
 }
 
-/// Returns the series that a query finds now.
 pub(super) fn series(port: u16, query: &str) -> Result<Vec<Value>, String> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let answer = service::get(port, &format!("/api/v1/query?query={encoded}"), "")?;
@@ -111,7 +109,6 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// Runs an instant query. Returns labels and values.
     fn ask(&self, query: &str) -> Result<Vec<(Value, f64)>, String> {
         let pair = |one: Value| Some((one["metric"].clone(), one["value"][1].as_str()?.parse().ok()?));
         series(self.port, query)?.into_iter().map(|one| pair(one).ok_or_else(|| format!("{query}: no value"))).collect()

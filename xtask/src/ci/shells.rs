@@ -9,7 +9,6 @@ use crate::project;
 use crate::stop::untested;
 use crate::tools;
 
-/// The typed text, and one of the offered words.
 const CASES: [(&str, &str); 6] = [
     ("ttmon --sim t", "t3k"),
     ("ttmon --sim t3k,fault=ho", "t3k,fault=hot:"),

@@ -104,7 +104,6 @@ fn verify_drop_in(gate: &Gate, folder: &Path, origin: &str, drop_in: &str) -> Re
     if is_accepted { Ok(()) } else { Err(format!("{origin}: {said}")) }
 }
 
-/// Returns the names of a set of system calls, including nested sets.
 fn calls(set: &str) -> Result<BTreeSet<String>, String> {
     let output = Command::new("systemd-analyze").args(["syscall-filter", set]).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -25,13 +25,11 @@ impl Tally {
         })
     }
 
-    /// Adds tests that another program counted.
     pub(super) fn add(&mut self, passed: u64, failed: u64) {
         self.passed += passed;
         self.failed += failed;
     }
 
-    /// Returns the number of tests so far.
     pub(super) fn total(&self) -> u64 {
         self.passed + self.failed
     }

@@ -7,7 +7,6 @@ use super::guest::scenarios;
 /// The newest driver comes first. Scenarios run on it, and the older drivers are loaded after them.
 pub(super) const DRIVERS: [&str; 4] = ["2.10.1-pre", "2.9.0", "2.7.0", "2.5.0"];
 
-/// A machine to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(super) board: &'static str,
@@ -15,7 +14,6 @@ pub(crate) struct Boot {
     pub(super) scenarios: Vec<&'static str>,
 }
 
-/// The selection of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     board: Option<String>,
@@ -37,7 +35,6 @@ pub(crate) fn all() -> Vec<Boot> {
 }
 
 impl Boot {
-    /// Returns them as arguments of the guest.
     pub(super) fn words(&self) -> [String; 3] {
         [self.board.to_owned(), self.drivers.join(","), self.scenarios.join(",")]
     }

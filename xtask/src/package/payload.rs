@@ -11,13 +11,11 @@ use crate::project::{self, Project};
 /// The version of every crate and package, from Cargo.toml of the workspace.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The staged tree.
 pub(super) struct Payload {
     pub(super) root: PathBuf,
     /// The modification time of every packed file, in seconds since 1970. It is the time of the commit, so that two builds give the same
     /// bytes.
     pub(super) time: String,
-    /// The names of systemd's units.
     units: Vec<String>,
 }
 
@@ -28,7 +26,6 @@ enum From {
     Library,
     /// A file of the repository; see [`Payload::template`].
     Repository(&'static str),
-    /// Output of the program with these arguments.
     Printed(&'static [&'static str]),
 }
 

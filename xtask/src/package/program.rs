@@ -12,7 +12,6 @@ const PACKED: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// Adds the list of dependencies to the program, for scanners of known vulnerabilities.
 const AUDITABLE: Tool = Tool { name: "cargo-auditable", version: "0.7.7" };
 
-/// Builds the release program and returns its path.
 pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     project::run(&mut project.command("rustup", &["--quiet", "target", "add", TARGET]))?;
     // Compiles the C code of dependencies (TLS, compression).

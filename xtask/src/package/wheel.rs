@@ -18,7 +18,6 @@ pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Resul
     Ok(project::output(command.arg(&payload.root).arg(&folder))?.trim().into())
 }
 
-/// Builds the wheel from the current tree.
 pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     make(project, &Payload::stage(project)?, &output(project)?)
 }

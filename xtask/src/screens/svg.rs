@@ -8,7 +8,6 @@ use vt100::{Cell, Color, Screen};
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 10.0;
 
-/// The background of the terminal.
 #[derive(Clone, Copy)]
 pub(super) enum Paper {
     Dark,
@@ -37,7 +36,6 @@ const SIXTEEN: [&str; 16] = [
     "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff",
 ];
 
-/// The style of a cell.
 #[derive(Clone, PartialEq)]
 struct Look {
     letters: String,
@@ -91,7 +89,6 @@ pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String
     svg
 }
 
-/// Returns the beginning of a picture.
 fn head(screen: &Screen, paper: Paper) -> String {
     let (rows, columns) = screen.size();
     let (width, height) = (f64::from(columns.get()) * CELL.0 + 2.0 * MARGIN, f64::from(rows.get()) * CELL.1 + 2.0 * MARGIN);
@@ -103,7 +100,6 @@ fn head(screen: &Screen, paper: Paper) -> String {
     )
 }
 
-/// Returns a row of cells.
 fn row(screen: &Screen, row: u16, paper: Paper) -> String {
     let mut svg = String::new();
     let columns = screen.size().1.get();
@@ -224,7 +220,6 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
     }
 }
 
-/// Side length of a braille dot.
 const DOT: f64 = 1.7;
 
 /// Draws the braille dots of a text as lines, one for each row of neighbouring dots. A dash pattern makes the dots.

@@ -13,7 +13,6 @@ use crate::project::Member;
 
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// The crates that one crate may need.
 #[derive(Debug, PartialEq, Eq)]
 struct Arrow<'a> {
     line: usize,
@@ -38,7 +37,6 @@ pub(super) fn check(files: &[File], members: &[Member]) -> Vec<Finding> {
     }
 }
 
-/// Returns the arrows of the page, or the invalid line.
 fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     let mut lines = (1..).zip(page.lines());
     let start = lines.find(|(_, line)| line.trim_end() == "```arrows");
@@ -61,7 +59,6 @@ fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     Err((start, "the ```arrows block has no end".to_owned()))
 }
 
-/// Returns dependencies that are not allowed.
 fn forbidden(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
     let mut findings = Vec::new();
     let block = arrows.first().map_or(1, |arrow| arrow.line);

@@ -12,7 +12,6 @@ pub(super) fn macros(file: &File) -> Vec<Finding> {
     macro_calls(&file.code, MACROS).map(|(at, word)| file.finding(file.line_of(at), format!("{word}! is not an answer"))).collect()
 }
 
-/// Finds notes in comments and everywhere else.
 pub(super) fn notes(file: &File) -> Vec<Finding> {
     if file.is_fixture() {
         return Vec::new();
@@ -29,7 +28,6 @@ pub(super) fn notes(file: &File) -> Vec<Finding> {
 /// The only accepted reason to ignore a test. The stages `root` and `adversary` run these tests.
 const RUN_BY_A_STAGE: &str = "#[ignore = \"needs root\"]";
 
-/// Finds ignored tests.
 pub(super) fn lost_tests(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, (line, code)) in (1..).zip(file.text.lines().zip(file.code.lines())) {

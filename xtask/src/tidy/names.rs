@@ -5,7 +5,6 @@ use super::{File, Finding};
 
 const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc", "manager", "managers"];
 
-/// Checks names of files and directories.
 pub(super) fn nameless_paths(file: &File) -> Vec<Finding> {
     if !file.is_rust() && !file.path.ends_with("Cargo.toml") {
         return Vec::new();
@@ -14,7 +13,6 @@ pub(super) fn nameless_paths(file: &File) -> Vec<Finding> {
     parts.filter_map(nameless).map(|word| file.finding(1, message(word))).collect()
 }
 
-/// Checks names of types and modules.
 pub(super) fn nameless_items(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut before = "";

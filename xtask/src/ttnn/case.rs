@@ -13,7 +13,6 @@ pub(super) enum Started {
     ByWheel,
 }
 
-/// One run of one script.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) script: &'static str,
@@ -82,7 +81,6 @@ pub(super) const CASES: &[Case] = &[
     case("cycles", "cycles.py", "n150"),
 ];
 
-/// Formats all cases for the user.
 pub(super) fn list() -> String {
     CASES.iter().map(|case| format!("  {:<22} {} {} on {}\n", case.name, case.script, case.arguments.join(" "), case.chips)).collect()
 }

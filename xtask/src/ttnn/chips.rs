@@ -9,7 +9,6 @@ use crate::project::Project;
 const FOLDER: &str = "xtask/ttnn/chips";
 const UNIQUE_IDS: &str = "chip_unique_ids:";
 
-/// A mock machine.
 pub(crate) struct Chips {
     pub(super) path: PathBuf,
     /// Unique ids by metal id, if every chip is visible.

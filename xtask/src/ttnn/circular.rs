@@ -5,7 +5,6 @@
 
 use serde_json::Value;
 
-/// The L1 usage of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Bytes over all cores of a chip.

@@ -15,7 +15,6 @@ const KINDS: &[&str] = &["dram", "l1", "l1_small", "trace"];
 /// Figures of a kind of an allocator, with the same names on both sides.
 const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
 
-/// A running case with its counts so far.
 pub(super) struct Scene<'a> {
     chips: &'a Chips,
     has_regions: bool,
@@ -52,7 +51,6 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Compares one step.
     pub(super) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
         self.steps += 1;
         self.refused.extend(list(&step["refused"]).iter().cloned());
@@ -213,7 +211,6 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Formats the compared values in one line.
     pub(super) fn summary(&self) -> String {
         let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
         if self.circulars > 0 {

@@ -19,7 +19,6 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(420);
 const FAST_DISPATCH_SINCE: u32 = 77;
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
-/// A version of ttnn, ready to run.
 pub(crate) struct Environment {
     pub(crate) version: String,
     pub(crate) python: PathBuf,

@@ -11,7 +11,6 @@ use crate::project::{Project, succeeded};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A Python with the wheel installed.
 pub(crate) struct Fresh {
     pub(crate) python: PathBuf,
 }

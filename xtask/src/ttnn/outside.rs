@@ -19,15 +19,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Exit code of `ttmon mem --pid` for a process that does not exist.
 const NO_PROCESS: i32 = 3;
 
-/// The programs and libraries under test.
 pub(crate) struct Tracking {
     pub(crate) ttmon: PathBuf,
-    /// Folder of the libraries.
     pub(crate) libraries: PathBuf,
 }
 
 impl Tracking {
-    /// Builds the current programs and libraries.
     pub(crate) fn build(project: &Project) -> Result<Self, String> {
         let libraries = libs::build(project, Profile::Debug)?;
         project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;

@@ -98,7 +98,6 @@ fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     if inside == outside { unsaid } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
 }
 
-/// Compares the summaries of two folders.
 pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
     let read = |folder: &Path, name: &str| {
         let path = folder.join(name);

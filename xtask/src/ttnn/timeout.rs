@@ -15,7 +15,6 @@ pub(super) fn start(command: &mut Command) -> Result<Child, String> {
     command.process_group(0).spawn().map_err(|error| format!("{}: {error}", called(command)))
 }
 
-/// Kills the child and all processes in its group.
 pub(super) fn kill(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // The group may already have ended.
@@ -42,7 +41,6 @@ pub(super) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, Str
     }
 }
 
-/// Runs the command and returns both outputs.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Output, String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(command)?;

@@ -7,7 +7,6 @@ use std::path::Path;
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
 
-/// An arbitrary, fixed seed.
 const SEED: u64 = 1;
 
 pub(super) struct Tree(TempDir);

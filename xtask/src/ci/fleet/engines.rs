@@ -28,7 +28,6 @@ fn scrapes(sd_port: u16, refresh: &str) -> String {
     )
 }
 
-/// A Prometheus that can be killed.
 pub(super) struct Store {
     pub(super) port: u16,
     process: Option<Ended>,
@@ -49,14 +48,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Starts it again with its data.
     pub(super) fn restart(&mut self, project: &Project, tools: &Tools) -> Result<(), String> {
         let at = |name: &str| self.directory.join(name);
         self.process = Some(tools.start(project, &at("prometheus.yml"), &at("prometheus"), self.port, &[])?);
         until("ready (Prometheus)", || is_ok(self.port, "/-/ready", ""))
     }
 
-    /// Kills it with SIGKILL.
     pub(super) fn kill(&mut self) {
         self.process = None;
     }

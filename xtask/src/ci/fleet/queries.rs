@@ -10,7 +10,6 @@ use crate::service::until;
 /// Prefixes of metrics that simulated hosts do not have: of model servers, and of allocators' blocks, which only tracked programs have.
 const NOT_SIMULATED: &[&str] = &["vllm:", "tt_media_server_", "ttmon_memory_largest_free_per_bank_bytes"];
 
-/// Returns the values of an instant query.
 pub(super) fn ask(port: u16, query: &str) -> Result<Vec<f64>, String> {
     Ok(series(port, query)?.iter().filter_map(|one| one["value"][1].as_str()?.parse().ok()).collect())
 }
@@ -21,7 +20,6 @@ pub(super) fn times(port: u16, query: &str) -> Result<Vec<Vec<f64>>, String> {
     Ok(series(port, query)?.iter().map(times).collect())
 }
 
-/// Whether a query returns data now.
 pub(super) fn has(port: u16, query: &str) -> bool {
     ask(port, query).is_ok_and(|found| !found.is_empty())
 }

@@ -75,7 +75,6 @@ impl Authority {
 /// Receives one message and confirms it.
 struct Receiver {
     port: u16,
-    /// File with the received message.
     taken: PathBuf,
     _process: Ended,
 }

@@ -76,7 +76,6 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
     Ok(())
 }
 
-/// Files with configurations and secrets.
 struct Files {
     scrape: PathBuf,
     web: PathBuf,

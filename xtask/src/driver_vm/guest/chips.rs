@@ -18,11 +18,9 @@ const PCI: &str = "/sys/bus/pci";
 
 pub(super) struct Chips {
     is_blackhole: bool,
-    /// Devices on PCI Express.
     pub(super) count: usize,
     /// PCI address of each device, after they were seen once.
     addresses: RefCell<Vec<String>>,
-    /// File of the last loaded driver.
     module: RefCell<String>,
     sequence: Cell<u64>,
     held: RefCell<Option<File>>,
@@ -72,7 +70,6 @@ impl Chips {
         busybox(&["rmmod", "tenstorrent"])
     }
 
-    /// Waits until the driver lists all devices.
     pub(super) fn wait_for_devices(&self) -> Result<(), String> {
         until("listed by the driver", || fs::read_dir(CLASS).is_ok_and(|entries| entries.count() == self.count))?;
         if self.addresses.borrow().is_empty() {
@@ -113,7 +110,6 @@ impl Chips {
         write(&format!("{PCI}/drivers/tenstorrent/bind"), &self.address()?)
     }
 
-    /// Removes the device from the bus.
     pub(super) fn remove(&self) -> Result<(), String> {
         write(&format!("{PCI}/devices/{}/remove", self.address()?), "1")
     }
@@ -127,7 +123,6 @@ impl Chips {
         project::run(Command::new("/run/vm/bin/reset").args([kind, &self.victim().to_string()]))
     }
 
-    /// Keeps the device open until [`Self::release`].
     pub(super) fn hold(&self, flags: OFlags) -> Result<(), String> {
         *self.held.borrow_mut() = Some(self.open(flags)?);
         Ok(())

@@ -22,7 +22,6 @@ use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
 use crate::project;
 use crate::service::{Ended, until};
 
-/// Name of the scenario. It does not need the other monitors.
 pub(in crate::driver_vm) const DEEP: &str = "deep";
 
 /// Address at which the simulator publishes the block of a program (driver-vm/patches/ttsim.patch), as the firmware addresses it.
@@ -30,7 +29,6 @@ const BLOCK: u64 = 0x1007_6000;
 /// Address of the counters of the queue, in L1 of its core.
 const COUNTERS: u64 = 0x1_A180;
 const SIGNATURE: u32 = 0x534D_435F;
-/// Number of samples that must leave nothing behind.
 const SAMPLES: u64 = 1000;
 /// Number of checks with several cards beside other scenarios, because four emulated cards are slow. The first checks are run.
 const OF_SEVERAL: usize = 2;
@@ -44,13 +42,11 @@ pub(super) struct Deep<'a> {
     umd: Option<&'a Path>,
     chips: &'a Chips,
     arch: Arch,
-    /// Cores of the firmware and of dispatch.
     arc: (u16, u16),
     core: (u16, u16),
     csm: u64,
     /// Address of the word with the address of the block.
     pointer: u64,
-    /// Bytes of the used window.
     window: u64,
 }
 
@@ -256,7 +252,6 @@ impl<'a> Deep<'a> {
         self.write(self.arc, self.csm + address, &words)
     }
 
-    /// Writes the address of the block.
     fn point_to_block(&self, address: u64) -> Result<(), String> {
         self.write(self.arc, self.pointer, &[u32::try_from(address).unwrap_or_default()])
     }
@@ -435,7 +430,6 @@ impl<'a> Deep<'a> {
         Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor, user or process is left"))
     }
 
-    /// Returns the device under test from a document of all devices.
     fn device<'d>(&self, document: &'d Value) -> &'d Value {
         device(document, self.chips.victim())
     }
@@ -459,7 +453,6 @@ impl<'a> Deep<'a> {
 /// `ttmon --deep -l 0.5 --json`, and its output.
 struct Monitor {
     samples: Samples,
-    /// The device under test.
     id: u64,
     _process: Ended,
 }

@@ -11,7 +11,6 @@ const IDENTITY: [&str; 6] = ["location", "via", "bdf", "asic_id", "serial", "boa
 /// Words on the screen for an unhealthy device.
 const WORDS: [&str; 5] = ["RESET", "GONE", "UNREAD", "START", "WARN"];
 
-/// Which devices are disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// One device, with the remote chips behind it.
@@ -26,7 +25,6 @@ pub(super) struct Expected {
     pub(super) state: &'static str,
     /// Reason of missing values; `None` if there are values.
     reason: Option<&'static str>,
-    /// Word on the screen.
     word: Option<&'static str>,
     /// Part of the line with the reason.
     why: Option<&'static str>,
@@ -35,7 +33,6 @@ pub(super) struct Expected {
     pub(super) more_samples: usize,
 }
 
-/// The rows before the first disturbance.
 pub(super) struct Baseline {
     victim: u64,
     rows: BTreeMap<u64, Row>,
@@ -85,7 +82,6 @@ impl Expected {
         Self { scope: Scope::Victim, holders: 1, ..Self::fine() }
     }
 
-    /// Whether the driver lists no device in this state.
     pub(super) fn leaves_no_device(&self, baseline: &Baseline) -> bool {
         self.state == "gone" && (self.scope == Scope::All || baseline.is_lone())
     }
@@ -180,7 +176,6 @@ impl Baseline {
         Self { victim: 0, rows: BTreeMap::new(), unknown_rows: devices }
     }
 
-    /// Whether only one device is on PCIe.
     pub(super) fn is_lone(&self) -> bool {
         self.rows.values().filter(|row| row.via.is_none()).count() == 1
     }

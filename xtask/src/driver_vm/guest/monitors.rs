@@ -25,7 +25,6 @@ pub(super) struct Monitors {
     samples: [(&'static str, Samples); 2],
 }
 
-/// A time on the clock of the samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     /// Milliseconds since midnight, UTC.
@@ -33,7 +32,6 @@ pub(super) struct Mark {
     pub(super) at: Instant,
 }
 
-/// The documents of one monitor so far.
 #[derive(Clone, Default)]
 pub(super) struct Samples(Arc<Mutex<Vec<Value>>>);
 
@@ -56,7 +54,6 @@ impl Monitors {
         Ok(Self { repeated, service, top: Top::start(ttmon, &[])?, samples })
     }
 
-    /// Returns the documents of `ttmon -l`.
     pub(super) fn repeated(&self) -> &Samples {
         &self.samples[0].1
     }
@@ -126,7 +123,6 @@ impl Samples {
         self.0.lock().map(|all| all.iter().filter(is_since).cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns how many samples were taken after the mark.
     pub(super) fn count(&self, mark: Mark) -> usize {
         self.since(mark).len()
     }

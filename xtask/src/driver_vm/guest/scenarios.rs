@@ -134,7 +134,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Returns all names, in the order in which they run.
 pub(in crate::driver_vm) fn names() -> impl Iterator<Item = &'static str> {
     [LATE].into_iter().chain(SCENARIOS.iter().map(|scenario| scenario.name)).chain([VALUES, DEEP])
 }

@@ -13,7 +13,6 @@ use crate::service::until;
 use crate::terminal::{self, Size, Terminal};
 
 const SIZE: Size = (140, 45);
-/// Interval between two samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Time for reading, drawing and the pseudo-terminal on an emulated machine.
 const DRAWING: Duration = Duration::from_secs(3);
@@ -67,7 +66,6 @@ impl Top {
         }
     }
 
-    /// Checks the current screen.
     pub(super) fn check(&self, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
         check(&self.text())
     }

@@ -42,7 +42,6 @@ impl Deep<'_> {
         Ok("37 % with a holder, 0 without; one reader per chip, for a client too; no reader is a holder".to_owned())
     }
 
-    /// Adds to the counters until a condition is true.
     fn while_busy(&self, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
         let (mut cycles, mut busy) = (0_u64, 0_u64);
         let mut last = Ok(false);
