@@ -51,14 +51,12 @@ pub(crate) enum Detail {
     Failures,
 }
 
-/// A built virtual machine, and the programs that run in it.
 pub(crate) struct Rig {
     directory: PathBuf,
     /// The list of its parts, printed by `driver-vm/setup`.
     list: PathBuf,
     ttmon: PathBuf,
     checker: PathBuf,
-    /// A Python with tt-umd, if available.
     umd: Option<PathBuf>,
 }
 
@@ -140,7 +138,6 @@ pub(crate) fn check(rig: &Rig, boots: &[Boot], detail: Detail) -> Result<Score, 
 }
 
 impl Rig {
-    /// Runs the checks of one machine and returns their output.
     fn boot(&self, boot: &Boot) -> (String, Duration) {
         let started = Instant::now();
         let mut command = Command::new(self.directory.join("run"));

@@ -31,7 +31,6 @@ pub(crate) fn write(project: &Project, command: &str, files: &[Generated]) -> Re
     Ok(())
 }
 
-/// Lists the files that differ from what the command would write now.
 pub(crate) fn check(project: &Project, command: &str, files: &[Generated]) -> Result<(), String> {
     let mut stale = Vec::new();
     for (path, fresh) in files {

@@ -26,7 +26,6 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Builds the libraries and returns their folder.
 pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, String> {
     let mut arguments = vec!["build", "--quiet"];
     if profile == Profile::Release {

@@ -34,85 +34,61 @@ struct Command {
     name: &'static str,
     arguments: &'static str,
     help: &'static str,
-    run: fn(&Project, &[String]) -> Result<(), Stop>,
+    run: Run,
+}
+
+type Run = fn(&Project, &[String]) -> Result<(), Stop>;
+
+const fn command(name: &'static str, arguments: &'static str, help: &'static str, run: Run) -> Command {
+    Command { name, arguments, help, run }
 }
 
 const COMMANDS: &[Command] = &[
-    Command {
-        name: "check",
-        arguments: "",
-        help: "what needs only Rust, before every commit: format, lints, tests, tidy, docs",
-        run: ci::check,
-    },
-    Command {
-        name: "ci",
-        arguments: "[--only STAGE]... [--skip STAGE]... [--allow-skip]",
-        help: "the whole gate: check, and everything that needs root or another tool",
-        run: ci::run,
-    },
-    Command { name: "tidy", arguments: "", help: "what a review would say about the tree: arrows, lengths, leftovers", run: tidy::run },
-    Command { name: "docs", arguments: "[--check]", help: "write the generated pages of docs/, or say which are stale", run: docs::run },
-    Command {
-        name: "screens",
-        arguments: "[--check]",
-        help: "draw the pictures of the README from what ttmon top draws, or say which are stale",
-        run: screens::run,
-    },
-    Command { name: "web", arguments: "[--check]", help: "build the page into the program's files, or say which are stale", run: web::run },
-    Command {
-        name: "header",
-        arguments: "[--check]",
-        help: "write the C headers (installs cbindgen once), or say which are stale",
-        run: header::run,
-    },
-    Command {
-        name: "libs",
-        arguments: "[--release]",
-        help: "client, hook, stub and monitor in one folder beside the program: what `ttmon run` and the wheel take",
-        run: libs::run,
-    },
-    Command {
-        name: "fuzz",
-        arguments: "[--seconds N] [TARGET]",
-        help: "throw nonsense at what reads the files of others (installs cargo-fuzz once)",
-        run: fuzz::run,
-    },
-    Command {
-        name: "sbom",
-        arguments: "",
-        help: "list the crates of the program in target/package/ttmon.cdx.json (CycloneDX)",
-        run: sbom::run,
-    },
-    Command {
-        name: "audit",
-        arguments: "",
-        help: "licences, bans and sources of the dependencies (installs cargo-deny once)",
-        run: audit::run,
-    },
-    Command {
-        name: "ttnn",
-        arguments: "setup | compare | versions | cases",
-        help: "the real ttnn on mock chips: its allocators beside what ttmon says of them",
-        run: ttnn::run,
-    },
-    Command {
-        name: "driver-vm",
-        arguments: driver_vm::ARGUMENTS,
-        help: "the real kernel driver on simulated chips, in a virtual machine: ttmon's values and states beside its files",
-        run: driver_vm::run,
-    },
-    Command {
-        name: "package",
-        arguments: package::ARGUMENTS,
-        help: "what people install, below target/package: wheel, deb, rpm and tar.gz, or those named",
-        run: package::run,
-    },
-    Command {
-        name: "bench",
-        arguments: bench::ARGUMENTS,
-        help: "what a snapshot, an event of the ledger, the hook or the server costs, beside its limits",
-        run: bench::run,
-    },
+    command("check", "", "what needs only Rust, before every commit: format, lints, tests, tidy, docs", ci::check),
+    command(
+        "ci",
+        "[--only STAGE]... [--skip STAGE]... [--allow-skip]",
+        "the whole gate: check, and everything that needs root or another tool",
+        ci::run,
+    ),
+    command("tidy", "", "what a review would say about the tree: arrows, lengths, leftovers", tidy::run),
+    command("docs", "[--check]", "write the generated pages of docs/, or say which are stale", docs::run),
+    command("screens", "[--check]", "draw the pictures of the README from what ttmon top draws, or say which are stale", screens::run),
+    command("web", "[--check]", "build the page into the program's files, or say which are stale", web::run),
+    command("header", "[--check]", "write the C headers (installs cbindgen once), or say which are stale", header::run),
+    command(
+        "libs",
+        "[--release]",
+        "client, hook, stub and monitor in one folder beside the program: what `ttmon run` and the wheel take",
+        libs::run,
+    ),
+    command("fuzz", "[--seconds N] [TARGET]", "throw nonsense at what reads the files of others (installs cargo-fuzz once)", fuzz::run),
+    command("sbom", "", "list the crates of the program in target/package/ttmon.cdx.json (CycloneDX)", sbom::run),
+    command("audit", "", "licences, bans and sources of the dependencies (installs cargo-deny once)", audit::run),
+    command(
+        "ttnn",
+        "setup | compare | versions | cases",
+        "the real ttnn on mock chips: its allocators beside what ttmon says of them",
+        ttnn::run,
+    ),
+    command(
+        "driver-vm",
+        driver_vm::ARGUMENTS,
+        "the real kernel driver on simulated chips, in a virtual machine: ttmon's values and states beside its files",
+        driver_vm::run,
+    ),
+    command(
+        "package",
+        package::ARGUMENTS,
+        "what people install, below target/package: wheel, deb, rpm and tar.gz, or those named",
+        package::run,
+    ),
+    command(
+        "bench",
+        bench::ARGUMENTS,
+        "what a snapshot, an event of the ledger, the hook or the server costs, beside its limits",
+        bench::run,
+    ),
 ];
 
 fn main() -> ExitCode {

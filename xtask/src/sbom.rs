@@ -15,19 +15,7 @@ const PACKAGE: &str = "ttmon";
 pub(crate) const FILE: &str = "ttmon.cdx.json";
 
 /// The crates that the released program is linked with.
-const LINKED: [&str; 11] = [
-    "tree",
-    "--locked",
-    "--package",
-    PACKAGE,
-    "--edges",
-    "normal",
-    "--features",
-    "tls",
-    "--target",
-    "x86_64-unknown-linux-musl",
-    "--prefix=none",
-];
+const LINKED: &str = "tree --locked --package ttmon --edges normal --features tls --target x86_64-unknown-linux-musl --prefix=none";
 
 type Crates = BTreeSet<(String, String)>;
 
@@ -37,7 +25,6 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(write(project, &path)?)
 }
 
-/// Writes the document, and creates its directory.
 pub(crate) fn write(project: &Project, path: &Path) -> Result<(), String> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(files::at(path))?;
     let document = document(project)?;
@@ -50,7 +37,7 @@ fn document(project: &Project) -> Result<Value, String> {
     let metadata = output(&mut project.cargo(&["metadata", "--format-version", "1", "--locked", "--all-features"]))?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
     let lock = files::read(&project.root.join("Cargo.lock"))?;
-    let tree = output(&mut project.cargo(&LINKED))?;
+    let tree = output(&mut project.cargo(&LINKED.split(' ').collect::<Vec<_>>()))?;
     of_metadata(&metadata, &linked(&tree), &checksums(&lock)).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
 }
 
@@ -110,7 +97,7 @@ mod tests {
         let document = document(&project).expect("a document");
         let components = document["components"].as_array().expect("a list");
         let names: Vec<&str> = components.iter().filter_map(|one| one["name"].as_str()).collect();
-        let linked = linked(&output(&mut project.cargo(&LINKED)).expect("a tree"));
+        let linked = linked(&output(&mut project.cargo(&LINKED.split(' ').collect::<Vec<_>>())).expect("a tree"));
         assert_eq!(names.len(), linked.len());
         for needed in ["rustls", "hyper", "clap", "zstd-sys", "ttmon-ledger"] {
             assert!(names.contains(&needed), "{needed} is missing");

@@ -20,7 +20,6 @@ use crate::web;
 
 const NAME: &str = "screens";
 const RECORDING: &str = "docs/screens/t3k.ttmon";
-/// Timeout of a picture on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Picture {

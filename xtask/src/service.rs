@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Ended(pub(crate) Child);
 
 impl Ended {
-    /// Starts a process and discards its output.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self, String> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         child.map(Self).map_err(|error| format!("{}: {error}", called(command)))
@@ -106,18 +105,15 @@ pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String
     Ok(Answer { status, body: body.to_owned() })
 }
 
-/// Whether a path of this port is answered with 200.
 pub(crate) fn is_ok(port: u16, path: &str, headers: &str) -> bool {
     get(port, path, headers).is_ok_and(|answer| answer.status == 200)
 }
 
-/// Returns a port of this host that no process uses.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(|error| format!("no port: {error}"))
 }
 
-/// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

@@ -1,6 +1,5 @@
 //! Why a command or a stage ended early.
 
-/// Why a command ended early, by exit code.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// A usage error: exit code 2, and the list of commands.
@@ -23,9 +22,7 @@ impl From<NotPassed> for Stop {
     }
 }
 
-/// Why a stage did not pass.
 pub(crate) enum NotPassed {
-    /// The stage could not run on this machine.
     Skipped(String),
     Failed(String),
 }

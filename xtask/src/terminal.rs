@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
@@ -22,6 +23,16 @@ pub(crate) struct Terminal {
 pub(crate) type Size = (u16, u16);
 
 impl Terminal {
+    /// Starts a program with these arguments and without the user's configuration.
+    pub(crate) fn run(program: &Path, arguments: &[&str], size: Size) -> Result<Self, String> {
+        let mut command = CommandBuilder::new(program);
+        command.args(arguments);
+        for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
+            command.env(name, value);
+        }
+        Self::start(command, size)
+    }
+
     pub(crate) fn start(command: CommandBuilder, (cols, rows): Size) -> Result<Self, String> {
         let program = command.get_argv()[0].display().to_string();
         let failed = |error: &dyn std::fmt::Display| format!("{program}: {error}");
@@ -56,7 +67,6 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns the parser of the output of a terminal with this size.
 pub(crate) fn parser((columns, rows): Size) -> vt100::Parser {
     let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
     vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0)

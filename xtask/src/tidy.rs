@@ -58,7 +58,6 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(check(project)?)
 }
 
-/// Prints each finding. Returns an error if there is any.
 pub(crate) fn check(project: &Project) -> Result<(), String> {
     let files = files(project)?;
     let metadata = project.metadata()?;
@@ -117,6 +116,12 @@ impl File {
     /// Whether the file was captured on a real machine or copied from another project. Its words are not checked.
     fn is_fixture(&self) -> bool {
         self.path.split('/').any(|part| part == "fixtures")
+    }
+
+    /// Returns a finding for each message about a line.
+    fn each_line<I: IntoIterator<Item = String>>(&self, messages: impl Fn(&str) -> I) -> Vec<Finding> {
+        let lines = (1..).zip(self.text.lines());
+        lines.flat_map(|(number, line)| messages(line).into_iter().map(move |message| self.finding(number, message))).collect()
     }
 
     fn finding(&self, line: usize, message: impl Into<String>) -> Finding {

@@ -45,7 +45,6 @@ pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];
 /// Time limit for all cases of a version. They take a minute; without a limit, a hang in each would take an hour.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The number of equal cases, and the different ones.
 #[derive(Default)]
 pub(crate) struct Score {
     pub(crate) passed: u64,
@@ -76,7 +75,6 @@ fn setup(project: &Project, versions: &[&str]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Runs selected cases with selected versions, by hand.
 fn compare_some(project: &Project, words: &[&str]) -> Result<(), Stop> {
     let mut versions = Vec::new();
     let mut cases = Vec::new();

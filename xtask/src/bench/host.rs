@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use super::plain::Files;
 use super::root::Root;
 use super::snapshot::load;
+use super::statistics::quantile;
+use crate::files;
 use crate::package;
 use crate::project::{self, Project};
 use crate::service::Service;
@@ -42,11 +44,8 @@ pub(super) fn day(project: &Project) -> Result<(), String> {
 }
 
 pub(super) fn print_figure(what: &str, value: f64, unit: &str, limit: Option<f64>) {
-    let verdict = match limit {
-        Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
-        Some(limit) => format!("at most {limit} {unit}: MISSED"),
-        None => String::new(),
-    };
+    let verdict = limit.map(|limit| format!("at most {limit} {unit}: {}", if value <= limit { "ok" } else { "MISSED" }));
+    let verdict = verdict.unwrap_or_default();
     println!("  {what:<62} {value:>10.3} {unit:<6} {verdict}");
 }
 
@@ -78,7 +77,7 @@ fn sampler(program: &Path) -> Result<(), String> {
     let count = |name: &str| snapshot[name].as_array().map_or(0, Vec::len);
     let buffers = service.json("/api/v1/buffers?limit=1")?["count"].clone();
     println!("  ({} devices, {} processes, {buffers} buffers)", count("devices"), count("processes"));
-    print_figure("history of 32 devices", metric(&service, "ttmon_history_bytes")? / 1e6, "MB", Some(20.0));
+    print_figure("history of 32 devices", service.metric("ttmon_history_bytes")? / 1e6, "MB", Some(20.0));
     Ok(())
 }
 
@@ -129,10 +128,9 @@ fn scrapes(program: &Path) -> Result<(), String> {
 /// Returns the median and the 99th percentile, in milliseconds, of requests on one connection.
 fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
-    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    let mut answers = BufReader::with_capacity(1 << 20, stream.try_clone().map_err(failed)?);
-    let mut questions = stream;
+    let mut questions = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    questions.set_nodelay(true).map_err(failed)?;
+    let mut answers = BufReader::with_capacity(1 << 20, questions.try_clone().map_err(failed)?);
     let mut took: Vec<f64> = Vec::with_capacity(count);
     let question = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     for _ in 0..count {
@@ -153,61 +151,55 @@ fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> 
         answers.read_exact(&mut body).map_err(failed)?;
         took.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    took.sort_by(f64::total_cmp);
-    Ok((took[count / 2], took[count * 99 / 100]))
+    Ok((quantile(&took, 50), quantile(&took, 99)))
 }
 
 /// Opens clients that send half a request and wait, and streams that read every snapshot.
 fn crowd(program: &Path) -> Result<(), String> {
     println!("\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:", CROWDED.as_secs());
-    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let directory = files::temporary()?;
     let socket = directory.path().join("alloc.sock");
     let service = Service::start(program, &["--sim", "t3k", "--socket", socket.to_str().ok_or("a path that is no text")?])?;
     let alone = latencies(service.port, "/metrics", 200)?;
     let mut allocations = Allocations::connect(&socket)?;
     let socket_alone = allocations.latencies(QUERIES)?;
-    let mut slow = Vec::with_capacity(SLOW_CLIENTS);
-    for _ in 0..SLOW_CLIENTS {
-        let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a slow client: {error}"))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: loc").map_err(|error| format!("a slow client: {error}"))?;
-        slow.push(stream);
-    }
+    let client = |text: &str| -> Result<TcpStream, String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a client: {error}"))?;
+        stream.write_all(text.as_bytes()).map_err(|error| format!("a client: {error}"))?;
+        Ok(stream)
+    };
+    let slow = (0..SLOW_CLIENTS).map(|_| client("GET /metrics HTTP/1.1\r\nHost: loc")).collect::<Result<Vec<_>, _>>()?;
     for _ in 0..STREAMS {
-        let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a stream: {error}"))?;
-        let question = b"GET /api/v1/events?snapshots=true HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        stream.write_all(question).map_err(|error| format!("a stream: {error}"))?;
+        let mut stream = client("GET /api/v1/events?snapshots=true HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
     }
-    let before = (metric(&service, "ttmon_samples_total")?, metric(&service, "ttmon_samples_missed_total")?);
+    let before = (service.metric("ttmon_samples_total")?, service.metric("ttmon_samples_missed_total")?);
     let started = Instant::now();
     let mut slowest: f64 = 0.0;
-    let mut worst = (0.0, 0.0);
+    let mut worst: f64 = 0.0;
     let mut socket_among: Vec<f64> = Vec::new();
     let mut oldest: f64 = 0.0;
     while started.elapsed() < CROWDED {
-        slowest = slowest.max(metric(&service, "ttmon_sample_duration_seconds")? * 1e3);
-        let now = latencies(service.port, "/metrics", 50)?;
-        if now.1 > worst.1 {
-            worst = now;
-        }
+        slowest = slowest.max(service.metric("ttmon_sample_duration_seconds")? * 1e3);
+        worst = worst.max(latencies(service.port, "/metrics", 50)?.1);
         socket_among.extend(allocations.latencies(QUERIES / 10)?);
-        oldest = oldest.max(metric(&service, "ttmon_sample_age_seconds")?);
+        oldest = oldest.max(service.metric("ttmon_sample_age_seconds")?);
         thread::sleep(Duration::from_millis(300));
     }
     let took = started.elapsed().as_secs_f64();
-    let samples = metric(&service, "ttmon_samples_total")? - before.0;
-    print_figure("samples left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
+    let samples = service.metric("ttmon_samples_total")? - before.0;
+    print_figure("samples left out", service.metric("ttmon_samples_missed_total")? - before.1, "", Some(0.0));
     print_figure("samples fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
     print_figure("the slowest sample", slowest, "ms", None);
     print_figure("the oldest newest sample (one sample per second)", oldest, "s", Some(1.5));
     for (name, part) in [("p50", 50), ("p99", 99)] {
-        print_figure(&format!("a question on the allocation socket before, {name}"), percentile(&socket_alone, part), "ms", None);
-        print_figure(&format!("a question on the allocation socket among them, {name}"), percentile(&socket_among, part), "ms", None);
+        print_figure(&format!("a question on the allocation socket before, {name}"), quantile(&socket_alone, part), "ms", None);
+        print_figure(&format!("a question on the allocation socket among them, {name}"), quantile(&socket_among, part), "ms", None);
     }
-    print_figure("connections open", metric(&service, "ttmon_http_connections")?, "", None);
-    print_figure("streams open", metric(&service, "ttmon_http_streams")?, "", None);
+    print_figure("connections open", service.metric("ttmon_http_connections")?, "", None);
+    print_figure("streams open", service.metric("ttmon_http_streams")?, "", None);
     print_figure("a scrape before, p99", alone.1, "ms", None);
-    print_figure("a scrape among them, worst p99", worst.1, "ms", None);
+    print_figure("a scrape among them, worst p99", worst, "ms", None);
     drop(slow);
     Ok(())
 }
@@ -244,34 +236,22 @@ impl Allocations {
     }
 }
 
-fn percentile(values: &[f64], part: usize) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values.get((values.len() * part / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
-}
-
 /// Samples at the smallest interval for a while, to find memory that grows with every sample.
 fn memory(program: &Path) -> Result<(), String> {
     println!("\nMemory, ten samples per second:");
     let service = Service::start(program, &["--sim", "galaxy", "--interval", "0.1"])?;
     thread::sleep(Duration::from_secs(5));
-    let (first, looks) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
+    let (first, looks) = (resident(service.pid())?, service.metric("ttmon_samples_total")?);
     thread::sleep(Duration::from_secs(30));
-    let (last, later) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
+    let (last, later) = (resident(service.pid())?, service.metric("ttmon_samples_total")?);
     print_figure("resident at first", first, "MB", None);
     print_figure(&format!("after {:.0} more samples", later - looks), last, "MB", Some(first * 1.05 + 1.0));
     Ok(())
 }
 
 fn resident(pid: u32) -> Result<f64, String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| format!("the service is gone: {error}"))?;
+    let status = files::read(Path::new(&format!("/proc/{pid}/status")))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     let kib: f64 = line.trim().trim_end_matches(" kB").trim().parse().map_err(|error| format!("VmRSS: {error}"))?;
     Ok(kib / 1024.0)
-}
-
-pub(super) fn metric(service: &Service, name: &str) -> Result<f64, String> {
-    let text = service.get("/metrics")?.body;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).ok_or_else(|| format!("there is no {name} among the metrics"))
 }

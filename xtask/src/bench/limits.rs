@@ -1,6 +1,5 @@
 //! A limit, and the line of a program's output that it applies to.
 
-/// A limit for lines that begin with a text.
 pub(super) struct Limit {
     bound: Bound,
     unit: &'static str,

@@ -8,14 +8,16 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::host::{metric, print_figure};
+use super::host::print_figure;
 use super::snapshot::load;
+use super::statistics::quantile;
+use crate::files;
 use crate::package;
 use crate::project::{Project, output};
 use crate::service::{Service, TOKEN, get};
@@ -52,14 +54,14 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     // The first samples find all processes and cost more.
     thread::sleep(Duration::from_secs(4));
     let alone = watch(&service, span)?;
-    let pages = Pages::open(&service)?;
+    let received = open_pages(&service)?;
     // Opening the pages costs once. Only the steady state is measured.
     thread::sleep(Duration::from_secs(3));
-    let before = pages.bytes();
+    let before = received.load(Ordering::Relaxed);
     let with_pages = watch(&service, span)?;
-    let bytes_per_s = (pages.bytes() - before) / u64::from(PAGES) / seconds;
-    let streams = metric(&service, "ttmon_http_streams")?;
-    pages.close();
+    let bytes_per_s = (received.load(Ordering::Relaxed) - before) / u64::from(PAGES) / seconds;
+    let streams = service.metric("ttmon_http_streams")?;
+    drop(service);
     let plain = plain_writes(bytes_per_s, span)?;
     print_figure("the service without pages, of a core", alone.percent, "%", None);
     print_figure("the service with pages, of a core", with_pages.percent, "%", None);
@@ -71,7 +73,6 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     print_figure("samples missed with pages", with_pages.missed, "", Some(alone.missed));
     print_figure("oldest newest sample without pages", alone.oldest, "s", None);
     print_figure("oldest newest sample with pages (one sample a second)", with_pages.oldest, "s", Some(1.5));
-    drop(service);
     match browser {
         Ok(browser) => in_browser(project, &browser, &program),
         Err(why) => {
@@ -87,11 +88,12 @@ fn in_browser(project: &Project, browser: &Browser, program: &Path) -> Result<()
     let found: Value = serde_json::from_str(&text).map_err(|error| format!("web/test/page.mjs --measure: {error}: {text}"))?;
     println!("\nChromium, 32 devices, loopback, an empty cache:");
     for (key, what, limit) in [("paint", "first paint", PAINT_MAX_MS), ("data", "first data: a tile for every device", DATA_MAX_MS)] {
-        let mut times: Vec<f64> = found[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        times.sort_by(f64::total_cmp);
-        let (Some(median), Some(last)) = (times.get(times.len() / 2), times.last()) else { return Err(format!("no times: {text}")) };
-        print_figure(&format!("{what}, median of {}", times.len()), *median, "ms", Some(limit));
-        print_figure(&format!("{what}, slowest"), *last, "ms", Some(limit));
+        let times: Vec<f64> = found[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        if times.is_empty() {
+            return Err(format!("no times: {text}"));
+        }
+        print_figure(&format!("{what}, median of {}", times.len()), quantile(&times, 50), "ms", Some(limit));
+        print_figure(&format!("{what}, slowest"), quantile(&times, 100), "ms", Some(limit));
     }
     let value = |key: &str| found[key].as_f64().ok_or_else(|| format!("no {key}: {text}"));
     print_figure("live sparklines on the screen", value("sparklines")?, "", None);
@@ -108,24 +110,23 @@ struct Watched {
     oldest: f64,
 }
 
-/// Measures processor time and samples of the service for a while.
 fn watch(service: &Service, span: Duration) -> Result<Watched, String> {
-    let missed = metric(service, "ttmon_samples_missed_total")?;
+    let missed = service.metric("ttmon_samples_missed_total")?;
     let (before, started) = (cpu_seconds(service.pid())?, Instant::now());
     let mut oldest: f64 = 0.0;
     while started.elapsed() < span {
         thread::sleep(Duration::from_millis(500));
-        oldest = oldest.max(metric(service, "ttmon_sample_age_seconds")?);
+        oldest = oldest.max(service.metric("ttmon_sample_age_seconds")?);
     }
     let took = started.elapsed().as_secs_f64();
     let percent = (cpu_seconds(service.pid())? - before) / took * 100.0;
-    Ok(Watched { percent, missed: metric(service, "ttmon_samples_missed_total")? - missed, oldest })
+    Ok(Watched { percent, missed: service.metric("ttmon_samples_missed_total")? - missed, oldest })
 }
 
 /// Returns the processor time of all threads of a process so far, including ended ones. The readers of the driver's files are separate
 /// processes, which pages do not affect.
 fn cpu_seconds(pid: u32) -> Result<f64, String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("the service is gone: {error}"))?;
+    let text = files::read(Path::new(&format!("/proc/{pid}/stat")))?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|ticks| ticks.parse::<f64>().ok());
     // User and system time are the fields 14 and 15 of proc_pid_stat(5). The first field after the name is field 3.
@@ -136,63 +137,33 @@ fn cpu_seconds(pid: u32) -> Result<f64, String> {
 /// `USER_HZ`, the same on every current Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Open pages: a stream for each, and their requests for alerts.
-struct Pages {
-    is_over: Arc<AtomicBool>,
-    taken: Arc<AtomicU64>,
-    streams: Vec<TcpStream>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Pages {
-    fn open(service: &Service) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("a page: {error}");
-        let mut pages = Self { is_over: Arc::default(), taken: Arc::default(), streams: Vec::new(), threads: Vec::new() };
-        for path in OPENED {
-            // Without this header, events would be a stream that does not end.
-            get(service.port, path, &format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n"))?;
+/// Opens pages: a stream for each, and their requests for alerts, evenly distributed over time. Returns the count of bytes that the
+/// streams have received. The pages end with the service.
+fn open_pages(service: &Service) -> Result<Arc<AtomicU64>, String> {
+    let failed = |error: io::Error| format!("a page: {error}");
+    let (port, received) = (service.port, Arc::new(AtomicU64::new(0)));
+    for path in OPENED {
+        // Without this header, events would be a stream that does not end.
+        get(port, path, &format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n"))?;
+    }
+    for _ in 0..PAGES {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+        let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: text/event-stream\r\n\r\n");
+        stream.write_all(format!("GET /api/v1/events?deltas=true HTTP/1.1\r\n{head}").as_bytes()).map_err(failed)?;
+        let received = Arc::clone(&received);
+        thread::spawn(move || {
+            let mut piece = vec![0; 1 << 16];
+            while let Ok(length @ 1..) = stream.read(&mut piece) {
+                received.fetch_add(length as u64, Ordering::Relaxed);
+            }
+        });
+    }
+    thread::spawn(move || {
+        while get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n")).is_ok() {
+            thread::sleep(ALERTS_EVERY / PAGES);
         }
-        for _ in 0..PAGES {
-            let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(failed)?;
-            let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: text/event-stream\r\n\r\n");
-            stream.write_all(format!("GET /api/v1/events?deltas=true HTTP/1.1\r\n{head}").as_bytes()).map_err(failed)?;
-            pages.streams.push(stream.try_clone().map_err(failed)?);
-            let taken = Arc::clone(&pages.taken);
-            pages.threads.push(thread::spawn(move || count(&mut stream, &taken)));
-        }
-        let (is_over, port) = (Arc::clone(&pages.is_over), service.port);
-        pages.threads.push(thread::spawn(move || ask_for_alerts(port, &is_over)));
-        Ok(pages)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    fn close(self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for stream in &self.streams {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-        for thread in self.threads {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn count(stream: &mut TcpStream, taken: &AtomicU64) {
-    let mut piece = vec![0; 1 << 16];
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        taken.fetch_add(length as u64, Ordering::Relaxed);
-    }
-}
-
-/// Sends the requests of all pages, evenly distributed over time.
-fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let _ = get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
-        thread::sleep(ALERTS_EVERY / PAGES);
-    }
+    });
+    Ok(received)
 }
 
 /// Returns the percentage of a core of a thread that writes this many bytes per second to as many connections.

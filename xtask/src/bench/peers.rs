@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::root::Root;
-use super::terminal;
 use super::top::{WARM_UP, start};
 use crate::terminal::Terminal;
 
@@ -28,7 +27,7 @@ pub(super) fn nvtop(ttmon: &Path, time: Duration) -> Result<(), String> {
         let root = Root::make(spec)?;
         let over = root.path().display();
         let script = format!("mount --bind {over}/sys /sys && mount --bind {over}/proc/driver /proc/driver && exec {program} -d 10");
-        let theirs = terminal::start(Path::new("unshare"), &["--mount", "sh", "-c", &script], *size)?;
+        let theirs = Terminal::run(Path::new("unshare"), &["--mount", "sh", "-c", &script], *size)?;
         if theirs.until("Device 0").is_err() {
             println!("this nvtop shows no Tenstorrent devices and was not measured");
             return Ok(());
@@ -49,15 +48,11 @@ pub(super) fn nvtop(ttmon: &Path, time: Duration) -> Result<(), String> {
 /// Returns the shares of a core of two programs on a changing machine, measured at the same time.
 fn together(terminals: [&Terminal; 2], root: &Root, time: Duration) -> Result<[f64; 2], String> {
     terminals[0].bytes_for(WARM_UP);
-    let (began, before) = (Instant::now(), terminals.map(Terminal::cpu));
-    for tick in 1.. {
-        root.step(tick)?;
+    let before = terminals.map(Terminal::cpu);
+    let elapsed = root.run(time, || {
         terminals[0].bytes_for(Duration::from_secs(1));
-        if began.elapsed() >= time {
-            break;
-        }
-    }
-    let elapsed = began.elapsed().as_secs_f64();
+        Ok(())
+    })?;
     let share = |index: usize| (terminals[index].cpu() - before[index]).as_secs_f64() / elapsed * 100.0;
     Ok([share(0), share(1)])
 }
@@ -67,7 +62,7 @@ pub(super) fn btop(time: Duration) -> Result<(), String> {
         println!("btop is not here and was not measured (apt-get install btop)");
         return Ok(());
     }
-    let terminal = terminal::start(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
+    let terminal = Terminal::run(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
     terminal.bytes_for(WARM_UP);
     let (began, before) = (Instant::now(), terminal.cpu());
     let bytes = terminal.bytes_for(time);

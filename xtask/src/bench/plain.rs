@@ -15,6 +15,9 @@ const PUBLISHED: &[&str] = &["sys", "proc/driver", "dev/shm"];
 
 pub(super) struct Files(Vec<PathBuf>);
 
+/// Wall time and processor time of reading everything once.
+pub(super) type PlainRead = (Duration, Duration);
+
 impl Files {
     pub(super) fn below(root: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
@@ -28,7 +31,7 @@ impl Files {
         self.0.len()
     }
 
-    pub(super) fn read(&self) -> Result<(Duration, Duration), String> {
+    pub(super) fn read(&self) -> Result<PlainRead, String> {
         let mut buffer = [0; 16 * 1024];
         let cpu = thread_cpu();
         let started = Instant::now();

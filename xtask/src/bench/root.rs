@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
 
 use super::sleepers::Sleepers;
+use crate::files;
 
 /// In memory, like sysfs, so that no disk is measured.
 const MEMORY: &str = "/dev/shm";
@@ -37,19 +39,29 @@ impl Root {
         Ok(root)
     }
 
-    /// Advances the machine. All changed files are written again.
-    pub(super) fn step(&self, seconds: u64) -> Result<(), String> {
+    fn step(&self, seconds: u64) -> Result<(), String> {
         let pids: Vec<Option<u32>> = self.holders.pids().map(Some).collect();
         self.machine.write(self.path(), TICK + seconds * 4, &pids).map_err(|error| format!("{}: {error}", self.path().display()))
     }
 
-    /// Makes reads of a device's temperature hang.
+    /// Changes the machine once a second for this time, and calls a function after each change. Returns the seconds that passed.
+    pub(super) fn run(&self, time: Duration, mut each: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+        let began = Instant::now();
+        for tick in 1.. {
+            self.step(tick)?;
+            each()?;
+            if began.elapsed() >= time {
+                break;
+            }
+        }
+        Ok(began.elapsed().as_secs_f64())
+    }
+
     pub(super) fn hang(&self, device: u32) -> Result<(), String> {
         let directory = self.path().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
-        let target = fs::canonicalize(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let target = fs::canonicalize(&directory).map_err(files::at(&directory))?;
         let inside = target.strip_prefix(self.path()).unwrap_or(&target).join("tt_aiclk");
-        let faults = self.path().join(".ttmon-faults");
-        fs::write(&faults, format!("{}\thang\n", inside.display())).map_err(|error| format!("{}: {error}", faults.display()))
+        files::write(&self.path().join(".ttmon-faults"), format!("{}\thang\n", inside.display()))
     }
 
     pub(super) fn path(&self) -> &Path {

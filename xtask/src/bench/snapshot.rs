@@ -6,10 +6,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use super::cost::{Cost, Launcher};
-use super::plain::Files;
+use super::plain::{Files, PlainRead};
 use super::root::Root;
 use super::sleepers::Sleepers;
 use super::statistics::Durations;
@@ -51,12 +50,6 @@ struct Measured {
     launcher_kib: u64,
 }
 
-struct Once {
-    ours: Cost,
-    plain_wall: Duration,
-    plain_cpu: Duration,
-}
-
 struct Bench {
     case: &'static Case,
     root: Root,
@@ -72,17 +65,17 @@ pub(super) fn run(project: &Project, runs: usize) -> Result<(), String> {
     let dynamic = project.metadata()?.target.join("release/ttmon");
     let launcher = Launcher::build(project)?;
     let mut benches = CASES.iter().map(Bench::make).collect::<Result<Vec<_>, _>>()?;
-    take_turns(&mut benches, WARM_UP_RUNS, |bench| bench.once(&launcher, &program).map(|_| ()))?;
+    take_turns(&mut benches, WARM_UP_RUNS, |bench| bench.once(&launcher, &program).map(drop))?;
     println!("load before: {}", load());
     for round in 0..ROUNDS {
         let share = runs / ROUNDS + usize::from(round < runs % ROUNDS);
         take_turns(&mut benches, share, |bench| {
-            bench.once(&launcher, &program).map(|once| bench.alone.add(&once))?;
-            bench.once(&launcher, &dynamic).map(|once| bench.dynamic.add(&once))
+            bench.once(&launcher, &program).map(|once| bench.alone.add(once))?;
+            bench.once(&launcher, &dynamic).map(|once| bench.dynamic.add(once))
         })?;
         let crowd = Sleepers::start(CROWD)?;
         benches.iter().try_for_each(|bench| bench.root.link(crowd.pids()))?;
-        take_turns(&mut benches, share, |bench| bench.once(&launcher, &program).map(|once| bench.crowded.add(&once)))?;
+        take_turns(&mut benches, share, |bench| bench.once(&launcher, &program).map(|once| bench.crowded.add(once)))?;
         benches.iter().try_for_each(|bench| bench.root.unlink(crowd.pids()))?;
     }
     println!("load after:  {}", load());
@@ -101,24 +94,20 @@ impl Bench {
         Ok(Self { case, root, files, alone: Measured::default(), crowded: Measured::default(), dynamic: Measured::default() })
     }
 
-    fn once(&self, launcher: &Launcher, program: &Path) -> Result<Once, String> {
+    fn once(&self, launcher: &Launcher, program: &Path) -> Result<(Cost, PlainRead), String> {
         let root = self.root.path().to_str().ok_or("the root has a name that is not UTF-8")?;
         let ours = launcher.measure(program, &["--root", root, "--json"])?;
-        let (plain_wall, plain_cpu) = self.files.read()?;
-        Ok(Once { ours, plain_wall, plain_cpu })
+        Ok((ours, self.files.read()?))
     }
 }
 
 impl Measured {
-    fn add(&mut self, once: &Once) {
-        self.wall.push(once.ours.wall);
-        self.cpu.push(once.ours.cpu);
-        self.plain_wall.push(once.plain_wall);
-        self.plain_cpu.push(once.plain_cpu);
-        if once.ours.peak_kib > self.peak_kib {
-            self.peak_kib = once.ours.peak_kib;
-            self.launcher_kib = once.ours.launcher_kib;
-        }
+    fn add(&mut self, (ours, plain): (Cost, PlainRead)) {
+        self.wall.push(ours.wall);
+        self.cpu.push(ours.cpu);
+        self.plain_wall.push(plain.0);
+        self.plain_cpu.push(plain.1);
+        (self.peak_kib, self.launcher_kib) = (self.peak_kib, self.launcher_kib).max((ours.peak_kib, ours.launcher_kib));
     }
 
     fn cpu_ms_max(&self) -> f64 {
@@ -196,6 +185,8 @@ pub(super) fn load() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const CASE: Case = Case { spec: "p150x4", devices: "4", wall_ms_max: Some(10.0), cpu_ms_max: Some(5.0) };

@@ -22,13 +22,23 @@ impl Durations {
         self.quantile_ms(99)
     }
 
-    /// Returns the smallest value such that `percent` of all values are not above it; 0 if there are none.
     fn quantile_ms(&self, percent: usize) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort();
-        let rank = (sorted.len() * percent).div_ceil(100).max(1);
-        sorted.get(rank - 1).map_or(0.0, |duration| duration.as_secs_f64() * 1000.0)
+        let times: Vec<f64> = self.0.iter().map(|duration| duration.as_secs_f64() * 1000.0).collect();
+        quantile(&times, percent)
     }
+}
+
+/// Returns the smallest value such that `percent` of all values are not above it; 0 if there are none.
+pub(super) fn quantile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0.0)
+}
+
+/// Returns the verdict on a value and its limit.
+pub(super) fn verdict(is_held: bool) -> &'static str {
+    if is_held { "holds" } else { "MISSED" }
 }
 
 #[cfg(test)]

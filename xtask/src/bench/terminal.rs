@@ -1,21 +1,9 @@
 //! Measures a program in a pseudo-terminal: its output is counted, and its cost is read from the kernel.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use portable_pty::CommandBuilder;
-
-use crate::terminal::{Size, Terminal};
-
-pub(super) fn start(program: &Path, arguments: &[&str], size: Size) -> Result<Terminal, String> {
-    let mut command = CommandBuilder::new(program);
-    command.args(arguments);
-    for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
-        command.env(name, value);
-    }
-    Terminal::start(command, size)
-}
+use crate::terminal::Terminal;
 
 impl Terminal {
     /// Returns the time from the start until this text is written for the first time.

@@ -5,15 +5,14 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::peers;
 use super::plain::Files;
 use super::root::Root;
 use super::sleepers::Sleepers;
 use super::snapshot::load;
-use super::statistics::Durations;
-use super::terminal;
+use super::statistics::{self, Durations};
 use crate::package::program;
 use crate::project::Project;
 use crate::terminal::Terminal;
@@ -76,7 +75,7 @@ struct Cost {
 impl Case {
     fn row(&self, cost: &Cost, plain: f64) -> String {
         let verdict = |name: &str, value: f64, most: Option<f64>| {
-            most.map(|most| format!("{name} at most {most}: {}", if value <= most { "holds" } else { "MISSED" }))
+            most.map(|most| format!("{name} at most {most}: {}", statistics::verdict(value <= most)))
         };
         let verdicts = [
             verdict("share %", cost.share, self.share_max),
@@ -103,7 +102,7 @@ pub(super) fn start(program: &Path, root: &Root, size: (u16, u16)) -> Result<Ter
 }
 
 fn start_with(program: &Path, root: &Root, size: (u16, u16), refresh: &str) -> Result<Terminal, String> {
-    terminal::start(program, &["top", "-r", refresh, "--root", &root.path().display().to_string()], size)
+    Terminal::run(program, &["top", "-r", refresh, "--root", &root.path().display().to_string()], size)
 }
 
 /// Measures a program on a changing machine, from the time when it shows this text. Also measures as many plain reads of the same files.
@@ -111,17 +110,13 @@ fn watched(terminal: &Terminal, root: &Root, shows: &str, time: Duration) -> Res
     let files = Files::below(root.path())?;
     terminal.until(shows)?;
     terminal.bytes_for(WARM_UP);
-    let (began, before) = (Instant::now(), terminal.cpu());
+    let before = terminal.cpu();
     let (mut bytes, mut plain) = (0, Duration::ZERO);
-    for tick in 1.. {
-        root.step(tick)?;
+    let elapsed = root.run(time, || {
         plain += files.read()?.1;
         bytes += terminal.bytes_for(Duration::from_secs(1));
-        if began.elapsed() >= time {
-            break;
-        }
-    }
-    let elapsed = began.elapsed().as_secs_f64();
+        Ok(())
+    })?;
     let (rss_kb, all_kb) = terminal.memory();
     let share = (terminal.cpu() - before).as_secs_f64() / elapsed * 100.0;
     Ok((Cost { share, rss_kb, all_kb, bytes_per_s: bytes as f64 / elapsed }, plain.as_secs_f64() / elapsed * 100.0))
@@ -135,7 +130,7 @@ fn crowd(program: &Path, time: Duration) -> Result<(), String> {
     root.link(crowd.pids())?;
     let (crowded, _) = watched(&start(program, &root, (80, 24))?, &root, "Processes (", time)?;
     let ratio = crowded.share / alone.share;
-    let verdict = if ratio <= CROWD_RATIO_MAX { "holds" } else { "MISSED" };
+    let verdict = statistics::verdict(ratio <= CROWD_RATIO_MAX);
     println!(
         "\nwith {CROWD} more processes: {:.3} % instead of {:.3} %, at most {CROWD_RATIO_MAX} times: {verdict}",
         crowded.share, alone.share
@@ -148,10 +143,10 @@ fn first_paint(program: &Path) -> Result<(), String> {
     let (mut times, mut least) = (Durations::default(), Durations::default());
     for _ in 0..FIRST_PAINT_RUNS {
         times.push(start(program, &root, (80, 24))?.until("Processes (")?);
-        least.push(terminal::start(Path::new("echo"), &["there"], (80, 24))?.until("there")?);
+        least.push(Terminal::run(Path::new("echo"), &["there"], (80, 24))?.until("there")?);
     }
     let median = times.median_ms();
-    let verdict = if median <= FIRST_PAINT_MS_MAX { "holds" } else { "MISSED" };
+    let verdict = statistics::verdict(median <= FIRST_PAINT_MS_MAX);
     println!(
         "first paint, whole: median {median:.1} ms, p90 {:.1} ms (echo: {:.1}, {:.1}); at most {FIRST_PAINT_MS_MAX} ms: {verdict}",
         times.p90_ms(),
@@ -169,16 +164,12 @@ pub(super) fn hour(project: &Project) -> Result<(), String> {
     terminal.until("Processes (")?;
     terminal.bytes_for(WARM_UP);
     let (first, _) = terminal.memory();
-    let began = Instant::now();
-    for tick in 1.. {
-        root.step(tick)?;
+    root.run(HOUR, || {
         terminal.bytes_for(Duration::from_secs(1));
-        if began.elapsed() >= HOUR {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     let (rss, all) = terminal.memory();
-    let verdict = if rss <= HOUR_RSS_KB_MAX { "holds" } else { "MISSED" };
+    let verdict = statistics::verdict(rss <= HOUR_RSS_KB_MAX);
     println!(
         "32 devices, a sample every {HOUR_REFRESH_MS} ms for {} s: RSS {rss} kB ({first} after {} s), all processes {all} kB; at most {HOUR_RSS_KB_MAX} kB: {verdict}",
         HOUR.as_secs(),
@@ -195,10 +186,10 @@ fn keys(program: &Path) -> Result<(), String> {
     top.until("Processes (")?;
     let (ours, answered) = answers(&mut top, ["2", "1"]);
     let echo = PathBuf::from("/bin/sh");
-    let mut empty = terminal::start(&echo, &["-c", "stty raw -echo; echo ready; exec cat"], (80, 24))?;
+    let mut empty = Terminal::run(&echo, &["-c", "stty raw -echo; echo ready; exec cat"], (80, 24))?;
     empty.until("ready")?;
     let (theirs, _) = answers(&mut empty, ["a", "b"]);
-    let verdict = if ours.p99_ms() <= KEY_MS_MAX && answered == KEY_RUNS { "holds" } else { "MISSED" };
+    let verdict = statistics::verdict(ours.p99_ms() <= KEY_MS_MAX && answered == KEY_RUNS);
     println!(
         "a key while a device hangs: {answered} of {KEY_RUNS} answered, median {:.1} ms, p99 {:.1} ms (an empty loop: {:.1}, {:.1}); at most {KEY_MS_MAX} ms: {verdict}",
         ours.median_ms(),

@@ -145,7 +145,6 @@ fn line(target: &Value) -> String {
     format!("{}{}", target["targets"][0].as_str().unwrap_or_default(), labels.collect::<String>())
 }
 
-/// Checks the files of deploy/ that a tool can check.
 fn deployed_files(project: &Project, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool) -> Result<(), String> {
     let file = |path: &str| project.root.join("deploy").join(path);
     let promtool = |arguments: &[&str], path: &str| project::run(project.command(&tools.promtool, arguments).arg(file(path)));

@@ -31,7 +31,6 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 }
 
 impl Tools {
-    /// Starts Prometheus with this configuration and this folder for its data.
     pub(super) fn start(&self, project: &Project, config: &Path, data: &Path, port: u16, more: &[String]) -> Result<Ended, String> {
         let mut command = project.command(&self.prometheus, &[]);
         command.arg(format!("--config.file={}", config.display())).arg(format!("--storage.tsdb.path={}", data.display()));

@@ -74,7 +74,6 @@ fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result
     project::run(&mut command)
 }
 
-/// Checks that a key that other users can read is refused.
 fn refuse_public_key(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(), String> {
     let public = directory.join("public.pem");
     let copied = std::fs::copy(key, &public).and_then(|_| std::fs::set_permissions(&public, PermissionsExt::from_mode(0o644)));

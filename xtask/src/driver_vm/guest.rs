@@ -11,7 +11,7 @@ pub(super) mod scenarios;
 mod top;
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -23,7 +23,6 @@ use expected::{Baseline, Expected};
 use monitors::{Mark, Monitors};
 use scenarios::Scenario;
 
-/// The argument that starts this mode.
 pub(super) const WORD: &str = "guest";
 pub(super) const PASSED: &str = "ok   ";
 pub(super) const FAILED: &str = "FAIL ";
@@ -142,7 +141,6 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// Checks monitors that were started while the firmware was not ready.
     fn check_late(&mut self, monitors: &Monitors) -> Result<(), String> {
         let expected = Expected::starting();
         let baseline = Baseline::unknown(self.chips.count);
@@ -203,22 +201,17 @@ impl Guest<'_> {
 
     fn json(&self) -> Result<Answer, String> {
         let started = Instant::now();
-        let mut command = Command::new(self.ttmon);
-        let output = command.args(["--json", "--no-server"]).args(monitors::READ_TIMEOUT).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| format!("ttmon --json: {error}"))?;
-        match started.elapsed() {
-            took if took > SNAPSHOT_MAX => {
-                Err(format!("expected an answer within {} s, found {:.1} s", SNAPSHOT_MAX.as_secs(), took.as_secs_f64()))
-            }
-            _ => Ok(Answer(output)),
+        let output = monitors::once(self.ttmon, &["--json", "--no-server"])?;
+        let took = started.elapsed();
+        if took > SNAPSHOT_MAX {
+            return Err(format!("expected an answer within {} s, found {:.1} s", SNAPSHOT_MAX.as_secs(), took.as_secs_f64()));
         }
+        Ok(Answer(output))
     }
 
-    /// Checks that `ttmon doctor` prints the remedy.
     fn doctor(&self, remedy: &str) -> Result<String, String> {
-        let mut command = Command::new(self.ttmon);
-        let output = command.arg("doctor").args(monitors::READ_TIMEOUT).stdin(Stdio::null()).output();
-        let printed = String::from_utf8_lossy(&output.map_err(|error| format!("ttmon doctor: {error}"))?.stdout).into_owned();
+        let output = monitors::once(self.ttmon, &["doctor"])?;
+        let printed = String::from_utf8_lossy(&output.stdout);
         match printed.lines().find(|line| line.contains("try: ") && line.contains(remedy)) {
             Some(line) => Ok(line.trim().to_owned()),
             None => Err(format!("expected the remedy {remedy:?}, found {}", printed.replace('\n', "; "))),
@@ -247,7 +240,6 @@ impl Guest<'_> {
     }
 }
 
-/// The output and exit status of a single `ttmon --json`.
 struct Answer(Output);
 
 impl Answer {
@@ -256,11 +248,8 @@ impl Answer {
     }
 
     fn expect_code(&self, code: i32) -> Result<String, String> {
-        if self.0.status.code() == Some(code) {
-            Ok(format!("exit code {code}"))
-        } else {
-            Err(format!("expected exit code {code}, found {}", self.end()))
-        }
+        let is_right = self.0.status.code() == Some(code);
+        if is_right { Ok(format!("exit code {code}")) } else { Err(format!("expected exit code {code}, found {}", self.end())) }
     }
 
     fn end(&self) -> String {

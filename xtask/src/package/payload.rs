@@ -20,7 +20,6 @@ pub(super) struct Payload {
 }
 
 enum From {
-    /// The static program.
     Program,
     /// A library beside it.
     Library,
@@ -29,7 +28,6 @@ enum From {
     Printed(&'static [&'static str]),
 }
 
-/// Each file below `/usr`, and its source.
 const ITEMS: &[(&str, From)] = &[
     ("bin/ttmon", From::Program),
     ("lib/ttmon/libttmon_client.so", From::Library),
@@ -56,7 +54,6 @@ const UNITS: (&str, &str) = ("packaging/systemd", "lib/systemd/system");
 const MANUAL: &str = "share/man/man1";
 
 impl Payload {
-    /// Builds everything and copies it to the staged tree.
     pub(super) fn stage(project: &Project) -> Result<Self, String> {
         let program = program::build(project)?;
         let libraries = libs::build(project, Profile::Release)?;

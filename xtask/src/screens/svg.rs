@@ -30,7 +30,6 @@ impl Paper {
     }
 }
 
-/// The 16 colours of a common terminal.
 const SIXTEEN: [&str; 16] = [
     "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
     "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff",
@@ -157,7 +156,6 @@ fn shape(cell: &Cell) -> Option<char> {
         .then_some(character)
 }
 
-/// Draws these characters, one per column.
 fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) {
     let (mut x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
     if let Some(background) = &look.background {

@@ -4,7 +4,6 @@ use super::code::{is_word, words};
 use super::length::test_blocks;
 use super::{File, Finding};
 
-/// The tables with the members.
 const TABLES: &[&str] = &["crates/model/src/fields/device.rs", "crates/model/src/fields/process.rs"];
 /// Crates that show, send or store snapshots. `monitor` is not included, because its C ABI names each member.
 const FACES: &[&str] = &["ask", "doctor", "intake", "print", "serve", "top", "ttmon", "wire"];

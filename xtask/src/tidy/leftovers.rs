@@ -16,13 +16,10 @@ pub(super) fn notes(file: &File) -> Vec<Finding> {
     if file.is_fixture() {
         return Vec::new();
     }
-    let mut findings = Vec::new();
-    for (number, line) in (1..).zip(file.text.lines()) {
-        for note in line.split(|character| !is_word(character)).filter(|word| NOTES.contains(word)) {
-            findings.push(file.finding(number, format!("{note}: do it, or write it where it will be found")));
-        }
-    }
-    findings
+    file.each_line(|line| {
+        let notes = line.split(|character| !is_word(character)).filter(|word| NOTES.contains(word));
+        notes.map(|note| format!("{note}: do it, or write it where it will be found")).collect::<Vec<_>>()
+    })
 }
 
 /// The only accepted reason to ignore a test. The stages `root` and `adversary` run these tests.

@@ -15,7 +15,6 @@ pub(super) fn long_files(file: &File) -> Vec<Finding> {
     vec![file.finding(1, format!("{lines} lines, over {FILE_LINES_MAX}: find the second idea's name"))]
 }
 
-/// Finds long functions. Tests may be longer than other functions.
 pub(super) fn long_functions(file: &File) -> Vec<Finding> {
     if file.is_test() {
         return Vec::new();

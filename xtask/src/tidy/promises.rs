@@ -27,7 +27,6 @@ pub(super) fn without_a_test(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Whether a function or a case with this name exists.
 fn exists(files: &[File], name: &str) -> bool {
     let (function, case) = (format!("fn {name}("), format!("\"{name}\""));
     files.iter().filter(|file| file.is_rust()).any(|file| file.text.contains(&function) || file.text.contains(&case))

@@ -22,15 +22,11 @@ const LOCK_FILE_NAME: &str = concat!("crates", ".io-index");
 const SHARED: &[&str] = &["/", "/tmp", "/home", "/root", "/opt", "/srv", "/src", "/mnt", "/usr/src", "/usr/local", "/var/tmp", "/dev/shm"];
 
 pub(super) fn registry_hosts(file: &File) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (number, line) in (1..).zip(file.text.lines()) {
+    file.each_line(|line| {
         let line = line.to_lowercase().replace(LOCK_FILE_NAME, "");
-        for host in REGISTRY_HOSTS.iter().filter(|host| line.contains(**host)) {
-            findings
-                .push(file.finding(number, format!("names the registry host {host}: where packages come from is the machine's affair")));
-        }
-    }
-    findings
+        let hosts = REGISTRY_HOSTS.iter().filter(|host| line.contains(**host));
+        hosts.map(|host| format!("names the registry host {host}: where packages come from is the machine's affair")).collect::<Vec<_>>()
+    })
 }
 
 /// Returns the paths that only this machine has: the parent directory of the checkout, and the user's home.
@@ -48,13 +44,10 @@ pub(super) fn places(root: &str, home: Option<&str>) -> Vec<String> {
 }
 
 pub(super) fn places_of_this_machine(file: &File, places: &[String]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (number, line) in (1..).zip(file.text.lines()) {
-        for place in places.iter().filter(|place| names_path(line, place)) {
-            findings.push(file.finding(number, format!("names {place}, which is a place of this machine")));
-        }
-    }
-    findings
+    file.each_line(|line| {
+        let named = places.iter().filter(|place| names_path(line, place));
+        named.map(|place| format!("names {place}, which is a place of this machine")).collect::<Vec<_>>()
+    })
 }
 
 /// Whether the line contains the absolute path or one below it. `/proc/1/home/bo` and `/home/bob` do not contain `/home/bo`.

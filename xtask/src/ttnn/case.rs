@@ -1,11 +1,9 @@
 //! The cases: which script runs on which mock machine, and how.
 
-/// How the tracking of the program is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Started {
     /// The library is in LD_PRELOAD, as `ttmon env` prints it.
     Preloaded,
-    /// `ttmon run` starts the program.
     ByRun,
     /// The program is not tracked. This is the control: nothing may be shown, not even zeros.
     Untracked,

@@ -4,6 +4,7 @@
 //! mem --json --banks --blocks --buffers` for the process. Both must be equal, to the byte.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use serde_json::Value;
 
@@ -123,8 +124,8 @@ impl<'a> Scene<'a> {
             // Old versions do not provide the start of a kind. The table begins at the start of its kind.
             let begins = base(view, kind).or_else(|| blocks.first().map(|block| block.0)).unwrap_or(0);
             let table = blocks_inside(view, kind, begins);
-            if has_blocks && differences.is_empty() && table != blocks {
-                differences.push(format!("{kind} blocks: {table:?} inside, {blocks:?} outside"));
+            if has_blocks && differences.is_empty() {
+                differences.extend(differ(&format!("{kind} blocks:"), &table, &blocks));
             }
         }
         differences
@@ -141,14 +142,8 @@ impl<'a> Scene<'a> {
             if !list(&allocator["devices"]).is_empty() {
                 differences.push(format!("mock chips on rows of a machine: {}", allocator["devices"]));
             }
-            let (seen, expected) = (unmapped(allocator), chips_of(view));
-            if seen != expected {
-                differences.push(format!("chips {expected:?} inside, {seen:?} outside"));
-            }
-            let (seen, expected) = (unique_ids(allocator, outside), self.unique_ids(step, view));
-            if seen != expected {
-                differences.push(format!("unique ids {expected:?} inside, {seen:?} outside"));
-            }
+            differences.extend(differ("chips", &chips_of(view), &unmapped(allocator)));
+            differences.extend(differ("unique ids", &self.unique_ids(step, view), &unique_ids(allocator, outside)));
         }
         differences
     }
@@ -309,7 +304,12 @@ pub(super) fn child(outside: &Value) -> Vec<String> {
     if count <= 1 { Vec::new() } else { vec![format!("{count} buffers in a forked child that made one")] }
 }
 
-fn list(value: &Value) -> &[Value] {
+/// Returns the difference between two values, if there is one.
+fn differ<T: PartialEq + Debug>(what: &str, inside: &T, outside: &T) -> Option<String> {
+    (inside != outside).then(|| format!("{what} {inside:?} inside, {outside:?} outside"))
+}
+
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::compare::list;
+
 /// Files that both write, with equal bytes.
 const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"];
 
@@ -27,8 +29,8 @@ pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> 
     if report["exit"] != 0 {
         differences.push(format!("the report says exit {}", report["exit"]));
     }
-    differences.extend(clashed(report["clashes"].as_array().map_or(&[][..], Vec::as_slice), clashes));
-    let oom = report["oom"].as_array().map_or(&[][..], Vec::as_slice);
+    differences.extend(clashed(list(&report["clashes"]), clashes));
+    let oom = list(&report["oom"]);
     if oom.len() != messages.len() {
         differences.push(format!("{} times out of memory inside, {} in the report", messages.len(), oom.len()));
         return differences;

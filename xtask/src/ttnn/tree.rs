@@ -7,6 +7,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
 
+use crate::files;
+
 const SEED: u64 = 1;
 
 pub(super) struct Tree(TempDir);
@@ -33,10 +35,9 @@ impl Tree {
         if place.exists() {
             return Ok(());
         }
-        let failed = |error: std::io::Error| format!("{}: {error}", place.display());
-        for device in fs::read_dir(self.path().join("proc/driver/tenstorrent")).map_err(failed)?.flatten() {
-            fs::write(device.path().join("pids"), format!("{pid}\n")).map_err(failed)?;
+        for device in fs::read_dir(self.path().join("proc/driver/tenstorrent")).map_err(files::at(&place))?.flatten() {
+            files::write(&device.path().join("pids"), format!("{pid}\n"))?;
         }
-        symlink(format!("/proc/{pid}"), &place).map_err(failed)
+        symlink(format!("/proc/{pid}"), &place).map_err(files::at(&place))
     }
 }

@@ -7,10 +7,8 @@ use crate::files;
 use crate::project::Project;
 use crate::service::{Ended, free_port, is_ok, until};
 
-/// Interval of scrapes and of the evaluation of rules.
 const INTERVAL: &str = "5s";
 
-/// Copies the rule files with a short interval. Returns their paths.
 fn rules(project: &Project, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let copied = |name: &str| {
         let text = files::read(&project.root.join("deploy/rules").join(name))?;
@@ -84,7 +82,6 @@ impl Victoria {
     }
 }
 
-/// Starts VictoriaMetrics with this configuration and this folder for its data.
 pub(in crate::ci) fn victoria(project: &Project, programs: &Path, config: &Path, data: &Path, port: u16) -> Result<Ended, String> {
     let flags = ["-promscrape.httpSDCheckInterval=2s", "-search.latencyOffset=0s"];
     let mut engine = project.command(programs.join("victoria-metrics"), &flags);

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rustix::fs::OFlags;
 
+use crate::files;
 use crate::project;
 use crate::service::until;
 
@@ -16,6 +17,7 @@ pub(super) const CONTROL: &str = "/run/vm/ctl/telemetry";
 pub(super) const CLASS: &str = "/sys/class/tenstorrent";
 const PCI: &str = "/sys/bus/pci";
 
+#[derive(Default)]
 pub(super) struct Chips {
     is_blackhole: bool,
     pub(super) count: usize,
@@ -29,15 +31,7 @@ pub(super) struct Chips {
 impl Chips {
     pub(super) fn new(board: &str) -> Self {
         let count = if board == "t3k" { 4 } else { 1 };
-        let is_blackhole = board == "p150";
-        Self {
-            is_blackhole,
-            count,
-            addresses: RefCell::default(),
-            module: RefCell::default(),
-            sequence: Cell::new(0),
-            held: RefCell::default(),
-        }
+        Self { is_blackhole: board == "p150", count, ..Self::default() }
     }
 
     /// Returns the id of the device that scenarios disturb: one in the middle, if there are several.
@@ -136,13 +130,14 @@ impl Chips {
         fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path).map_err(|error| format!("{path}: {error}"))
     }
 
-    pub(super) fn release(&self) {
+    pub(super) fn release(&self) -> Result<(), String> {
         *self.held.borrow_mut() = None;
+        Ok(())
     }
 }
 
 fn write(path: &str, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{path}: {error}"))
+    files::write(Path::new(path), text)
 }
 
 fn busybox(arguments: &[&str]) -> Result<(), String> {

@@ -4,7 +4,7 @@ mod faces;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use ttmon_model::deep::tag;
 
 use super::chips::Chips;
 use super::files::HOLD_SENSORS;
-use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
+use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples, once};
 use crate::project;
 use crate::service::{Ended, until};
 
@@ -35,10 +35,8 @@ const OF_SEVERAL: usize = 2;
 /// Maximum number of attempts for a value that is written while the chip is read.
 const TRIES: usize = 4;
 
-/// The chip that is read, and the state of a program on it.
 pub(super) struct Deep<'a> {
     ttmon: &'a Path,
-    /// A Python with tt-umd.
     umd: Option<&'a Path>,
     chips: &'a Chips,
     arch: Arch,
@@ -136,27 +134,24 @@ impl<'a> Deep<'a> {
                 ("throttle_reasons", Value::from(vec!["temperature"])),
                 ("utilization", Value::from(0.0)),
             ];
-            pairs
-                .into_iter()
-                .find(|(name, value)| device[name] != *value)
-                .map(|(name, value)| format!("expected {name} {value}, found {}", device[name]))
+            let wrong = pairs.into_iter().find(|(name, value)| device[name] != *value);
+            wrong.map_or(Ok(()), |(name, value)| Err(format!("expected {name} {value}, found {}", device[name])))
         };
         let held = self.hold()?;
         self.chips.set_rules(&["* 54 123", "* 51 61", "* 50 3"])?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         let mark = Mark::now();
         drop(held);
-        let checked = monitor.until(mark, |device| expected(device).map_or(Ok(()), Err));
+        let checked = monitor.until(mark, expected);
         // Changing values are read while the chip is held.
         let held = self.hold()?;
         self.chips.set_rules(&["* 54 45"])?;
-        let followed = monitor.until(Mark::now(), |device| equal(&device["board_power"], &Value::from(45.0)));
+        let followed = monitor.until_equal("board_power", 45.0);
         drop(held);
         self.chips.set_rules(&[])?;
         checked.and(followed).map(|samples| format!("10 fields as planted, and a change after {samples} samples"))
     }
 
-    /// Compares with Tenstorrent's own library on the same chip.
     fn equals_umd(&self) -> Result<String, String> {
         let Some(python) = self.umd else { return Ok("not examined: no tt-umd".to_owned()) };
         self.chips.set_rules(&HOLD_SENSORS)?;
@@ -200,9 +195,7 @@ impl<'a> Deep<'a> {
                 nodes.insert(process, line.rsplit("= ").next().unwrap_or_default().trim());
             } else if line.contains("ioctl(") && line.contains("0xfa") {
                 ioctls += 1;
-                if !OURS.iter().any(|ours| line.contains(&format!("({ours}, ")))
-                    && !OURS.iter().any(|ours| line.contains(&format!("{ours}, 0")))
-                {
+                if !OURS.iter().any(|ours| line.contains(&format!("({ours}, ")) || line.contains(&format!("{ours}, 0"))) {
                     return Err(format!("expected one of five ioctls, found {line}"));
                 }
             } else if let Some(node) = nodes.get(process)
@@ -269,7 +262,7 @@ impl<'a> Deep<'a> {
         self.plant_counters(cycles, busy, worked, programs)?;
         self.plant_block(SIGNATURE, 0, self.core)?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
-        monitor.until(Mark::now(), |device| equal(&device["queues_waiting"], &Value::from(1)))?;
+        monitor.until_equal("queues_waiting", 1)?;
         for share in [37_u64, 0, 100] {
             let mut tried = Err(String::new());
             for _ in 0..TRIES {
@@ -291,9 +284,9 @@ impl<'a> Deep<'a> {
             }
             tried.map_err(|error| format!("at {share} %: {error}"))?;
         }
-        monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from("stale")))?;
+        monitor.until_missing("utilization", "stale")?;
         drop(held);
-        monitor.until(Mark::now(), |device| equal(&device["utilization"], &Value::from(0.0)))?;
+        monitor.until_equal("utilization", 0.0)?;
         Ok("37, 0 and 100 % as planted, and half for cores, over counters that all wrap; then stale, and 0 without a holder".to_owned())
     }
 
@@ -305,17 +298,17 @@ impl<'a> Deep<'a> {
             [(SIGNATURE, 1, self.core, "slow_dispatch"), (0, 0, self.core, "no_source"), (SIGNATURE, 0, (40, 50), "out_of_range")]
         {
             self.plant_block(signature, flags, core)?;
-            monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
+            monitor.until_missing("utilization", reason)?;
         }
         // The address of the block changes: to a valid block, to a block of slow dispatch, and out of its memory.
         self.plant_block_at(BLOCK + 0x100, SIGNATURE, 0, self.core)?;
         self.plant_block_at(BLOCK + 0x200, SIGNATURE, 1, self.core)?;
         let moved = || {
             self.point_to_block(BLOCK + 0x100)?;
-            monitor.until(Mark::now(), |device| equal(&device["queues_waiting"], &Value::from(1)))?;
+            monitor.until_equal("queues_waiting", 1)?;
             for (address, reason) in [(BLOCK + 0x200, "slow_dispatch"), (0x2000_0000, "out_of_range")] {
                 self.point_to_block(address)?;
-                monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
+                monitor.until_missing("utilization", reason)?;
             }
             Ok::<(), String>(())
         };
@@ -327,37 +320,34 @@ impl<'a> Deep<'a> {
         Ok("slow dispatch, a signature removed, a core out of range, a block that moves".to_owned())
     }
 
+    fn read_while_held(&self, monitor: &Monitor) -> Result<(), String> {
+        let _held = self.hold()?;
+        monitor.until_read().map(drop)
+    }
+
     /// Checks that the reader continues after a reset and after an unbound device.
     fn survives(&self) -> Result<String, String> {
         let held = self.hold()?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
-        let is_read =
-            |device: &Value| if device["board_power"].is_number() { Ok(()) } else { Err(device["missing"]["board_power"].to_string()) };
-        monitor.until(Mark::now(), is_read)?;
+        monitor.until_read()?;
         self.chips.reset("user")?;
-        let reset = monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("resetting")));
+        let reset = monitor.until_missing("board_power", "resetting");
         self.chips.reset("post")?;
         drop(held);
         reset?;
         self.chips.wait_for_files()?;
-        let held = self.hold()?;
-        monitor.until(Mark::now(), is_read)?;
-        drop(held);
+        self.read_while_held(&monitor)?;
         self.chips.unbind()?;
-        let gone = monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("gone")));
+        let gone = monitor.until_missing("board_power", "gone");
         self.chips.bind()?;
         self.chips.wait_for_files()?;
         gone?;
-        let held = self.hold()?;
-        monitor.until(Mark::now(), is_read)?;
-        drop(held);
+        self.read_while_held(&monitor)?;
         // The reader has the device open for a short time per sample, so unloading is retried.
         until("unloaded", || self.chips.unload().is_ok())?;
         self.chips.load_again()?;
         self.chips.wait_for_files()?;
-        let held = self.hold()?;
-        monitor.until(Mark::now(), is_read)?;
-        drop(held);
+        self.read_while_held(&monitor)?;
         Ok("resetting, gone, unloaded, and read again each time".to_owned())
     }
 
@@ -365,9 +355,9 @@ impl<'a> Deep<'a> {
         let held = self.hold()?;
         let (taken, windows) = self.take_windows()?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
-        monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("busy")))?;
+        monitor.until_missing("board_power", "busy")?;
         drop(taken);
-        monitor.until(Mark::now(), |device| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) })?;
+        monitor.until_read()?;
         drop(held);
         Ok(format!("busy while another has all {windows} windows of {} bytes; read again afterwards", self.window))
     }
@@ -376,19 +366,16 @@ impl<'a> Deep<'a> {
     fn skips_an_exclusive_device(&self) -> Result<String, String> {
         let held = self.hold()?;
         let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
-        let is_read = |device: &Value| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) };
-        monitor.until(Mark::now(), is_read)?;
+        monitor.until_read()?;
         drop(held);
         let mut alone = None;
         until("opened with O_EXCL", || {
             alone = self.chips.open(OFlags::EXCL).ok();
             alone.is_some()
         })?;
-        monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("busy")))?;
+        monitor.until_missing("board_power", "busy")?;
         drop(alone);
-        let held = self.hold()?;
-        monitor.until(Mark::now(), is_read)?;
-        drop(held);
+        self.read_while_held(&monitor)?;
         Ok("opened between two samples; busy while another has it; read again afterwards".to_owned())
     }
 
@@ -443,8 +430,7 @@ impl<'a> Deep<'a> {
     }
 
     fn snapshot(&self) -> Result<Value, String> {
-        let output = Command::new(self.ttmon).args(["--deep", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| format!("ttmon --deep: {error}"))?;
+        let output = once(self.ttmon, &["--deep", "--json", "--no-server"])?;
         serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("ttmon --deep: {error}: {}", String::from_utf8_lossy(&output.stderr)))
     }
@@ -465,6 +451,21 @@ impl Monitor {
         let samples = Samples::default();
         samples.follow(process.0.stdout.take().ok_or("ttmon -l has no output")?);
         Ok(Self { samples, id, _process: process })
+    }
+
+    fn until_equal(&self, field: &str, value: impl Into<Value>) -> Result<usize, String> {
+        let value = value.into();
+        self.until(Mark::now(), |device| equal(&device[field], &value))
+    }
+
+    /// Waits until a field is missing for this reason.
+    fn until_missing(&self, field: &str, reason: &str) -> Result<usize, String> {
+        self.until(Mark::now(), |device| equal(&device["missing"][field], &Value::from(reason)))
+    }
+
+    fn until_read(&self) -> Result<usize, String> {
+        let missing = |device: &Value| Err(device["missing"]["board_power"].to_string());
+        self.until(Mark::now(), |device| if device["board_power"].is_number() { Ok(()) } else { missing(device) })
     }
 
     /// Waits for a sample after the mark that passes the check. Returns its number.
@@ -493,7 +494,6 @@ fn equal(found: &Value, expected: &Value) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
 }
 
-/// Returns the processes that read chips.
 fn readers() -> Vec<String> {
     let is_reader = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == READER_NAME);
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -505,11 +505,8 @@ fn kernel_log() -> Result<String, String> {
 }
 
 fn first_line(child: &mut Child) -> Result<String, String> {
-    let output = child.stdout.as_mut().ok_or("no output")?;
     let mut line = String::new();
-    let mut byte = [0];
-    while output.read(&mut byte).map_err(|error| error.to_string())? > 0 && byte[0] != b'\n' {
-        line.push(char::from(byte[0]));
-    }
-    Ok(line)
+    let output = child.stdout.as_mut().ok_or("no output")?;
+    BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
+    Ok(line.trim_end().to_owned())
 }

@@ -6,9 +6,7 @@ use serde_json::Value;
 
 /// Fields that every driver and board has. They have the missing reason of their device.
 const FIELDS: [&str; 4] = ["temperature", "power", "voltage", "aiclk_mhz"];
-/// Fields of a chip that must not change.
 const IDENTITY: [&str; 6] = ["location", "via", "bdf", "asic_id", "serial", "board"];
-/// Words on the screen for an unhealthy device.
 const WORDS: [&str; 5] = ["RESET", "GONE", "UNREAD", "START", "WARN"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,6 @@ pub(super) struct Expected {
     /// Part of the line with the reason.
     why: Option<&'static str>,
     holders: u64,
-    /// Additional samples until the state must be visible.
     pub(super) more_samples: usize,
 }
 
@@ -46,7 +43,6 @@ struct Row {
 }
 
 impl Expected {
-    /// Every device is healthy, and no process holds it.
     pub(super) fn fine() -> Self {
         Self { scope: Scope::All, state: "ok", reason: None, word: None, why: None, holders: 0, more_samples: 0 }
     }
@@ -56,7 +52,6 @@ impl Expected {
         Self { scope: Scope::Victim, state, reason: Some(reason), word: Some(word), why: Some(why), ..Self::fine() }
     }
 
-    /// The driver does not list the device any more.
     pub(super) fn gone(scope: Scope) -> Self {
         Self { scope, ..Self::unread("gone", "gone", "GONE", "unplugged, unbound, or the driver was unloaded") }
     }
@@ -66,7 +61,6 @@ impl Expected {
         Self { scope: Scope::All, ..Self::unread("starting", "no_source", "START", "the firmware does not answer yet") }
     }
 
-    /// Every register of every chip reads all ones.
     pub(super) fn all_ones() -> Self {
         let why = "cannot be read: the value read cannot be true";
         Self { scope: Scope::All, ..Self::unread("unreadable", "out_of_range", "UNREAD", why) }
@@ -77,7 +71,6 @@ impl Expected {
         Self { word: Some("WARN"), why: Some("heartbeat has stopped"), more_samples: 1, ..Self::fine() }
     }
 
-    /// The devices are healthy, and one process holds them.
     pub(super) fn held() -> Self {
         Self { scope: Scope::Victim, holders: 1, ..Self::fine() }
     }
@@ -143,7 +136,6 @@ impl Expected {
         Ok(())
     }
 
-    /// Compares the words of the rows on the screen of `ttmon top`.
     pub(super) fn check_screen(&self, screen: &str, baseline: &Baseline) -> Result<(), String> {
         let found = |word: &str| screen.matches(word).count();
         let affected = baseline.rows.iter().filter(|(id, row)| {
@@ -171,7 +163,6 @@ impl Baseline {
         Self { victim, rows, unknown_rows: 0 }
     }
 
-    /// Creates a baseline before any device was seen.
     pub(super) fn unknown(devices: usize) -> Self {
         Self { victim: 0, rows: BTreeMap::new(), unknown_rows: devices }
     }
@@ -180,7 +171,6 @@ impl Baseline {
         self.rows.values().filter(|row| row.via.is_none()).count() == 1
     }
 
-    /// Checks the rows that the board must have.
     pub(super) fn check_rows(&self, board: &str) -> Result<String, String> {
         let (local, remote) = match board {
             "n300" => (1, 1),

@@ -21,7 +21,6 @@ const TOLERANCE: f64 = 5e-4;
 /// The values of one device by their names in a snapshot. Null means that there is no file.
 type Values = BTreeMap<&'static str, Value>;
 
-/// Reads all devices, by id.
 pub(super) fn read_all() -> Result<BTreeMap<u64, Values>, String> {
     let entries = fs::read_dir(CLASS).map_err(|error| format!("{CLASS}: {error}"))?;
     let id = |name: String| name.strip_prefix("tenstorrent!")?.parse().ok();
@@ -95,15 +94,9 @@ fn arch(device: &str) -> Option<&'static str> {
 
 /// Parses `16.0 GT/s PCIe`.
 fn generation(path: &Path) -> Option<u64> {
-    match text(path)?.split_whitespace().next()? {
-        "2.5" => Some(1),
-        "5.0" => Some(2),
-        "8.0" => Some(3),
-        "16.0" => Some(4),
-        "32.0" => Some(5),
-        "64.0" => Some(6),
-        _ => None,
-    }
+    let text = text(path)?;
+    let speed = text.split_whitespace().next()?;
+    (1..).zip(["2.5", "5.0", "8.0", "16.0", "32.0", "64.0"]).find_map(|(generation, known)| (known == speed).then_some(generation))
 }
 
 /// Returns all differences between a snapshot and the files, which were read before and after it.
@@ -121,8 +114,8 @@ pub(super) fn differences(before: &BTreeMap<u64, Values>, after: &BTreeMap<u64, 
     for (id, values) in before {
         let Some(device) = devices.iter().find(|device| device["id"] == *id) else { continue };
         for (name, first) in values {
-            let (shown, last) = (&device[root(name)], after.get(id).and_then(|values| values.get(name)).unwrap_or(&Value::Null));
-            let shown = name.split('.').skip(1).fold(shown, |value, part| &value[part]);
+            let last = after.get(id).and_then(|values| values.get(name)).unwrap_or(&Value::Null);
+            let shown = name.split('.').fold(*device, |value, part| &value[part]);
             let is_between = *name == HEARTBEAT && is_between(first, shown, last);
             if !is_equal(first, shown) && !is_equal(last, shown) && !is_between {
                 found.push(format!("device {id} {name}: expected {first} (later {last}), found {shown}"));
@@ -133,10 +126,6 @@ pub(super) fn differences(before: &BTreeMap<u64, Values>, after: &BTreeMap<u64, 
         }
     }
     found
-}
-
-fn root(name: &str) -> &str {
-    name.split('.').next().unwrap_or(name)
 }
 
 fn is_equal(file: &Value, shown: &Value) -> bool {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +16,12 @@ use crate::service::{self, Ended, Service, TOKEN, until};
 pub(super) const HANG: Duration = Duration::from_secs(30);
 /// The default of 200 ms is too short for an emulated machine that waits for a processor.
 pub(super) const READ_TIMEOUT: [&str; 2] = ["--read-timeout", "3000"];
+
+pub(super) fn once(ttmon: &Path, arguments: &[&str]) -> Result<Output, String> {
+    let output = Command::new(ttmon).args(arguments).args(READ_TIMEOUT).stdin(Stdio::null()).output();
+    output.map_err(|error| format!("ttmon {}: {error}", arguments.join(" ")))
+}
+
 const DAY_MS: u64 = 86_400_000;
 
 pub(super) struct Monitors {
@@ -62,7 +68,6 @@ impl Monitors {
         self.samples.iter().map(|(name, samples)| (*name, samples))
     }
 
-    /// Returns a sample that is taken after this call.
     pub(super) fn next_document(&self) -> Result<Value, String> {
         let mut documents = self.repeated().wait(Mark::now(), 1)?;
         documents.pop().ok_or_else(|| "no sample".to_owned())
@@ -87,7 +92,6 @@ impl Mark {
         Self { day_ms: ms, at: Instant::now() }
     }
 
-    /// Whether a sample with this time was taken after the mark.
     fn is_before(self, day_ms: u64) -> bool {
         (day_ms + DAY_MS - self.day_ms) % DAY_MS < DAY_MS / 2
     }
@@ -127,7 +131,6 @@ impl Samples {
         self.since(mark).len()
     }
 
-    /// Waits for this many samples after the mark.
     fn wait(&self, mark: Mark, count: usize) -> Result<Vec<Value>, String> {
         let (mut had, mut last) = (0, Instant::now());
         until("sampled", || {

@@ -14,7 +14,6 @@ pub(super) const LATE: &str = "late";
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) disturb: fn(&Chips) -> Result<(), String>,
-    /// The expected state with this driver.
     pub(super) expected: fn(&str) -> Expected,
     pub(super) restore: fn(&Chips) -> Result<(), String>,
     /// Part of the remedy that `ttmon doctor` prints during the disturbance; depends on whether the machine has only one device. Empty if
@@ -22,12 +21,8 @@ pub(super) struct Scenario {
     pub(super) remedy: fn(&str, bool) -> &'static str,
 }
 
-/// A remedy that does not depend on driver or machine.
-macro_rules! remedy {
-    ($text:literal) => {
-        |_, _| $text
-    };
-}
+/// Does nothing, and expects healthy devices and no remedy.
+const QUIET: Scenario = Scenario { name: "", disturb: |_| Ok(()), expected: |_| Expected::fine(), restore: |_| Ok(()), remedy: |_, _| "" };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -35,11 +30,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         disturb: |chips| chips.reset("user"),
         // Before 2.9 the driver does not report that a device is in reset, so the values of the chip are visible.
         expected: |driver| {
-            if matches!(driver, "2.5.0" | "2.7.0") {
-                Expected::fine()
-            } else {
-                Expected::unread("resetting", "resetting", "RESET", "the chip is being reset")
-            }
+            let reset = Expected::unread("resetting", "resetting", "RESET", "the chip is being reset");
+            if matches!(driver, "2.5.0" | "2.7.0") { Expected::fine() } else { reset }
         },
         restore: |chips| chips.reset("post"),
         remedy: |driver, _| if matches!(driver, "2.5.0" | "2.7.0") { "" } else { "wait for the end of the reset" },
@@ -49,7 +41,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         disturb: Chips::unbind,
         expected: |_| Expected::gone(Scope::Victim),
         restore: Chips::bind,
-        remedy: remedy!("drivers/tenstorrent/bind"),
+        remedy: |_, _| "drivers/tenstorrent/bind",
     },
     Scenario {
         name: "rebind",
@@ -59,30 +51,28 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             chips.bind()?;
             chips.wait_for_files()
         },
-        expected: |_| Expected::fine(),
-        restore: |_| Ok(()),
-        remedy: remedy!(""),
+        ..QUIET
     },
     Scenario {
         name: "reload",
         disturb: Chips::unload,
         expected: |_| Expected::gone(Scope::All),
         restore: Chips::load_again,
-        remedy: remedy!("sudo modprobe tenstorrent"),
+        remedy: |_, _| "sudo modprobe tenstorrent",
     },
     Scenario {
         name: "all-ones",
         disturb: |chips| chips.set_rules(&["* dead 1"]),
         expected: |_| Expected::all_ones(),
         restore: |chips| chips.set_rules(&[]),
-        remedy: remedy!("tt-smi -r"),
+        remedy: |_, _| "tt-smi -r",
     },
     Scenario {
         name: "frozen",
         disturb: |chips| chips.set_rules(&["* 32 hold"]),
         expected: |_| Expected::stopped_heartbeat(),
         restore: |chips| chips.set_rules(&[]),
-        remedy: remedy!(""),
+        ..QUIET
     },
     Scenario {
         name: "not-ready",
@@ -95,34 +85,26 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         expected: |_| Expected::starting(),
         restore: Chips::make_ready,
-        remedy: remedy!("modprobe -r tenstorrent"),
+        remedy: |_, _| "modprobe -r tenstorrent",
     },
     Scenario {
         name: "holder",
         disturb: |chips| chips.hold(OFlags::empty()),
         expected: |_| Expected::held(),
-        restore: |chips| {
-            chips.release();
-            Ok(())
-        },
-        remedy: remedy!("ttmon run -- COMMAND"),
+        restore: Chips::release,
+        remedy: |_, _| "ttmon run -- COMMAND",
     },
     Scenario {
         name: "exclusive",
         // This open succeeds only while no other process has the device open. The monitors do not have it open.
         disturb: |chips| {
             chips.hold(OFlags::EXCL)?;
-            match chips.open(OFlags::empty()) {
-                Ok(_) => Err("a second open succeeds beside O_EXCL, so the scenario proves nothing".to_owned()),
-                Err(_) => Ok(()),
-            }
+            let is_alone = chips.open(OFlags::empty()).is_err();
+            if is_alone { Ok(()) } else { Err("a second open succeeds beside O_EXCL, so the scenario proves nothing".to_owned()) }
         },
         expected: |_| Expected::held(),
-        restore: |chips| {
-            chips.release();
-            Ok(())
-        },
-        remedy: remedy!("ttmon run -- COMMAND"),
+        restore: Chips::release,
+        remedy: |_, _| "ttmon run -- COMMAND",
     },
     Scenario {
         // This is the last scenario: a device found by a rescan is probed last when the driver is loaded again, so its number changes.

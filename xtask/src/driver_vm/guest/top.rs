@@ -5,7 +5,6 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use portable_pty::CommandBuilder;
 use vt100::Parser;
 
 use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
@@ -24,14 +23,8 @@ pub(super) struct Top {
 
 impl Top {
     pub(super) fn start(ttmon: &Path, arguments: &[&str]) -> Result<Self, String> {
-        let mut command = CommandBuilder::new(ttmon);
-        command.args(["top", "--no-server", "-r", "1000"]);
-        command.args(READ_TIMEOUT);
-        command.args(arguments);
-        for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
-            command.env(name, value);
-        }
-        let top = Self { terminal: Terminal::start(command, SIZE)?, parser: RefCell::new(terminal::parser(SIZE)) };
+        let arguments = [&["top", "--no-server", "-r", "1000"], &READ_TIMEOUT[..], arguments].concat();
+        let top = Self { terminal: Terminal::run(ttmon, &arguments, SIZE)?, parser: RefCell::new(terminal::parser(SIZE)) };
         until("drawn by ttmon top", || top.text().contains("DRAM")).map_err(|error| format!("{error}; the screen:\n{}", top.text()))?;
         Ok(top)
     }
