@@ -32,39 +32,34 @@ pub(crate) struct Fuzzer<'a> {
     target: PathBuf,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Wanted {
-    seconds: u64,
-    target: Option<String>,
-}
-
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    let wanted = wanted(arguments).map_err(Stop::Usage)?;
+    let (seconds, wanted) = wanted(arguments).map_err(Stop::Usage)?;
     let targets = targets(project)?;
-    let chosen = match wanted.target {
+    let chosen = match wanted {
         None => targets,
         Some(target) if targets.contains(&target) => vec![target],
         Some(target) => return Err(Stop::Usage(format!("there is no target {target}; there are: {}", targets.join(", ")))),
     };
-    Ok(Fuzzer::prepare(project)?.run(&chosen, wanted.seconds, &[])?)
+    Ok(Fuzzer::prepare(project)?.run(&chosen, seconds, &[])?)
 }
 
-fn wanted(arguments: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted { seconds: SECONDS, target: None };
+/// Returns the seconds and the target of the command line.
+fn wanted(arguments: &[String]) -> Result<(u64, Option<String>), String> {
+    let (mut seconds, mut target) = (SECONDS, None);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         if argument == "--seconds" {
             let text = arguments.next().map_or("", String::as_str);
             // libFuzzer treats 0 as unlimited.
-            let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-            wanted.seconds = seconds.ok_or_else(|| format!("--seconds wants a number from 1 on, not {text:?}"))?;
-        } else if argument.starts_with('-') || wanted.target.is_some() {
+            let parsed = text.parse().ok().filter(|seconds| *seconds > 0);
+            seconds = parsed.ok_or_else(|| format!("--seconds wants a number from 1 on, not {text:?}"))?;
+        } else if argument.starts_with('-') || target.is_some() {
             return Err(format!("unexpected argument {argument}"));
         } else {
-            wanted.target = Some(argument.clone());
+            target = Some(argument.clone());
         }
     }
-    Ok(wanted)
+    Ok((seconds, target))
 }
 
 pub(crate) fn targets(project: &Project) -> Result<Vec<String>, String> {
@@ -168,15 +163,15 @@ mod tests {
 
     use super::*;
 
-    fn asked(arguments: &[&str]) -> Result<Wanted, String> {
+    fn asked(arguments: &[&str]) -> Result<(u64, Option<String>), String> {
         wanted(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn seconds_and_target_come_in_any_order() {
-        assert_eq!(asked(&[]), Ok(Wanted { seconds: SECONDS, target: None }));
-        assert_eq!(asked(&["a", "--seconds", "5"]), Ok(Wanted { seconds: 5, target: Some("a".to_owned()) }));
-        assert_eq!(asked(&["--seconds", "5", "a"]), Ok(Wanted { seconds: 5, target: Some("a".to_owned()) }));
+        assert_eq!(asked(&[]), Ok((SECONDS, None)));
+        assert_eq!(asked(&["a", "--seconds", "5"]), Ok((5, Some("a".to_owned()))));
+        assert_eq!(asked(&["--seconds", "5", "a"]), Ok((5, Some("a".to_owned()))));
     }
 
     #[test]

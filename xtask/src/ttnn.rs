@@ -32,7 +32,6 @@ use crate::stop::Stop;
 
 use case::{CASES, Case, Started};
 use drive::Driver;
-use fresh::Fresh;
 use outside::Tracking;
 
 pub(crate) use chips::Chips;
@@ -100,8 +99,8 @@ pub(crate) fn compare(project: &Project, environment: &Environment, names: &[&st
     let tracking = Tracking::build(project)?;
     let chosen: Vec<&Case> = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect();
     let wants_wheel = chosen.iter().any(|case| case.started == Started::ByWheel);
-    let fresh = if wants_wheel { Some(Fresh::make(project, environment, &package::wheel::build(project)?)?) } else { None };
-    let driver = Driver { project, environment, tracking: &tracking, fresh: fresh.as_ref() };
+    let fresh = if wants_wheel { Some(fresh::make(project, environment, &package::wheel::build(project)?)?) } else { None };
+    let driver = Driver { project, environment, tracking: &tracking, fresh };
     let mut score = Score::default();
     let deadline = Instant::now() + LIMIT;
     for case in chosen.into_iter().filter(|case| case.since <= environment.minor()) {

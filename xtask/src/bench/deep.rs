@@ -1,14 +1,15 @@
 //! `cargo xtask bench deep`: measures a sample of a chip. The chip is simulated in memory, so the response time of the hardware is not
 //! included.
 
+use super::limits::Bound::AtMost;
 use super::limits::{Limit, Part};
 use super::snapshot::load;
 use super::verdicts::Verdicts;
 use crate::project::{self, Project};
 
 const LIMITS: &[Limit] = &[
-    Limit::at_most(200.0, "us", &["wormhole:", "blackhole:"], Part::After("cpu_us")),
-    Limit::at_most(60.0, "words", &["wormhole:", "blackhole:"], Part::After("words")),
+    Limit(&["wormhole:", "blackhole:"], Part::After("cpu_us"), AtMost(200.0), "us"),
+    Limit(&["wormhole:", "blackhole:"], Part::After("words"), AtMost(60.0), "words"),
 ];
 
 pub(super) fn run(project: &Project) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! Examples of the crates do the measurements and print tables. They run one after the other, and each line with a limit is printed with
 //! the limit and the verdict.
 
+use super::limits::Bound::{AtLeast, AtMost, Below};
 use super::limits::{Limit, Part};
 use super::snapshot::load;
 use super::verdicts::Verdicts;
@@ -33,19 +34,19 @@ const ONE_THREAD: &[&str] = &[
 ];
 
 const WRITER: &[Limit] = &[
-    Limit::below(64.0, "kB", &["idle:"], Part::After("idle:")),
-    Limit::at_most(96.0, "B", &["100000 live:", "1000000 live:"], Part::After("live:")),
-    Limit::at_most(100.0, "ns", ONE_THREAD, Part::Cell(1)),
-    Limit::at_least(10.0, "x under the send", ONE_THREAD, Part::Cell(2)),
-    Limit::at_most(4.0, "x (clock + mutex)", ONE_THREAD, Part::Cell(3)),
+    Limit(&["idle:"], Part::After("idle:"), Below(64.0), "kB"),
+    Limit(&["100000 live:", "1000000 live:"], Part::After("live:"), AtMost(96.0), "B"),
+    Limit(ONE_THREAD, Part::Cell(1), AtMost(100.0), "ns"),
+    Limit(ONE_THREAD, Part::Cell(2), AtLeast(10.0), "x under the send"),
+    Limit(ONE_THREAD, Part::Cell(3), AtMost(4.0), "x (clock + mutex)"),
 ];
 
 const READER: &[Limit] =
-    &[Limit::at_most(50.0e6, "ns", &["list "], Part::After("median")), Limit::at_most(20.0e3, "ns", &["totals "], Part::After("median"))];
+    &[Limit(&["list "], Part::After("median"), AtMost(50.0e6), "ns"), Limit(&["totals "], Part::After("median"), AtMost(20.0e3), "ns")];
 
 const OFF: &[Limit] = &[
-    Limit::at_most(2.0, "ns", &["disabled report_allocation "], Part::After("report_allocation")),
-    Limit::at_most(2.0, "ns", &["disabled ttmon_report_allocation "], Part::After("ttmon_report_allocation")),
+    Limit(&["disabled report_allocation "], Part::After("report_allocation"), AtMost(2.0), "ns"),
+    Limit(&["disabled ttmon_report_allocation "], Part::After("ttmon_report_allocation"), AtMost(2.0), "ns"),
 ];
 
 /// Rows without a limit.

@@ -1,14 +1,10 @@
 //! A limit, and the line of a program's output that it applies to.
 
-pub(super) struct Limit {
-    bound: Bound,
-    unit: &'static str,
-    lines: &'static [&'static str],
-    part: Part,
-}
+/// The beginnings of the lines that it applies to, the place of the number, the bound and its unit.
+pub(super) struct Limit(pub(super) &'static [&'static str], pub(super) Part, pub(super) Bound, pub(super) &'static str);
 
 #[derive(Clone, Copy)]
-enum Bound {
+pub(super) enum Bound {
     AtMost(f64),
     AtLeast(f64),
     Below(f64),
@@ -31,20 +27,8 @@ pub(super) struct Judged {
 }
 
 impl Limit {
-    pub(super) const fn at_most(value: f64, unit: &'static str, lines: &'static [&'static str], part: Part) -> Self {
-        Self { bound: Bound::AtMost(value), unit, lines, part }
-    }
-
-    pub(super) const fn at_least(value: f64, unit: &'static str, lines: &'static [&'static str], part: Part) -> Self {
-        Self { bound: Bound::AtLeast(value), unit, lines, part }
-    }
-
-    pub(super) const fn below(value: f64, unit: &'static str, lines: &'static [&'static str], part: Part) -> Self {
-        Self { bound: Bound::Below(value), unit, lines, part }
-    }
-
     pub(super) fn keys(&self) -> impl Iterator<Item = String> {
-        self.lines.iter().map(|line| self.key(line))
+        self.0.iter().map(|line| self.key(line))
     }
 
     fn key(&self, line: &str) -> String {
@@ -52,16 +36,16 @@ impl Limit {
     }
 
     fn text(&self) -> String {
-        let (words, value) = match self.bound {
+        let (words, value) = match self.2 {
             Bound::AtMost(value) => ("at most", value),
             Bound::AtLeast(value) => ("at least", value),
             Bound::Below(value) => ("below", value),
         };
-        if self.unit == "ns" { format!("{words} {}", duration(value)) } else { format!("{words} {value} {}", self.unit) }
+        if self.3 == "ns" { format!("{words} {}", duration(value)) } else { format!("{words} {value} {}", self.3) }
     }
 
     fn holds(&self, value: f64) -> bool {
-        match self.bound {
+        match self.2 {
             Bound::AtMost(limit) => value <= limit,
             Bound::AtLeast(limit) => value >= limit,
             Bound::Below(limit) => value < limit,
@@ -73,8 +57,8 @@ impl Limit {
 pub(super) fn judge(limits: &[Limit], line: &str) -> Vec<Judged> {
     let mut judged = Vec::new();
     for limit in limits {
-        let Some(start) = limit.lines.iter().find(|start| line.starts_with(**start)) else { continue };
-        if let Some(value) = limit.part.of(line) {
+        let Some(start) = limit.0.iter().find(|start| line.starts_with(**start)) else { continue };
+        if let Some(value) = limit.1.of(line) {
             let holds = limit.holds(value);
             let says = format!("{}: {}", limit.text(), if holds { "holds" } else { "MISSED" });
             judged.push(Judged { key: limit.key(start), says, holds });
@@ -108,12 +92,13 @@ fn duration(nanoseconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::Bound::{AtLeast, AtMost, Below};
     use super::*;
 
     const LIMITS: &[Limit] = &[
-        Limit::at_most(100.0, "ns", &["| a |", "| b |"], Part::Cell(1)),
-        Limit::at_least(10.0, "x", &["| a |"], Part::Cell(2)),
-        Limit::below(20e3, "ns", &["c "], Part::After("median")),
+        Limit(&["| a |", "| b |"], Part::Cell(1), AtMost(100.0), "ns"),
+        Limit(&["| a |"], Part::Cell(2), AtLeast(10.0), "x"),
+        Limit(&["c "], Part::After("median"), Below(20e3), "ns"),
     ];
 
     fn says(line: &str) -> Vec<String> {

@@ -2,6 +2,7 @@
 //!
 //! An example of the crate `intake` does the measurement. This module adds limits and verdicts to its lines.
 
+use super::limits::Bound::{AtLeast, AtMost};
 use super::limits::{Limit, Part};
 use super::snapshot::load;
 use super::verdicts::Verdicts;
@@ -16,14 +17,14 @@ const ROWS: &[&str] = &[
 ];
 
 const LIMITS: &[Limit] = &[
-    Limit::at_least(0.8, "of the drain rate", ROWS, Part::Cell(3)),
-    Limit::at_most(100e3, "ns", &["idle: "], Part::After("p50")),
-    Limit::at_most(1e6, "ns", &["idle: "], Part::After("p99")),
-    Limit::at_most(1.5, "x the drain-only server's", &["load ratio p50:"], Part::After("p50:")),
-    Limit::at_most(1.5, "x the drain-only server's", &["load ratio p99:"], Part::After("p99:")),
-    Limit::at_most(96.0, "B", &["100000 live:", "1000000 live:"], Part::After("live:")),
-    Limit::at_most(10e6, "ns", &["stall:"], Part::After("stall:")),
-    Limit::at_most(50e6, "ns", &["from SIGKILL to zero:"], Part::After("worst")),
+    Limit(ROWS, Part::Cell(3), AtLeast(0.8), "of the drain rate"),
+    Limit(&["idle: "], Part::After("p50"), AtMost(100e3), "ns"),
+    Limit(&["idle: "], Part::After("p99"), AtMost(1e6), "ns"),
+    Limit(&["load ratio p50:"], Part::After("p50:"), AtMost(1.5), "x the drain-only server's"),
+    Limit(&["load ratio p99:"], Part::After("p99:"), AtMost(1.5), "x the drain-only server's"),
+    Limit(&["100000 live:", "1000000 live:"], Part::After("live:"), AtMost(96.0), "B"),
+    Limit(&["stall:"], Part::After("stall:"), AtMost(10e6), "ns"),
+    Limit(&["from SIGKILL to zero:"], Part::After("worst"), AtMost(50e6), "ns"),
 ];
 
 pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {

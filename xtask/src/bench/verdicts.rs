@@ -44,15 +44,16 @@ impl fmt::Display for Verdicts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::Bound::AtMost;
     use super::super::limits::Part;
     use super::*;
 
     #[test]
     fn lines_are_judged_and_missing_ones_are_reported() {
         const LIMITS: &[Limit] = &[
-            Limit::at_most(2.0, "x", &["a "], Part::After("a")),
-            Limit::at_most(2.0, "x", &["b "], Part::After("b")),
-            Limit::at_most(2.0, "x", &["c "], Part::After("c")),
+            Limit(&["a "], Part::After("a"), AtMost(2.0), "x"),
+            Limit(&["b "], Part::After("b"), AtMost(2.0), "x"),
+            Limit(&["c "], Part::After("c"), AtMost(2.0), "x"),
         ];
         let mut verdicts = Verdicts::default();
         verdicts.judge(Command::new("printf").arg("a 1\\nb 3\\n"), LIMITS).unwrap();

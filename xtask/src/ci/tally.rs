@@ -40,7 +40,7 @@ impl Tally {
             self.failed += failed;
         } else if let Some(ran) = python_ran(line) {
             self.ran = ran;
-        } else if let Some(Verdict { failed, skipped }) = python_verdict(line) {
+        } else if let Some((failed, skipped)) = python_verdict(line) {
             // A module that cannot be imported is an error without a test, so more tests may fail than ran.
             self.passed += self.ran.saturating_sub(failed + skipped);
             self.failed += failed;
@@ -71,29 +71,23 @@ fn python_ran(line: &str) -> Option<u64> {
     if rest.starts_with("test") { count.parse().ok() } else { None }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Verdict {
-    failed: u64,
-    skipped: u64,
-}
-
-/// Parses `OK`, `OK (skipped=1)` or `FAILED (failures=1, errors=2, unexpected successes=1)`.
-fn python_verdict(line: &str) -> Option<Verdict> {
+/// Returns the failed and the skipped tests of `OK`, `OK (skipped=1)` or `FAILED (failures=1, errors=2, unexpected successes=1)`.
+fn python_verdict(line: &str) -> Option<(u64, u64)> {
     let line = line.trim_end();
     let (word, details) = line.split_once(" (").map_or((line, ""), |(word, details)| (word, details.trim_end_matches(')')));
     if word != "OK" && word != "FAILED" {
         return None;
     }
-    let mut verdict = Verdict { failed: 0, skipped: 0 };
+    let (mut failed, mut skipped) = (0, 0);
     for (what, count) in details.split(", ").filter_map(|part| part.split_once('=')) {
         let count: u64 = count.parse().ok()?;
         match what {
-            "failures" | "errors" | "unexpected successes" => verdict.failed += count,
-            "skipped" => verdict.skipped += count,
+            "failures" | "errors" | "unexpected successes" => failed += count,
+            "skipped" => skipped += count,
             _ => {}
         }
     }
-    Some(verdict)
+    Some((failed, skipped))
 }
 
 #[cfg(test)]

@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use super::chips::Chips;
 use super::circular;
-use super::region::{self, Slot};
+use super::region::{self, KINDS};
 
-const KINDS: &[&str] = &["dram", "l1", "l1_small", "trace"];
 /// Figures of a kind of an allocator, with the same names on both sides.
 const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
 
@@ -107,7 +106,7 @@ impl<'a> Scene<'a> {
         if allocator["self_check"]["inexact"] == true {
             differences.push(format!("the hook says that it is inexact: {}", allocator["self_check"]));
         }
-        for &kind in KINDS {
+        for kind in KINDS {
             let (inside, seen) = (&view["kinds"][kind], &allocator["kinds"][kind]);
             // A kind without a bank does not exist on this device, such as L1_SMALL unless requested.
             if inside["banks"] == 0 && seen["banks"] == 0 && seen["used"] == 0 {
@@ -169,7 +168,8 @@ impl<'a> Scene<'a> {
         let pid = pid_of(step);
         let mut wrong = Vec::new();
         for ((chip, kind), used) in &used {
-            let published = region::slot(*chip, pid).unwrap_or_default().of(kind);
+            let published = region::slot(*chip, pid).unwrap_or_default()[*kind];
+            let kind = KINDS[*kind];
             if published != *used {
                 wrong.push(format!("{kind} {published} B published, {used} B live"));
             }
@@ -197,7 +197,7 @@ impl<'a> Scene<'a> {
         }
         if self.has_regions {
             let slots = self.chips.unique_ids.values().filter_map(|id| region::slot(*id, pid));
-            let kept: u64 = slots.map(|Slot { dram, l1, l1_small, trace }| dram + l1 + l1_small + trace).sum();
+            let kept: u64 = slots.flatten().sum();
             if kept == 0 {
                 return Err("TT-Metal's own statistics forgot it, and were expected to be wrong".to_owned());
             }
@@ -348,13 +348,13 @@ fn number(id: &Value) -> Option<u64> {
     id.as_str()?.parse().ok()
 }
 
-/// Returns the requested bytes by chip and kind. Allocators of several meshes on one chip add up.
-fn used_by_chip(pairs: &[(&Value, &Value)], outside: &Value) -> BTreeMap<(u64, &'static str), u64> {
+/// Returns the requested bytes by chip and index of the kind. Allocators of several meshes on one chip add up.
+fn used_by_chip(pairs: &[(&Value, &Value)], outside: &Value) -> BTreeMap<(u64, usize), u64> {
     let mut used = BTreeMap::new();
     for (_, allocator) in pairs {
         for chip in unique_ids(allocator, outside) {
-            for &kind in KINDS {
-                *used.entry((chip, kind)).or_default() += figure(allocator, kind, "used");
+            for (index, kind) in KINDS.into_iter().enumerate() {
+                *used.entry((chip, index)).or_default() += figure(allocator, kind, "used");
             }
         }
     }

@@ -16,7 +16,6 @@ use super::case::{Case, Started};
 use super::chips::Chips;
 use super::compare::{self, Scene};
 use super::environment::Environment;
-use super::fresh::Fresh;
 use super::outside::{REPORT, Tracking};
 use super::tree::Tree;
 use super::{lines, region, report, timeout};
@@ -34,8 +33,8 @@ pub(super) struct Driver<'a> {
     pub(super) project: &'a Project,
     pub(super) environment: &'a Environment,
     pub(super) tracking: &'a Tracking,
-    /// The environment with the installed wheel.
-    pub(super) fresh: Option<&'a Fresh>,
+    /// The Python of the environment with the installed wheel.
+    pub(super) fresh: Option<PathBuf>,
 }
 
 /// A running script, and the files that it will leave behind.
@@ -63,8 +62,8 @@ impl Driver<'_> {
     }
 
     fn start(&self, case: &Case, chips: &Chips, folder: &Path) -> Result<Running, String> {
-        let python = match (case.started, self.fresh) {
-            (Started::ByWheel, Some(fresh)) => &fresh.python,
+        let python = match (case.started, &self.fresh) {
+            (Started::ByWheel, Some(python)) => python,
             (Started::ByWheel, None) => return Err("there is no environment with our wheel".to_owned()),
             _ => &self.environment.python,
         };

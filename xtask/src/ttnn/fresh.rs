@@ -11,25 +11,19 @@ use crate::project::{Project, succeeded};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-pub(crate) struct Fresh {
-    pub(crate) python: PathBuf,
-}
-
-impl Fresh {
-    /// Creates the environment again each time, because the installation is tested.
-    pub(crate) fn make(project: &Project, environment: &Environment, wheel: &Path) -> Result<Self, String> {
-        let folder = project.target()?.join("ttnn").join(format!("{}-fresh", environment.version));
-        files::fresh(&folder)?;
-        let python = folder.join("bin/python");
-        let mut venv = project.command(&environment.python, &["-m", "venv", "--without-pip"]);
-        done(venv.arg(&folder))?;
-        let mut install = project.command(&environment.python, &["-m", "pip", "--python"]);
-        install.arg(&python).args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]).arg(wheel);
-        done(&mut install)?;
-        let lent = packages(project, &python)?.join("lent.pth");
-        files::write(&lent, format!("{}\n", packages(project, &environment.python)?.display()))?;
-        Ok(Self { python })
-    }
+/// Returns its Python. The environment is created again each time, because the installation is tested.
+pub(super) fn make(project: &Project, environment: &Environment, wheel: &Path) -> Result<PathBuf, String> {
+    let folder = project.target()?.join("ttnn").join(format!("{}-fresh", environment.version));
+    files::fresh(&folder)?;
+    let python = folder.join("bin/python");
+    let mut venv = project.command(&environment.python, &["-m", "venv", "--without-pip"]);
+    done(venv.arg(&folder))?;
+    let mut install = project.command(&environment.python, &["-m", "pip", "--python"]);
+    install.arg(&python).args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]).arg(wheel);
+    done(&mut install)?;
+    let lent = packages(project, &python)?.join("lent.pth");
+    files::write(&lent, format!("{}\n", packages(project, &environment.python)?.display()))?;
+    Ok(python)
 }
 
 fn done(command: &mut Command) -> Result<(), String> {

@@ -11,40 +11,23 @@ const SLOTS_AT: usize = 856;
 const SLOTS: usize = 64;
 const SLOT_BYTES: usize = 120;
 
-/// The bytes of a process on a chip in these statistics, for each kind that both they and the allocators have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) dram: u64,
-    pub(super) l1: u64,
-    pub(super) l1_small: u64,
-    pub(super) trace: u64,
-}
-
-impl Slot {
-    pub(super) fn of(&self, kind: &str) -> u64 {
-        match kind {
-            "dram" => self.dram,
-            "l1" => self.l1,
-            "l1_small" => self.l1_small,
-            _ => self.trace,
-        }
-    }
-}
+/// The kinds of memory that both these statistics and the allocators have.
+pub(super) const KINDS: [&str; 4] = ["dram", "l1", "l1_small", "trace"];
 
 fn path(unique_id: u64) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("tt_device_{unique_id}_memory"))
 }
 
-/// Returns the statistics of a chip for a process, or `None` if they do not have it.
-pub(super) fn slot(unique_id: u64, pid: u32) -> Option<Slot> {
+/// Returns the bytes of each kind that a process has on a chip, or `None` if the statistics do not have it.
+pub(super) fn slot(unique_id: u64, pid: u32) -> Option<[u64; KINDS.len()]> {
     parse(&fs::read(path(unique_id)).ok()?, pid)
 }
 
-fn parse(bytes: &[u8], pid: u32) -> Option<Slot> {
+fn parse(bytes: &[u8], pid: u32) -> Option<[u64; KINDS.len()]> {
     let slots = bytes.get(SLOTS_AT..SLOTS_AT + SLOTS * SLOT_BYTES)?.chunks_exact(SLOT_BYTES);
     let mine = slots.into_iter().find(|slot| slot[..4] == pid.to_le_bytes())?;
     let word = |at: usize| mine.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-    Some(Slot { dram: word(8)?, l1: word(16)?, l1_small: word(24)?, trace: word(32)? })
+    Some([word(8)?, word(16)?, word(24)?, word(32)?])
 }
 
 /// Removes the statistics of these chips. The ids are used only here, so no statistics of real chips are lost.
@@ -73,9 +56,7 @@ mod tests {
         for (number, kind) in (1_u64..).zip(0..4) {
             bytes[at + 8 + kind * 8..at + 16 + kind * 8].copy_from_slice(&number.to_le_bytes());
         }
-        let slot = parse(&bytes, 4242).unwrap();
-        assert_eq!(slot, Slot { dram: 1, l1: 2, l1_small: 3, trace: 4 });
-        assert_eq!(["dram", "l1", "l1_small", "trace"].map(|kind| slot.of(kind)), [1, 2, 3, 4]);
+        assert_eq!(parse(&bytes, 4242), Some([1, 2, 3, 4]));
         assert_eq!(parse(&bytes, 4243), None);
         assert_eq!(parse(&bytes[..900], 4242), None);
     }
