@@ -73,11 +73,11 @@ fn draw(project: &Project) -> Result<Vec<Generated>, String> {
     let program = project.target()?.join("debug/ttmon");
     let one = |picture: &Picture| {
         let screens = screens(project, &program, picture, |player| player.play_to_end(picture))?;
-        Ok((picture.path, screens.last().map_or_else(String::new, |screen| svg::of(screen, svg::Paper::Dark))))
+        Ok((picture.path, screens.last().map_or_else(String::new, |screen| svg::of(screen, svg::DARK))))
     };
     let mut pictures: Vec<(&'static str, String)> = PICTURES.iter().map(one).collect::<Result<_, String>>()?;
     let frames = screens(project, &program, &ANIMATION, |player| player.step_by_step(&ANIMATION))?;
-    pictures.push((ANIMATION.path, svg::animated(&frames, svg::Paper::Dark, FRAME_SECONDS)));
+    pictures.push((ANIMATION.path, svg::animated(&frames, svg::DARK, FRAME_SECONDS)));
     Ok(pictures)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use portable_pty::CommandBuilder;
 use vt100::Parser;
 
-use super::svg::{self, Paper};
+use super::svg;
 use crate::files;
 use crate::stop::Stop;
 use crate::terminal::{self, Terminal};
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
     let number = |text: &str| text.parse::<u16>().ok().filter(|number| *number > 0).ok_or_else(usage);
     let size = (number(columns)?, number(rows)?);
     let seconds: u64 = seconds.parse().map_err(|_| usage())?;
-    let paper = if paper == "light" { Paper::Light } else { Paper::Dark };
+    let paper = if paper == "light" { svg::LIGHT } else { svg::DARK };
     let mut command = CommandBuilder::new(program);
     command.args(rest);
     for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {

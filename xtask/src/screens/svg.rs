@@ -8,27 +8,15 @@ use vt100::{Cell, Color, Screen};
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 10.0;
 
+/// The colours of a terminal by default.
 #[derive(Clone, Copy)]
-pub(super) enum Paper {
-    Dark,
-    Light,
+pub(super) struct Paper {
+    letters: &'static str,
+    background: &'static str,
 }
 
-impl Paper {
-    fn letters(self) -> &'static str {
-        match self {
-            Self::Dark => "#d4d7dc",
-            Self::Light => "#24292f",
-        }
-    }
-
-    fn background(self) -> &'static str {
-        match self {
-            Self::Dark => "#14171c",
-            Self::Light => "#ffffff",
-        }
-    }
-}
+pub(super) const DARK: Paper = Paper { letters: "#d4d7dc", background: "#14171c" };
+pub(super) const LIGHT: Paper = Paper { letters: "#24292f", background: "#ffffff" };
 
 const SIXTEEN: [&str; 16] = [
     "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
@@ -95,7 +83,7 @@ fn head(screen: &Screen, paper: Paper) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n",
-        paper.background()
+        paper.background
     )
 }
 
@@ -128,10 +116,10 @@ fn row(screen: &Screen, row: u16, paper: Paper) -> String {
 }
 
 fn look(cell: &Cell, paper: Paper) -> Look {
-    let letters = color(cell.fgcolor()).unwrap_or_else(|| paper.letters().to_owned());
+    let letters = color(cell.fgcolor()).unwrap_or_else(|| paper.letters.to_owned());
     let background = color(cell.bgcolor());
     let (letters, background) =
-        if cell.inverse() { (background.unwrap_or_else(|| paper.background().to_owned()), Some(letters)) } else { (letters, background) };
+        if cell.inverse() { (background.unwrap_or_else(|| paper.background.to_owned()), Some(letters)) } else { (letters, background) };
     Look { letters, background, is_bold: cell.bold(), is_dim: cell.dim(), is_underlined: cell.underline() }
 }
 
@@ -277,7 +265,7 @@ mod tests {
         let size = |number| NonZeroU16::new(number).unwrap();
         let mut parser = vt100::Parser::new(size(2), size(20), 0);
         parser.process(b"a<b \x1b[31mred\x1b[0m \x1b[7minv\x1b[0m");
-        let svg = of(parser.screen(), Paper::Dark);
+        let svg = of(parser.screen(), DARK);
         assert!(svg.contains(">a&lt;b<") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
     }
@@ -299,9 +287,9 @@ mod tests {
             parser.process(text.as_bytes());
             parser.screen().clone()
         };
-        let svg = animated(&[screen("same\r\none"), screen("same\r\ntwo"), screen("same\r\ntwo")], Paper::Dark, 0.5);
+        let svg = animated(&[screen("same\r\none"), screen("same\r\ntwo"), screen("same\r\ntwo")], DARK, 0.5);
         assert_eq!([">same", ">one", ">two"].map(|text| svg.matches(text).count()), [1, 1, 1], "{svg}");
         assert!(svg.contains("f0_1") && svg.contains("f1_3") && svg.contains("1.5s step-end infinite"), "{svg}");
-        assert_eq!(animated(&[], Paper::Dark, 1.0), "");
+        assert_eq!(animated(&[], DARK, 1.0), "");
     }
 }

@@ -34,11 +34,10 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
             return Ok(());
         }
     };
-    let files = Files::write(directory, scraped)?;
-    let prometheus_port = free_port()?;
-    let secured = [format!("--web.config.file={}", files.web.display())];
-    let _prometheus = prometheus.start(project, &files.scrape, &directory.join("tls-prometheus"), prometheus_port, &secured)?;
-    let (_victoria, victoria_port) = files.victoria(project, &victoria, directory, scraped)?;
+    let (_stores, [prometheus_port, victoria_port]) = start(project, &prometheus, &victoria, directory, scraped)?;
+    let secret = |name: &str, text: &str| private(directory, name, &format!("{text}\n"));
+    let passwords = [secret("password", &format!("ana:{SECRET}"))?, secret("wrong-password", "ana:open")?];
+    let tokens = [secret("store.token", SECRET)?, secret("wrong.token", "open")?];
     let fleet = |port: u16, flags: &[(&str, &Path)]| -> Result<Value, String> {
         let mut command = Command::new(ttmon);
         command.args(["fleet", "--json", "--store", &format!("https://localhost:{port}")]);
@@ -50,9 +49,9 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
     };
     let ca = ("--store-ca", scraped.certificate);
     let cases = [
-        ("Prometheus with a password", prometheus_port, "--store-password-file", [&files.password, &files.wrong_password], "(--store-"),
+        ("Prometheus with a password", prometheus_port, "--store-password-file", &passwords, "(--store-"),
         // vmauth answers a wrong token with 400.
-        ("vmauth with a bearer token", victoria_port, "--store-token-file", [&files.token, &files.wrong_token], "(400)"),
+        ("vmauth with a bearer token", victoria_port, "--store-token-file", &tokens, "(400)"),
     ];
     // The link to the host's page uses https too.
     let page = format!("https://localhost:{}/", scraped.port);
@@ -76,54 +75,39 @@ pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: 
     Ok(())
 }
 
-struct Files {
-    scrape: PathBuf,
-    web: PathBuf,
-    auth: PathBuf,
-    store_port: u16,
-    password: PathBuf,
-    wrong_password: PathBuf,
-    token: PathBuf,
-    wrong_token: PathBuf,
+/// Writes a file that only this user can read.
+fn private(directory: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
+    let path = directory.join(name);
+    files::write_with_mode(&path, text, 0o600).map(|()| path)
 }
 
-impl Files {
-    fn write(directory: &Path, scraped: &Scraped<'_>) -> Result<Self, String> {
-        let file = |name: &str, text: &str| -> Result<PathBuf, String> {
-            let path = directory.join(name);
-            files::write_with_mode(&path, text, 0o600).map(|()| path)
-        };
-        let Scraped { certificate, key, port } = scraped;
-        let (certificate, key) = (certificate.display(), key.display());
-        let store_port = free_port()?;
-        let bearer = file("service.token", TOKEN)?;
-        let scrape = format!(
-            "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: ttmon\n  scheme: https\n  \
-             tls_config: {{ca_file: '{certificate}'}}\n  authorization: {{credentials_file: '{}'}}\n  \
-             static_configs: [{{targets: ['localhost:{port}']}}]\n",
-            bearer.display()
-        );
-        let web = format!("tls_server_config: {{cert_file: '{certificate}', key_file: '{key}'}}\nbasic_auth_users: {{ana: '{HASH}'}}\n");
-        let auth = format!("users:\n- bearer_token: {SECRET}\n  url_prefix: 'http://127.0.0.1:{store_port}'\n");
-        Ok(Self {
-            scrape: file("tls-scrape.yml", &scrape)?,
-            web: file("web.yml", &web)?,
-            auth: file("auth.yml", &auth)?,
-            store_port,
-            password: file("password", &format!("ana:{SECRET}\n"))?,
-            wrong_password: file("wrong-password", "ana:open\n")?,
-            token: file("store.token", &format!("{SECRET}\n"))?,
-            wrong_token: file("wrong.token", "open\n")?,
-        })
-    }
-
-    /// Starts the engine behind vmauth. Returns the port of vmauth.
-    fn victoria(&self, project: &Project, programs: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<([Ended; 2], u16), String> {
-        let port = free_port()?;
-        let engine = engines::victoria(project, programs, &self.scrape, &directory.join("tls-victoria"), self.store_port)?;
-        let mut auth = project.command(programs.join("vmauth"), &["-tls"]);
-        auth.arg(format!("-auth.config={}", self.auth.display())).arg(format!("-httpListenAddr=127.0.0.1:{port}"));
-        auth.arg(format!("-tlsCertFile={}", scraped.certificate.display())).arg(format!("-tlsKeyFile={}", scraped.key.display()));
-        Ok(([engine, Ended::spawn(&mut auth)?], port))
-    }
+/// Starts Prometheus, and VictoriaMetrics behind vmauth, which scrape the service. Returns the ports of Prometheus and of vmauth.
+fn start(
+    project: &Project,
+    prometheus: &prometheus::Tools,
+    victoria: &Path,
+    directory: &Path,
+    scraped: &Scraped<'_>,
+) -> Result<([Ended; 3], [u16; 2]), String> {
+    let (certificate, key) = (scraped.certificate.display(), scraped.key.display());
+    let (prometheus_port, victoria_port, auth_port) = (free_port()?, free_port()?, free_port()?);
+    let bearer = private(directory, "service.token", TOKEN)?;
+    let scrape = format!(
+        "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: ttmon\n  scheme: https\n  \
+         tls_config: {{ca_file: '{certificate}'}}\n  authorization: {{credentials_file: '{}'}}\n  \
+         static_configs: [{{targets: ['localhost:{}']}}]\n",
+        bearer.display(),
+        scraped.port
+    );
+    let scrape = private(directory, "tls-scrape.yml", &scrape)?;
+    let web = format!("tls_server_config: {{cert_file: '{certificate}', key_file: '{key}'}}\nbasic_auth_users: {{ana: '{HASH}'}}\n");
+    let web = [format!("--web.config.file={}", private(directory, "web.yml", &web)?.display())];
+    let prometheus = prometheus.start(project, &scrape, &directory.join("tls-prometheus"), prometheus_port, &web)?;
+    let engine = engines::victoria(project, victoria, &scrape, &directory.join("tls-victoria"), victoria_port)?;
+    let auth = format!("users:\n- bearer_token: {SECRET}\n  url_prefix: 'http://127.0.0.1:{victoria_port}'\n");
+    let auth = private(directory, "auth.yml", &auth)?;
+    let mut vmauth = project.command(victoria.join("vmauth"), &["-tls"]);
+    vmauth.arg(format!("-auth.config={}", auth.display())).arg(format!("-httpListenAddr=127.0.0.1:{auth_port}"));
+    vmauth.arg(format!("-tlsCertFile={certificate}")).arg(format!("-tlsKeyFile={key}"));
+    Ok(([prometheus, engine, Ended::spawn(&mut vmauth)?], [prometheus_port, auth_port]))
 }
