@@ -93,14 +93,11 @@ const COMMANDS: &[Command] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((name, rest)) = arguments.split_first() else {
+    let is_command = |(name, _): &(&String, &[String])| !matches!(name.as_str(), "help" | "--help" | "-h");
+    let Some((name, rest)) = arguments.split_first().filter(is_command) else {
         print!("{}", list());
         return ExitCode::SUCCESS;
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
-        print!("{}", list());
-        return ExitCode::SUCCESS;
-    }
     match dispatch(name, rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Usage(why)) => {

@@ -108,10 +108,7 @@ impl Guest<'_> {
         if scenarios.contains(&scenarios::VALUES) {
             self.compare_values();
             for driver in &drivers[1..] {
-                self.chips.unload()?;
-                self.driver = (*driver).to_owned();
-                self.chips.load(driver)?;
-                self.chips.wait_for_files()?;
+                self.change_driver(driver)?;
                 self.await_recovery("change of driver", &monitors, &baseline);
                 self.compare_values();
             }
@@ -125,13 +122,17 @@ impl Guest<'_> {
         Ok(())
     }
 
+    fn change_driver(&mut self, driver: &str) -> Result<(), String> {
+        self.chips.unload()?;
+        self.driver = driver.to_owned();
+        self.chips.load(driver)?;
+        self.chips.wait_for_files()
+    }
+
     /// Reads the chips themselves, on the newest driver. If this is the only scenario, several cards get every check.
     fn check_deep(&mut self, newest: &str, is_changed: bool, is_alone: bool) -> Result<(), String> {
         if is_changed {
-            self.chips.unload()?;
-            self.driver = newest.to_owned();
-            self.chips.load(newest)?;
-            self.chips.wait_for_files()?;
+            self.change_driver(newest)?;
         }
         let deep = Deep::new(self.ttmon, self.umd, &self.chips, self.board);
         let results: Vec<_> = deep.checks(is_alone).map(|(name, check)| (name, check(&deep))).collect();
@@ -174,12 +175,13 @@ impl Guest<'_> {
         let samples_max = SAMPLES_MAX + expected.more_samples;
         let check_screen = |screen: &str| expected.check_screen(screen, baseline);
         let drawn = monitors.top.judge(mark, samples_max, monitors.repeated(), check_screen);
-        for (name, samples) in monitors.documents() {
+        for (name, samples) in &monitors.samples {
             let judged = samples.judge(mark, samples_max, |document| expected.check(document, baseline));
             self.report(scenario, name, judged.map(|samples| format!("{} in sample {samples}", expected.state)));
         }
         // The state must still be correct when the screen is drawn again.
-        let drawn = drawn.and_then(|seconds| monitors.top.check(check_screen).map(|()| format!("{} after {seconds:.1} s", expected.state)));
+        let drawn =
+            drawn.and_then(|seconds| check_screen(&monitors.top.text()).map(|()| format!("{} after {seconds:.1} s", expected.state)));
         self.report(scenario, "ttmon top", drawn);
         let snapshot = self.snapshot(expected, baseline);
         self.report(scenario, "ttmon --json", snapshot);

@@ -100,11 +100,6 @@ mod tests {
     }
 
     #[test]
-    fn zz_same_bytes() {
-        assert_eq!(executable(), fs::read("/tmp/elf.bin").unwrap());
-    }
-
-    #[test]
     fn the_script_copies_and_lists() {
         let folder = tempfile::tempdir().unwrap();
         install(folder.path()).unwrap();

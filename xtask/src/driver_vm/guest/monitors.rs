@@ -28,7 +28,8 @@ pub(super) struct Monitors {
     repeated: Ended,
     service: Service,
     pub(super) top: Top,
-    samples: [(&'static str, Samples); 2],
+    /// The documents of each monitor. `ttmon -l` is the first.
+    pub(super) samples: [(&'static str, Samples); 2],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +63,6 @@ impl Monitors {
 
     pub(super) fn repeated(&self) -> &Samples {
         &self.samples[0].1
-    }
-
-    pub(super) fn documents(&self) -> impl Iterator<Item = (&'static str, &Samples)> {
-        self.samples.iter().map(|(name, samples)| (*name, samples))
     }
 
     pub(super) fn next_document(&self) -> Result<Value, String> {
@@ -127,14 +124,10 @@ impl Samples {
         self.0.lock().map(|all| all.iter().filter(is_since).cloned().collect()).unwrap_or_default()
     }
 
-    pub(super) fn count(&self, mark: Mark) -> usize {
-        self.since(mark).len()
-    }
-
     fn wait(&self, mark: Mark, count: usize) -> Result<Vec<Value>, String> {
         let (mut had, mut last) = (0, Instant::now());
         until("sampled", || {
-            let has = self.count(mark);
+            let has = self.since(mark).len();
             if has > had {
                 (had, last) = (has, Instant::now());
             }

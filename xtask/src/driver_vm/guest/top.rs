@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const DRAWING: Duration = Duration::from_secs(3);
 
 pub(super) struct Top {
-    terminal: Terminal,
+    pub(super) terminal: Terminal,
     parser: RefCell<Parser>,
 }
 
@@ -50,8 +50,8 @@ impl Top {
         let limit = INTERVAL * u32::try_from(samples_max).unwrap_or(u32::MAX) + DRAWING;
         loop {
             let elapsed = mark.at.elapsed();
-            let is_late = elapsed >= limit && (pace.count(mark) > samples_max || elapsed >= HANG);
-            match self.check(&check) {
+            let is_late = elapsed >= limit && (pace.since(mark).len() > samples_max || elapsed >= HANG);
+            match check(&self.text()) {
                 Ok(()) => return Ok(mark.at.elapsed().as_secs_f64()),
                 Err(why) if is_late => return Err(format!("after {:.1} s: {why}", mark.at.elapsed().as_secs_f64())),
                 Err(_) => thread::sleep(Duration::from_millis(50)),
@@ -59,20 +59,12 @@ impl Top {
         }
     }
 
-    pub(super) fn check(&self, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
-        check(&self.text())
-    }
-
-    pub(super) fn press(&mut self, keys: &str) -> Result<(), String> {
-        self.terminal.press(keys)
-    }
-
     /// Presses q. Returns an error if the program had already ended, or does not end.
     pub(super) fn quit(&mut self) -> Result<(), String> {
         if let Some(status) = self.terminal.child.try_wait().map_err(|error| error.to_string())? {
             return Err(format!("expected ttmon top to run, found that it has ended: {status:?}"));
         }
-        self.press("q")?;
+        self.terminal.press("q")?;
         let started = Instant::now();
         let mut status = None;
         until("ended by q", || {

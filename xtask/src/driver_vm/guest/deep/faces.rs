@@ -72,9 +72,9 @@ impl Deep<'_> {
         self.plant_block(SIGNATURE, 0, self.core)?;
         self.while_busy(|| Ok(shows(&top, &["[DEEP]", "UTIL", " 37%"], &[])))
             .map_err(|error| format!("{error}; the screen:\n{}", top.text()))?;
-        top.press("d")?;
+        top.terminal.press("d")?;
         until("without deep", || shows(&top, &[], &["[DEEP]", "UTIL"]) && readers().is_empty())?;
-        top.press("d")?;
+        top.terminal.press("d")?;
         self.while_busy(|| Ok(shows(&top, &["[DEEP]", " 37%"], &[])))?;
         drop(held);
         until("idle on the screen", || shows(&top, &["[DEEP]", " 0%"], &[" 37%"]))?;
