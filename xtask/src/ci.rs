@@ -6,29 +6,26 @@
 mod alertmanager;
 mod api;
 mod deploy;
-mod driver_vm;
 mod fleet;
-mod loom;
 mod package;
-mod page;
 mod prometheus;
 mod python;
 mod shells;
-mod stub;
 mod systemd;
 mod tally;
 mod tls;
-mod ttnn;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::driver_vm::{self, Detail};
 use crate::files;
+use crate::libs::{self, Profile};
 use crate::project::{self, Project, called};
 use crate::stop::{NotPassed, Stop, no_arguments, untested};
 use crate::stream::Voice;
-use crate::{docs, fuzz, header, screens, tidy};
+use crate::{docs, fuzz, header, screens, tidy, ttnn, web};
 use tally::Tally;
 
 type Outcome = Result<(), NotPassed>;
@@ -71,21 +68,21 @@ const STAGES: &[Stage] = &[
     Stage { name: "docs", kind: Kind::Check, run: |gate| Ok(docs::check(gate.project)?) },
     Stage { name: "screens", kind: Kind::Required, run: |gate| Ok(screens::check(gate.project)?) },
     Stage { name: "doc", kind: Kind::Required, run: rustdoc },
-    Stage { name: "loom", kind: Kind::Required, run: loom::run },
+    Stage { name: "loom", kind: Kind::Required, run: loom },
     Stage { name: "header", kind: Kind::Required, run: |gate| header::check(gate.project) },
     Stage { name: "python", kind: Kind::Required, run: python::run },
-    Stage { name: "stub", kind: Kind::Required, run: stub::run },
+    Stage { name: "stub", kind: Kind::Required, run: stub },
     Stage { name: "root", kind: Kind::Required, run: as_root },
     Stage { name: "adversary", kind: Kind::Required, run: adversary },
     Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
     Stage { name: "alertmanager", kind: Kind::Required, run: alertmanager::run },
     Stage { name: "fleet", kind: Kind::Required, run: fleet::run },
     Stage { name: "api", kind: Kind::Optional, run: api::run },
-    Stage { name: "page", kind: Kind::Required, run: page::run },
+    Stage { name: "page", kind: Kind::Required, run: page },
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
     Stage { name: "shells", kind: Kind::Optional, run: shells::run },
-    Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
-    Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },
+    Stage { name: "ttnn", kind: Kind::Optional, run: compare_ttnn },
+    Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm },
     Stage { name: "package", kind: Kind::Required, run: package::run },
     Stage { name: "deploy", kind: Kind::Optional, run: deploy::run },
     Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
@@ -227,6 +224,57 @@ fn adversary(gate: &mut Gate) -> Outcome {
 fn needs_root(why: &str) -> Outcome {
     let is_root = rustix::process::geteuid().is_root();
     if is_root { Ok(()) } else { Err(NotPassed::Skipped(format!("{why}, and this is another user"))) }
+}
+
+/// Tests the ledger's protocol with loom: every order in which a reader may see the writer's stores.
+fn loom(gate: &mut Gate) -> Outcome {
+    gate.cargo(&["fetch"]).map_err(untested("the orders of stores were not tried"))?;
+    // A separate target directory, because cargo rebuilds everything if flags change.
+    let target = gate.project.target()?.join("loom");
+    let before = gate.tally.total();
+    let tests = ["test", "--package", "ttmon-ledger", "--lib", "--target-dir", &target.to_string_lossy(), "protocol"];
+    gate.tests(&tests, &[("RUSTFLAGS", "--cfg loom")])?;
+    if gate.tally.total() > before { Ok(()) } else { Err("there are no tests of the protocol".to_owned().into()) }
+}
+
+/// Checks the stub, which is not a member of the workspace: its format, its lints, and the hook's tests with the stub preloaded.
+fn stub(gate: &mut Gate) -> Outcome {
+    gate.cargo(&["fmt", "--manifest-path", libs::STUB_MANIFEST, "--check"])?;
+    let target = gate.project.target()?.join("stub");
+    let target = target.to_string_lossy();
+    gate.cargo(&["clippy", "--manifest-path", libs::STUB_MANIFEST, "--target-dir", &target, "--", "-D", "warnings"])?;
+    let stub = libs::build(gate.project, Profile::Debug)?.join("libttmon_stub.so");
+    let stub = stub.to_string_lossy();
+    Ok(gate.tests(&["test", "--package", "ttmon-hook", "--test", "stand_in"], &[("TTMON_TEST_PRELOAD", &stub)])?)
+}
+
+/// Tests the page in a real Chromium: the built files match `web/`, and every view is opened and checked (`web/test/page.mjs`).
+fn page(gate: &mut Gate) -> Outcome {
+    let browser = web::Browser::have(gate.project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
+    let checked = web::build(gate.project, &["--check"])
+        .and_then(|()| gate.ttmon(&[]))
+        .and_then(|program| project::run(&mut browser.command(gate.project, &program)));
+    gate.count(checked)
+}
+
+/// Runs the real kernel driver on simulated chips in a virtual machine, and checks ttmon's values, states and recovery.
+fn driver_vm(gate: &mut Gate) -> Outcome {
+    let rig = driver_vm::prepare(gate.project, None)?;
+    let score = driver_vm::check(&rig, &driver_vm::gate(), Detail::Failures)?;
+    gate.tally.add(score.passed, score.failed);
+    if score.failed == 0 { Ok(()) } else { Err(format!("{} checks against the real driver", score.failed).into()) }
+}
+
+/// Runs the real ttnn on mock chips, in its pinned versions, and compares ttmon's figures with the allocators' own.
+fn compare_ttnn(gate: &mut Gate) -> Outcome {
+    let environments = ttnn::environments(gate.project).map_err(untested("NOTHING WAS COMPARED WITH THE REAL TTNN"))?;
+    let mut differing = Vec::new();
+    for environment in environments {
+        let score = ttnn::compare(gate.project, &environment, &[])?;
+        gate.tally.add(score.passed, score.failed.len() as u64);
+        differing.extend(score.failed.iter().map(|case| format!("{case} with {}", environment.version)));
+    }
+    if differing.is_empty() { Ok(()) } else { Err(format!("not as TT-Metal's allocators say: {}", differing.join(", ")).into()) }
 }
 
 fn choose<'a>(names: &[&'a str], arguments: &[String]) -> Result<BTreeSet<&'a str>, String> {

@@ -20,19 +20,18 @@ pub(crate) fn listen(command: &mut Command, voice: Voice, hear: impl FnMut(&[u8]
     };
     let failed = |error: io::Error| error.to_string();
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", called(command)))?;
-    let output: Option<Box<dyn Read>> = match voice {
-        Voice::Stdout => child.stdout.take().map(|output| Box::new(output) as _),
-        Voice::Stderr => child.stderr.take().map(|output| Box::new(output) as _),
+    let heard = match voice {
+        Voice::Stdout => child.stdout.take().map(|output| lines(output, hear)),
+        Voice::Stderr => child.stderr.take().map(|output| lines(output, hear)),
     };
-    let output = output.ok_or("the pipe to the command was not made")?;
-    let heard = lines(BufReader::new(output), hear).map_err(failed);
+    let heard = heard.ok_or("the pipe to the command was not made")?.map_err(failed);
     let status = child.wait().map_err(failed)?;
     heard?;
     succeeded(command, status)
 }
 
-fn lines(mut from: impl BufRead, mut hear: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    let mut line = Vec::new();
+fn lines(from: impl Read, mut hear: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let (mut from, mut line) = (BufReader::new(from), Vec::new());
     // The output may not be UTF-8, and the last line may lack its end.
     while from.read_until(b'\n', &mut line)? > 0 {
         hear(&line)?;
