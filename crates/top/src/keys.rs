@@ -4,42 +4,27 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::state::View;
 
-/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Go to a view.
     Show(View),
-    /// Previous or next device.
     Device(Step),
     /// Move in the list that has the focus.
     Move(Motion),
-    /// Switch the focus between devices and processes.
     Focus,
-    /// Type a filter.
     Filter,
-    /// Choose the column to sort by.
     SortMenu,
-    /// Sort by the column before or after.
     SortBy(Step),
-    /// Reverse the sort order.
     Reverse,
-    /// Show children below their parents.
     Tree,
-    /// Show all details of the selected process or device.
     Details,
-    /// Send a signal.
     Signal,
-    /// Pause or resume the display.
     Freeze,
     /// The previous or next sample.
     Back(Step),
     /// A minute earlier or later.
     Jump(Step),
-    /// Refresh slower or faster.
     Pace(Step),
-    /// More or less time in a chart.
     Zoom(Step),
-    /// Show the next metric.
     Metric,
     /// With several machines: show only the name and sums of one.
     Fold,
@@ -47,25 +32,17 @@ pub(crate) enum Action {
     Group,
     /// Memory: set a mark, and show what grew since then.
     Mark,
-    /// Draw all devices in one chart, or one chart per device.
     Overlay,
-    /// Sort devices by id, or worst first.
     WorstFirst,
-    /// Open the settings.
     Setup,
-    /// Save the settings.
     Save,
     /// Sample now, and redraw the screen.
     Refresh,
-    /// Turn `--deep` on or off.
     Deep,
-    /// List all alerts.
     Alerts,
-    /// Show the list of keys.
     Help,
     /// Close a dialog, clear the filter, or resume the display.
     Escape,
-    /// Quit.
     Quit,
 }
 
@@ -76,14 +53,12 @@ impl Action {
     }
 }
 
-/// A step to the previous or next item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Before,
     After,
 }
 
-/// Ways to move in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
     Up,
@@ -94,7 +69,6 @@ pub(crate) enum Motion {
     End,
 }
 
-/// One row of the table.
 pub(crate) struct Key {
     /// The keys to press; the first is shown in the bottom line.
     pub(crate) chords: &'static [Chord],
@@ -146,129 +120,91 @@ impl Scene {
     }
 }
 
-/// A key with its modifiers.
+/// A key with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chord {
-    Char(char),
+    Plain(KeyCode),
     Ctrl(char),
-    F(u8),
-    Enter,
-    Escape,
-    Tab,
-    Up,
-    Down,
-    Left,
-    Right,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    ShiftLeft,
-    ShiftRight,
+    Shift(KeyCode),
 }
 
 impl Chord {
     /// Its name in help and docs.
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Char(' ') => "Space".to_owned(),
-            Self::Char(character) => character.to_string(),
+            Self::Plain(KeyCode::PageUp) => "PgUp".to_owned(),
+            Self::Plain(KeyCode::PageDown) => "PgDn".to_owned(),
+            Self::Plain(code) => code.to_string(),
             Self::Ctrl(character) => format!("Ctrl-{}", character.to_ascii_uppercase()),
-            Self::F(number) => format!("F{number}"),
-            Self::Enter => "Enter".to_owned(),
-            Self::Escape => "Esc".to_owned(),
-            Self::Tab => "Tab".to_owned(),
-            Self::Up => "Up".to_owned(),
-            Self::Down => "Down".to_owned(),
-            Self::Left => "Left".to_owned(),
-            Self::Right => "Right".to_owned(),
-            Self::PageUp => "PgUp".to_owned(),
-            Self::PageDown => "PgDn".to_owned(),
-            Self::Home => "Home".to_owned(),
-            Self::End => "End".to_owned(),
-            Self::ShiftLeft => "Shift-Left".to_owned(),
-            Self::ShiftRight => "Shift-Right".to_owned(),
+            Self::Shift(code) => format!("Shift-{code}"),
         }
     }
 
-    /// The chord of a key event, or `None` if ttmon does not use it.
-    pub(crate) fn of(event: KeyEvent) -> Option<Self> {
-        let has_shift = event.modifiers.contains(KeyModifiers::SHIFT);
-        Some(match event.code {
+    pub(crate) fn of(event: KeyEvent) -> Self {
+        match event.code {
             KeyCode::Char(character) if event.modifiers.contains(KeyModifiers::CONTROL) => Self::Ctrl(character.to_ascii_lowercase()),
-            KeyCode::Char(character) => Self::Char(character),
-            KeyCode::F(number) => Self::F(number),
-            KeyCode::Enter => Self::Enter,
-            KeyCode::Esc => Self::Escape,
-            KeyCode::Tab => Self::Tab,
-            KeyCode::Up => Self::Up,
-            KeyCode::Down => Self::Down,
-            KeyCode::Left if has_shift => Self::ShiftLeft,
-            KeyCode::Right if has_shift => Self::ShiftRight,
-            KeyCode::Left => Self::Left,
-            KeyCode::Right => Self::Right,
-            KeyCode::PageUp => Self::PageUp,
-            KeyCode::PageDown => Self::PageDown,
-            KeyCode::Home => Self::Home,
-            KeyCode::End => Self::End,
-            _ => return None,
-        })
+            KeyCode::Left | KeyCode::Right if event.modifiers.contains(KeyModifiers::SHIFT) => Self::Shift(event.code),
+            code => Self::Plain(code),
+        }
     }
 }
 
-use Chord as C;
+pub(crate) const fn letter(character: char) -> Chord {
+    Plain(KeyCode::Char(character))
+}
+
+use Chord::{Ctrl, Plain, Shift};
 
 /// Every key, in the order of the help.
 #[rustfmt::skip] // one row per line
 pub(crate) const KEYS: &[Key] = &[
-    Key { chords: &[C::Char('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
-    Key { chords: &[C::Char('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
-    Key { chords: &[C::Char('3')], action: Action::Show(View::Detail), help: "all values of one device", label: |_| "" },
-    Key { chords: &[C::Char('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
-    Key { chords: &[C::Char('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
-    Key { chords: &[C::F(1), C::Char('?'), C::Char('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
-    Key { chords: &[C::Char('['), C::Left], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
-    Key { chords: &[C::Char(']'), C::Right], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
-    Key { chords: &[C::Up], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    Key { chords: &[C::Down], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    Key { chords: &[C::PageUp], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
-    Key { chords: &[C::PageDown], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
-    Key { chords: &[C::Home], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
-    Key { chords: &[C::End], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
-    Key { chords: &[C::Char('m')], action: Action::Metric, help: "charts and mesh: next metric", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
-    Key { chords: &[C::Char('o')], action: Action::Overlay, help: "charts: one for all devices, or one per device", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
-    Key { chords: &[C::Char('z')], action: Action::Zoom(Step::Before), help: "charts: shorter time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    Key { chords: &[C::Char('Z')], action: Action::Zoom(Step::After), help: "charts: longer time, up to an hour (3,600 samples)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    Key { chords: &[C::Char('g')], action: Action::Group, help: "memory: group by line, tag, operation, size, or not", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
-    Key { chords: &[C::Char('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
-    Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
-    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
-    Key { chords: &[C::F(6)], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
-    Key { chords: &[C::Char('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
-    Key { chords: &[C::Char('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
-    Key { chords: &[C::Char('I')], action: Action::Reverse, help: "reverse the sort order", label: |_| "" },
-    Key { chords: &[C::Char('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
-    Key { chords: &[C::Enter], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
-    Key { chords: &[C::F(9), C::Char('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
-    Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
-    Key { chords: &[C::Char(','), C::ShiftLeft], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    Key { chords: &[C::Char('.'), C::ShiftRight], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    Key { chords: &[C::Char('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    Key { chords: &[C::Char('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    Key { chords: &[C::Tab], action: Action::Focus, help: "switch the focus between devices and processes", label: |_| "" },
-    Key { chords: &[C::Char('w')], action: Action::WorstFirst, help: "sort devices by id, or worst first", label: |_| "" },
-    Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold or unfold the selected one", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
-    Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[C::F(5), C::Char('r'), C::Ctrl('l')], action: Action::Refresh, help: "refresh now, and redraw the screen", label: |_| "" },
-    Key { chords: &[C::F(12)], action: Action::Save, help: "save the settings to the configuration file", label: |_| "" },
-    Key { chords: &[C::Char('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
-    Key { chords: &[C::Char('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
-    Key { chords: &[C::Escape], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
-    Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
+    Key { chords: &[letter('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
+    Key { chords: &[letter('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
+    Key { chords: &[letter('3')], action: Action::Show(View::Detail), help: "all values of one device", label: |_| "" },
+    Key { chords: &[letter('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
+    Key { chords: &[letter('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::F(1)), letter('?'), letter('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
+    Key { chords: &[letter('['), Plain(KeyCode::Left)], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
+    Key { chords: &[letter(']'), Plain(KeyCode::Right)], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
+    Key { chords: &[Plain(KeyCode::Up)], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    Key { chords: &[Plain(KeyCode::Down)], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    Key { chords: &[Plain(KeyCode::PageUp)], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::PageDown)], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::Home)], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::End)], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
+    Key { chords: &[letter('m')], action: Action::Metric, help: "charts and mesh: next metric", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
+    Key { chords: &[letter('o')], action: Action::Overlay, help: "charts: one for all devices, or one per device", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
+    Key { chords: &[letter('z')], action: Action::Zoom(Step::Before), help: "charts: shorter time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    Key { chords: &[letter('Z')], action: Action::Zoom(Step::After), help: "charts: longer time, up to an hour (3,600 samples)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    Key { chords: &[letter('g')], action: Action::Group, help: "memory: group by line, tag, operation, size, or not", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
+    Key { chords: &[letter('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::F(2))], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
+    Key { chords: &[letter('/'), Plain(KeyCode::F(4))], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
+    Key { chords: &[Plain(KeyCode::F(6))], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
+    Key { chords: &[letter('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
+    Key { chords: &[letter('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
+    Key { chords: &[letter('I')], action: Action::Reverse, help: "reverse the sort order", label: |_| "" },
+    Key { chords: &[letter('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
+    Key { chords: &[Plain(KeyCode::Enter)], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
+    Key { chords: &[Plain(KeyCode::F(9)), letter('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
+    Key { chords: &[letter(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
+    Key { chords: &[letter(','), Shift(KeyCode::Left)], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    Key { chords: &[letter('.'), Shift(KeyCode::Right)], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    Key { chords: &[letter('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    Key { chords: &[letter('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    Key { chords: &[Plain(KeyCode::Tab)], action: Action::Focus, help: "switch the focus between devices and processes", label: |_| "" },
+    Key { chords: &[letter('w')], action: Action::WorstFirst, help: "sort devices by id, or worst first", label: |_| "" },
+    Key { chords: &[letter('f')], action: Action::Fold, help: "several hosts: fold or unfold the selected one", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
+    Key { chords: &[letter('+')], action: Action::Pace(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[letter('-')], action: Action::Pace(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[Plain(KeyCode::F(5)), letter('r'), Ctrl('l')], action: Action::Refresh, help: "refresh now, and redraw the screen", label: |_| "" },
+    Key { chords: &[Plain(KeyCode::F(12))], action: Action::Save, help: "save the settings to the configuration file", label: |_| "" },
+    Key { chords: &[letter('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
+    Key { chords: &[letter('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
+    Key { chords: &[Plain(KeyCode::Esc)], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
+    Key { chords: &[letter('q'), Plain(KeyCode::F(10)), Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
 ];
 
-/// Returns the action of a key.
 pub(crate) fn action(chord: Chord) -> Option<Action> {
     KEYS.iter().find(|key| key.chords.contains(&chord)).map(|key| key.action)
 }
@@ -299,9 +235,9 @@ mod tests {
     #[test]
     fn what_is_held_down_counts() {
         let event = |code, modifiers| Chord::of(KeyEvent::new(code, modifiers));
-        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Chord::Ctrl('c')));
-        assert_eq!(event(KeyCode::Char('K'), KeyModifiers::SHIFT), Some(Chord::Char('K')));
-        assert_eq!(event(KeyCode::Left, KeyModifiers::SHIFT), Some(Chord::ShiftLeft));
-        assert_eq!(event(KeyCode::Insert, KeyModifiers::NONE), None);
+        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Ctrl('c'));
+        assert_eq!(event(KeyCode::Char('K'), KeyModifiers::SHIFT), letter('K'));
+        assert_eq!(event(KeyCode::Left, KeyModifiers::SHIFT), Shift(KeyCode::Left));
+        assert_eq!(event(KeyCode::Left, KeyModifiers::NONE), Plain(KeyCode::Left));
     }
 }

@@ -38,7 +38,7 @@ pub use keys::markdown as keys_markdown;
 pub use run::{End, Error, Options, run};
 pub use settings::{NotToml, Settings, ThemeChoice, markdown as settings_markdown};
 pub use state::View;
-pub use theme::{Background, Colors, Theme, Themes, Tones};
+pub use theme::{Background, Colors, Theme, Tones};
 
 #[cfg(test)]
 mod tests;

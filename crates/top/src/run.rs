@@ -27,7 +27,7 @@ use crate::screen::Screen;
 use crate::settings::Settings;
 use crate::signals;
 use crate::state::State;
-use crate::theme::Themes;
+use crate::theme::Theme;
 use crate::update::{Effect, say, update};
 use crate::view::view;
 
@@ -49,8 +49,8 @@ pub struct Options {
     pub settings: Settings,
     /// File to save the settings in, if there is one.
     pub config: Option<PathBuf>,
-    /// The themes.
-    pub themes: Themes,
+    /// The theme for the detected terminal.
+    pub theme: Theme,
     /// Whether to query the terminal for its background, because the environment does not provide it.
     pub asks_background: bool,
     /// The user's clock.
@@ -106,7 +106,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
         feed.start(index, options.settings.refresh, asked, events.clone())?;
         requests.push(ask);
     }
-    let mut state = State::new(size()?, options.settings, options.themes, options.clock);
+    let mut state = State::new(size()?, options.settings, options.theme, options.clock);
     state.hosts = hosts;
     // The host column exists only with several machines, so a single machine cannot be sorted by it.
     if !state.has_groups() && COLUMNS[state.settings.sort].name == HOST {

@@ -14,11 +14,11 @@ use crate::alerts::Alert;
 use crate::clock::Clock;
 use crate::columns::{self, COLUMNS};
 use crate::feed::Position;
-use crate::filter::Filter;
+use crate::filter::{BadWord, Filter};
 use crate::history::History;
 use crate::host::Host;
 use crate::settings::Settings;
-use crate::theme::{Theme, Themes};
+use crate::theme::Theme;
 
 /// One of the screens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +68,9 @@ pub(crate) enum Focus {
 /// A dialog over the view.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Dialog {
-    Help {
-        scroll: usize,
-    },
-    Alerts {
+    /// Text to read.
+    Page {
+        page: Page,
         scroll: usize,
     },
     /// A filter being typed. Esc restores `before`.
@@ -86,15 +85,21 @@ pub(crate) enum Dialog {
     Setup {
         at: usize,
     },
-    Process {
-        of: Owner,
-        scroll: usize,
-    },
+}
+
+impl Dialog {
+    pub(crate) fn page(page: Page) -> Self {
+        Self::Page { page, scroll: 0 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Page {
+    Help,
+    Alerts,
+    Process(Owner),
     /// Details of a buffer at the time the dialog was opened.
-    Buffer {
-        lines: Vec<String>,
-        scroll: usize,
-    },
+    Buffer(Vec<String>),
 }
 
 /// A process of a machine: the index of the machine, and the key of the process.
@@ -209,7 +214,8 @@ pub(crate) struct State {
     pub(crate) focus: Focus,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) theme: Theme,
-    pub(crate) themes: Themes,
+    /// The theme for the detected terminal.
+    pub(crate) detected: Theme,
     pub(crate) clock: Clock,
 
     pub(crate) settings: Settings,
@@ -245,15 +251,15 @@ pub(crate) struct State {
 
 impl State {
     /// The initial state, before the first snapshot.
-    pub(crate) fn new(size: (u16, u16), settings: Settings, themes: Themes, clock: Clock) -> Self {
+    pub(crate) fn new(size: (u16, u16), settings: Settings, detected: Theme, clock: Clock) -> Self {
         Self {
             size,
             view: settings.view,
             left: View::Main,
             focus: Focus::default(),
             dialog: None,
-            theme: themes.theme(settings.theme),
-            themes,
+            theme: detected.chosen(settings.theme),
+            detected,
             clock,
 
             settings,
@@ -368,6 +374,12 @@ impl State {
         self.here().chosen(snapshot)
     }
 
+    /// The snapshot on the screen, and its selected device.
+    pub(crate) fn shown_device(&self) -> Option<(&Snapshot, &Device)> {
+        let snapshot = self.shown()?;
+        Some((snapshot, self.chosen_device(snapshot)?))
+    }
+
     /// Lines of the device list with several machines: each machine has a heading, and its devices unless it is folded.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
@@ -398,6 +410,13 @@ impl State {
         let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
         let rows = columns::sorted(&COLUMNS[self.settings.sort], self.settings.descending, all.filter(|row| self.filter.matches(row)));
         if self.settings.tree { tree(&rows) } else { rows }
+    }
+
+    /// Filters processes by a text. An invalid text changes nothing.
+    pub(crate) fn set_filter(&mut self, text: &str) -> Result<(), BadWord> {
+        self.filter = Filter::parse(text)?;
+        text.clone_into(&mut self.filter_text);
+        Ok(())
     }
 
     /// Returns the columns of the process list: those that the user chose, after the host column if there are several machines.

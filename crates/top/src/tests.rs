@@ -23,7 +23,7 @@ use crate::feed::{Lost, News};
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::theme::{Theme, Themes};
+use crate::theme::Theme;
 use crate::update::update;
 use crate::view::view;
 
@@ -31,7 +31,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Creates a state without a snapshot.
 pub(crate) fn blank(size: (u16, u16), theme: Theme) -> State {
-    State::new(size, Settings::default(), Themes { auto: theme }, Clock(TimeZone::UTC))
+    State::new(size, Settings::default(), theme, Clock(TimeZone::UTC))
 }
 
 /// Creates a state after some samples of a machine. The values vary, and the last sample is the given snapshot.

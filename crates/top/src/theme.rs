@@ -89,9 +89,20 @@ const LOAD_STEPS: [f64; 3] = [0.60, 0.85, 1.0];
 const LOAD_COLORS: f64 = 20.0;
 
 impl Theme {
+    /// Returns the theme of a setting. `self` is the theme for the detected terminal.
+    pub(crate) fn chosen(self, choice: ThemeChoice) -> Self {
+        match choice {
+            ThemeChoice::Auto => self,
+            ThemeChoice::Dark => Self { background: Background::Dark, ..self },
+            ThemeChoice::Light => Self { background: Background::Light, ..self },
+            ThemeChoice::Mono => Self { colors: Colors::None, ..self },
+            ThemeChoice::HighContrast => Self { tones: Tones::HighContrast, ..self },
+            ThemeChoice::ColorBlind => Self { tones: Tones::ColorBlind, ..self },
+        }
+    }
+
     pub(crate) fn style(self, role: Role) -> Style {
         let style = Style::new();
-        let has_colors = self.colors != Colors::None;
         let palette = self.palette();
         match role {
             Role::Plain => style,
@@ -99,15 +110,16 @@ impl Theme {
             Role::Frame => self.faint(palette.frame),
             Role::Strong => style.add_modifier(Modifier::BOLD),
             Role::Heading => self.faint(palette.dim).add_modifier(Modifier::UNDERLINED),
-            Role::Title if has_colors => style.fg(self.color(palette.accent)).add_modifier(Modifier::BOLD),
-            Role::Title => style.add_modifier(Modifier::BOLD),
+            Role::Title => self.colored(palette.accent).add_modifier(Modifier::BOLD),
             // The selected line has no other colours, which would look uneven when reversed.
             Role::Selected => style.fg(Color::Reset).bg(Color::Reset).add_modifier(Modifier::REVERSED),
-            Role::Warning if has_colors => style.fg(self.color(palette.warning)).add_modifier(Modifier::BOLD),
-            Role::Warning => style.add_modifier(Modifier::BOLD),
-            Role::Critical if has_colors => style.fg(self.color(palette.critical)).add_modifier(Modifier::BOLD | Modifier::REVERSED),
-            Role::Critical => style.add_modifier(Modifier::BOLD | Modifier::REVERSED),
+            Role::Warning => self.colored(palette.warning).add_modifier(Modifier::BOLD),
+            Role::Critical => self.colored(palette.critical).add_modifier(Modifier::BOLD | Modifier::REVERSED),
         }
+    }
+
+    fn colored(self, ink: Ink) -> Style {
+        if self.colors == Colors::None { Style::new() } else { Style::new().fg(self.color(ink)) }
     }
 
     /// Returns a style fainter than plain text: the theme's own colour, which is readable, or the terminal's dim attribute.
@@ -137,7 +149,7 @@ impl Theme {
     }
 
     fn rgb(self, rgb: Rgb) -> Color {
-        if self.colors == Colors::True { Color::Rgb(rgb.0, rgb.1, rgb.2) } else { palette::indexed(rgb) }
+        if self.colors == Colors::True { Color::from_u32(rgb) } else { palette::indexed(rgb) }
     }
 
     /// Returns the colour for a share of a limit.
@@ -156,7 +168,7 @@ impl Theme {
     /// Returns the colour of a device in a chart.
     pub(crate) fn hue(self, index: usize) -> Style {
         let hues = &self.palette().hues;
-        if self.colors == Colors::None { Style::new() } else { Style::new().fg(self.color(hues[index % hues.len()])) }
+        self.colored(hues[index % hues.len()])
     }
 
     /// Returns the background for a share of a limit, dark to bright, or no background if there are too few colours.
@@ -200,27 +212,6 @@ fn load_rgb(palette: &Palette, share: f64) -> Rgb {
         _ if share <= LOAD_STEPS[0] => low.rgb,
         _ if share <= LOAD_STEPS[1] => palette::between(low.rgb, middle.rgb, (share - LOAD_STEPS[0]) / (LOAD_STEPS[1] - LOAD_STEPS[0])),
         _ => palette::between(middle.rgb, high.rgb, (share - LOAD_STEPS[1]) / (LOAD_STEPS[2] - LOAD_STEPS[1])),
-    }
-}
-
-/// The themes for the settings of the user. They depend on the terminal and the command line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Themes {
-    /// The theme for the detected terminal.
-    pub auto: Theme,
-}
-
-impl Themes {
-    /// Returns the theme of a setting.
-    pub fn theme(self, choice: ThemeChoice) -> Theme {
-        match choice {
-            ThemeChoice::Auto => self.auto,
-            ThemeChoice::Dark => Theme { background: Background::Dark, ..self.auto },
-            ThemeChoice::Light => Theme { background: Background::Light, ..self.auto },
-            ThemeChoice::Mono => Theme { colors: Colors::None, ..self.auto },
-            ThemeChoice::HighContrast => Theme { tones: Tones::HighContrast, ..self.auto },
-            ThemeChoice::ColorBlind => Theme { tones: Tones::ColorBlind, ..self.auto },
-        }
     }
 }
 

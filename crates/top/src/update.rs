@@ -22,7 +22,7 @@ use crate::layout;
 use crate::marks::Marks;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
-use crate::state::{Dialog, Focus, Line, Message, Owner, Row, SignalDialog, State, View};
+use crate::state::{Dialog, Focus, Line, Message, Owner, Page, Row, SignalDialog, State, View};
 use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
@@ -69,10 +69,7 @@ pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
 
 fn change(state: &mut State, event: Event) -> Vec<Effect> {
     match event {
-        Event::Key(key) => match Chord::of(key) {
-            Some(chord) => press(state, chord, key.code),
-            None => dialog::typed(state, key.code),
-        },
+        Event::Key(key) => press(state, Chord::of(key)),
         Event::Mouse(event) => mouse::update(state, event),
         Event::Resized(width, height) => {
             state.size = (width, height);
@@ -84,8 +81,8 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::Background(background) => {
-            state.themes.auto.background = background;
-            state.theme = state.themes.theme(state.settings.theme);
+            state.detected.background = background;
+            state.theme = state.detected.chosen(state.settings.theme);
             Vec::new()
         }
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
@@ -194,7 +191,7 @@ fn note_place(state: &mut State) {
     }
 }
 
-fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
+fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     // Remove the message at the next key. Its time limit does not work in a paused recording, where the clock stands still.
     (state.message, state.hint) = (None, None);
     // In every dialog, Ctrl-C quits and Ctrl-Z suspends.
@@ -204,7 +201,7 @@ fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Ve
         _ => {}
     }
     if state.dialog.is_some() {
-        return dialog::press(state, chord, code);
+        return dialog::press(state, chord);
     }
     let Some(action) = keys::action(chord) else { return Vec::new() };
     let before = reasons::Trace::of(state);
@@ -272,8 +269,8 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Save => return vec![Effect::Save],
         Action::Refresh => return vec![Effect::AskAll(Request::Now), Effect::Redraw],
         Action::Deep => return deep(state),
-        Action::Alerts => state.dialog = Some(Dialog::Alerts { scroll: 0 }),
-        Action::Help => state.dialog = Some(Dialog::Help { scroll: 0 }),
+        Action::Alerts => state.dialog = Some(Dialog::page(Page::Alerts)),
+        Action::Help => state.dialog = Some(Dialog::page(Page::Help)),
         Action::Escape => escape(state),
     }
     Vec::new()
@@ -304,7 +301,7 @@ fn show(state: &mut State, view: View) {
 /// Returns the host whose buffers are shown, if any. Live buffers are read only for that host.
 fn wants_buffers(state: &State) -> Option<usize> {
     match state.dialog {
-        Some(Dialog::Process { of: (host, _), .. }) => Some(host),
+        Some(Dialog::Page { page: Page::Process((host, _)), .. }) => Some(host),
         _ => (state.view == View::Memory).then_some(state.at),
     }
 }
@@ -313,8 +310,7 @@ fn escape(state: &mut State) {
     if state.is_frozen() {
         state.hosts.iter_mut().for_each(|host| host.frozen = None);
     } else if !state.filter_text.is_empty() {
-        state.filter_text.clear();
-        state.filter = crate::filter::Filter::default();
+        _ = state.set_filter("");
     } else if state.view != View::Main {
         show(state, state.left);
     }
@@ -426,7 +422,7 @@ fn details(state: &mut State) -> Vec<Effect> {
     };
     state.process = Some(of);
     state.environment = None;
-    state.dialog = Some(Dialog::Process { of, scroll: 0 });
+    state.dialog = Some(Dialog::page(Page::Process(of)));
     vec![Effect::Ask(of.0, Request::Environment(of.1))]
 }
 

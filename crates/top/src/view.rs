@@ -13,10 +13,10 @@ mod processes;
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Position, Rect};
+use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::Severity;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::quantity;
 use ttmon_print::text::{self, Cut};
 
@@ -25,10 +25,13 @@ use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
-use crate::state::{Dialog, ListBy, Owner, State, View};
+use crate::state::{Dialog, ListBy, State, View};
 use crate::theme::Role;
 
 pub(crate) use devices::MATTER_MAX;
+pub(crate) use dialogs::page_line_count;
+pub(crate) use mesh::device_at as mesh_device_at;
+pub(crate) use processes::rows as process_rows;
 
 /// Minimum columns for a name in the title.
 const NAME_MIN: usize = 8;
@@ -342,48 +345,21 @@ fn graded(share: f64, critical: f64) -> Role {
     devices::severity_role(Severity::of_share(share, critical))
 }
 
-/// Number of lines in the details of a process.
-pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
-    dialogs::process_line_count(state, of)
-}
-
-/// Number of lines of the help.
-pub(crate) fn help_line_count(state: &State) -> usize {
-    dialogs::help_line_count(state.size.0)
-}
-
-/// Number of lines in the list of alerts.
-pub(crate) fn alert_line_count(state: &State) -> usize {
-    alert_lines(state, dialogs::columns(state.size.0)).len()
-}
-
-/// Number of process rows in an area.
-pub(crate) fn process_rows(area: Rect) -> usize {
-    processes::rows(area)
-}
-
-/// The device at a position of the mesh.
-pub(crate) fn mesh_device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
-    mesh::device_at(state, snapshot, body, at)
-}
-
 /// Names of the rows in the buffer list.
 pub(crate) fn memory_list(state: &State) -> Vec<String> {
-    let Some(snapshot) = state.shown() else { return Vec::new() };
-    let Some(device) = state.chosen_device(snapshot) else { return Vec::new() };
-    memory::items(state, snapshot, device).iter().map(memory::Item::name).collect()
+    let items = state.shown_device().map(|(snapshot, device)| memory::items(state, snapshot, device));
+    items.into_iter().flatten().map(|item| item.name()).collect()
 }
 
 /// Whether a grouping of the buffers on the selected device has a group with a name.
 pub(crate) fn memory_groups_by(state: &State, by: ListBy) -> bool {
-    let groups = || Some(memory::has_key(state.shown()?, state.chosen_device(state.shown()?)?, by));
-    groups().unwrap_or(false)
+    state.shown_device().is_some_and(|(snapshot, device)| memory::has_key(snapshot, device, by))
 }
 
 /// All details of the buffer in a row of the buffer list; `None` if the row is a group.
 pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
-    let snapshot = state.shown()?;
-    match memory::items(state, snapshot, state.chosen_device(snapshot)?).get(at)? {
+    let (snapshot, device) = state.shown_device()?;
+    match memory::items(state, snapshot, device).get(at)? {
         memory::Item::Buffer(buffer) => Some(memory::buffer_lines(snapshot, buffer)),
         memory::Item::Group(_) => None,
     }
@@ -391,22 +367,19 @@ pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
 
 /// Number of visible rows of the buffer list.
 pub(crate) fn memory_rows(state: &State) -> usize {
-    let rows = || {
-        let snapshot = state.shown()?;
-        Some(memory::list_rows(state, snapshot, state.chosen_device(snapshot)?, layout::frame(state.size)?.body))
-    };
-    rows().unwrap_or(0)
+    let shown = state.shown_device().zip(layout::frame(state.size));
+    shown.map_or(0, |((snapshot, device), frame)| memory::list_rows(state, snapshot, device, frame.body))
 }
 
 /// The index of the buffer-list row at a position on the screen.
 pub(crate) fn memory_row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
-    let snapshot = state.shown()?;
-    memory::row_at(state, snapshot, state.chosen_device(snapshot)?, body, at)
+    let (snapshot, device) = state.shown_device()?;
+    memory::row_at(state, snapshot, device, body, at)
 }
 
 /// Number of rows of the address map.
 pub(crate) fn memory_map_rows(state: &State) -> usize {
-    state.shown().and_then(|snapshot| Some(memory::map_rows(snapshot, state.chosen_device(snapshot)?))).unwrap_or(0)
+    state.shown_device().map_or(0, |(snapshot, device)| memory::map_rows(snapshot, device))
 }
 
 /// The height of a view that scrolls as a whole, and its visible part.
@@ -426,8 +399,7 @@ impl Extent {
 /// The extent of the current view. `None` if the arrow keys do not scroll it.
 pub(crate) fn extent(state: &State) -> Option<Extent> {
     let body = layout::frame(state.size)?.body;
-    let snapshot = state.shown()?;
-    let device = state.chosen_device(snapshot)?;
+    let (snapshot, device) = state.shown_device()?;
     match state.view {
         View::Main | View::Mesh | View::Memory => None,
         View::Charts => Some(charts::extent(state, snapshot, body)),

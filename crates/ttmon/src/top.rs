@@ -10,7 +10,7 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme, Themes};
+use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context, TopRequest, TopSource, variable};
@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
     let options = Options {
         settings,
         config,
-        themes: Themes { auto },
+        theme: auto,
         asks_background,
         clock: Clock(TimeZone::system()),
         cluster: context.cluster.as_deref().map(cluster).transpose()?,

@@ -3,7 +3,7 @@
 use ttmon_model::Snapshot;
 
 use super::{drawn, eight, machine, one, text, watched};
-use crate::state::{Dialog, View};
+use crate::state::{Dialog, Page, View};
 use crate::theme::{Colors, Theme};
 
 const SIZES: [(u16, u16); 4] = [(40, 10), (80, 24), (120, 40), (200, 50)];
@@ -67,10 +67,10 @@ fn dialogs() {
     state.environment = Some(((0, key), Ok(vec!["TT_VISIBLE_DEVICES=0,1".to_owned()])));
     let mut screens = String::new();
     for dialog in [
-        Dialog::Help { scroll: 0 },
+        Dialog::page(Page::Help),
         Dialog::Sort { at: 1 },
         Dialog::Setup { at: 3 },
-        Dialog::Process { of: (0, key), scroll: 0 },
+        Dialog::page(Page::Process((0, key))),
         Dialog::Filter { text: "user:ana".to_owned(), before: String::new() },
     ] {
         state.dialog = Some(dialog);

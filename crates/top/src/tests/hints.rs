@@ -1,5 +1,6 @@
 //! The last two lines: keys that do something here, and every alert.
 
+use crossterm::event::KeyCode;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::snapshot::{Health, State as DeviceState};
 use ttmon_model::units::UnixTime;
@@ -8,9 +9,9 @@ use super::keys::press;
 use super::{SECOND, drawn, eight, machine, one, several, text, watched};
 use crate::event::Event;
 use crate::feed::{News, Position};
-use crate::keys::Chord;
+use crate::keys::{Chord, letter};
 use crate::layout::footer;
-use crate::state::{Dialog, State, View};
+use crate::state::{Dialog, Page, State, View};
 use crate::theme::Theme;
 use crate::update::{Effect, update};
 use crate::view::{extent, scene};
@@ -48,12 +49,12 @@ fn the_bottom_line_names_what_works_here() {
     (state.view, state.settings.by_device) = (View::Charts, false);
     assert!(last_line(&state).contains("o Overlay") && !last_line(&state).contains("Device"));
     state.view = View::Main;
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     assert!(last_line(&state).contains("Space Go on"));
-    press(&mut state, Chord::Char(' '));
-    press(&mut state, Chord::F(1));
+    press(&mut state, letter(' '));
+    press(&mut state, Chord::Plain(KeyCode::F(1)));
     assert_eq!(last_line(&state), "Esc Close");
-    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::Plain(KeyCode::Esc));
     update(&mut state, Event::News(0, playing()));
     assert_eq!(last_line(&state), "F1 Help / Filter Enter Info Space Pause , . Step { } Minute + - Speed q Quit");
     assert!(!last_line(&several((80, 24))).contains("Kill"), "services send no signals");
@@ -85,16 +86,18 @@ fn the_bottom_line_fits() {
 fn an_unseen_list_is_left_alone() {
     for view in [View::Charts, View::Detail, View::Mesh] {
         let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-        press(&mut state, Chord::Char(char::from_digit(u32::try_from(view.number()).unwrap(), 10).unwrap()));
+        press(&mut state, letter(char::from_digit(u32::try_from(view.number()).unwrap(), 10).unwrap()));
         let before = state.settings.clone();
-        for chord in
-            ["/", "t", "<", ">", "I", "K"].map(|key| Chord::Char(key.chars().next().unwrap())).into_iter().chain([Chord::F(6), Chord::F(9)])
+        for chord in ["/", "t", "<", ">", "I", "K"]
+            .map(|text| letter(text.chars().next().unwrap()))
+            .into_iter()
+            .chain([Chord::Plain(KeyCode::F(6)), Chord::Plain(KeyCode::F(9))])
         {
             assert_eq!(press(&mut state, chord), []);
             assert_eq!((&state.dialog, &state.settings), (&None, &before), "{}", chord.name());
             assert!(status_line(&state).contains("for the list of processes"), "{}", chord.name());
         }
-        press(&mut state, Chord::Enter);
+        press(&mut state, Chord::Plain(KeyCode::Enter));
         assert_eq!(state.view, View::Detail);
     }
 }
@@ -108,15 +111,15 @@ fn charts_scroll_to_the_rest() {
         let first = text(&drawn(&state));
         assert!(first.lines().nth(1).unwrap().ends_with('↓') && !first.contains('↑'), "{first}");
         let device = state.here().device;
-        press(&mut state, Chord::Down);
+        press(&mut state, Chord::Plain(KeyCode::Down));
         let second = text(&drawn(&state));
         assert!(second.contains('↑') && second != first, "{second}");
-        press(&mut state, Chord::End);
+        press(&mut state, Chord::Plain(KeyCode::End));
         let last = text(&drawn(&state));
         assert!(last.lines().nth(1).unwrap().ends_with('↑') && !last.contains('↓'), "{last}");
         assert_eq!(state.scroll, extent(&state).unwrap().last());
         assert_eq!(state.here().device, device, "the device is another key's");
-        press(&mut state, Chord::Home);
+        press(&mut state, Chord::Plain(KeyCode::Home));
         assert_eq!(text(&drawn(&state)), first);
     }
 }
@@ -137,12 +140,12 @@ fn the_map_of_banks_and_the_buffers_scroll_to_the_rest() {
         state.view = View::Memory;
         let mut seen = text(&drawn(&state));
         for _ in 0..20 {
-            press(&mut state, Chord::Down);
+            press(&mut state, Chord::Plain(KeyCode::Down));
             seen += &text(&drawn(&state));
         }
-        press(&mut state, Chord::Tab);
+        press(&mut state, Chord::Plain(KeyCode::Tab));
         for _ in 0..20 {
-            press(&mut state, Chord::Down);
+            press(&mut state, Chord::Plain(KeyCode::Down));
             seen += &text(&drawn(&state));
         }
         for row in ["4242.0 dram", "4242.0 l1_small", "4242.1 dram", "4242.1 l1_small", "5000.0 dram", "5000.0 l1", "0x16dfc0"] {
@@ -159,9 +162,9 @@ fn details_scroll_no_further_than_there_is_something() {
         let mut state = watched(&one(), size, Theme::default(), 3);
         state.view = View::Detail;
         assert!(!text(&drawn(&state)).contains("+0"), "nothing is hidden above");
-        press(&mut state, Chord::End);
+        press(&mut state, Chord::Plain(KeyCode::End));
         let end = text(&drawn(&state));
-        press(&mut state, Chord::Up);
+        press(&mut state, Chord::Plain(KeyCode::Up));
         assert_ne!(text(&drawn(&state)), end, "{size:?}");
     }
 }
@@ -169,14 +172,14 @@ fn details_scroll_no_further_than_there_is_something() {
 /// The same for dialogs.
 #[test]
 fn windows_scroll_no_further_than_there_is_something() {
-    for chord in [Chord::F(1), Chord::Enter] {
+    for chord in [Chord::Plain(KeyCode::F(1)), Chord::Plain(KeyCode::Enter)] {
         let mut state = watched(&machine::hooked(), (80, 24), Theme::default(), 3);
         press(&mut state, chord);
-        press(&mut state, Chord::End);
+        press(&mut state, Chord::Plain(KeyCode::End));
         let end = text(&drawn(&state));
-        press(&mut state, Chord::PageDown);
+        press(&mut state, Chord::Plain(KeyCode::PageDown));
         assert_eq!(text(&drawn(&state)), end);
-        press(&mut state, Chord::Up);
+        press(&mut state, Chord::Plain(KeyCode::Up));
         assert_ne!(text(&drawn(&state)), end, "{}", chord.name());
     }
 }
@@ -193,9 +196,9 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     state.view = View::Memory;
     assert!(!text(&drawn(&state)).contains(is_there));
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     assert!(text(&drawn(&state)).contains("not read at this time"));
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     state.hosts[0].place = Some("tt-a:9477".to_owned());
     assert!(text(&drawn(&state)).contains("--token-file"));
     update(&mut state, Event::News(0, playing()));
@@ -215,11 +218,11 @@ fn a_process_is_shown_in_full() {
     snapshot.buffers.clear();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     let of = (0, snapshot.processes[0].key);
-    state.dialog = Some(Dialog::Process { of, scroll: 0 });
+    state.dialog = Some(Dialog::page(Page::Process(of)));
     let mut seen = text(&drawn(&state));
     assert!(seen.contains("F9 sends a signal") && seen.contains('↓'), "{seen}");
     for _ in 0..10 {
-        press(&mut state, Chord::PageDown);
+        press(&mut state, Chord::Plain(KeyCode::PageDown));
         seen += &text(&drawn(&state));
     }
     assert!(command.iter().all(|argument| seen.contains(argument)), "{seen}");
@@ -239,9 +242,9 @@ fn a_recording_is_no_machine() {
 #[test]
 fn the_end_of_a_long_filter_is_seen() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 1);
-    press(&mut state, Chord::Char('/'));
+    press(&mut state, letter('/'));
     for character in "abcdefghij".repeat(9).chars().chain("THE-END".chars()) {
-        press(&mut state, Chord::Char(character));
+        press(&mut state, letter(character));
     }
     assert!(last_line(&state).starts_with("Filter: abc") && last_line(&state).ends_with("THE-END"), "{}", last_line(&state));
 }
@@ -254,9 +257,9 @@ fn an_empty_view_is_explained() {
     state.hosts[0].history = crate::history::History::default();
     state.view = View::Charts;
     assert!(text(&drawn(&state)).contains("nothing was measured of this device since this was started; 3 shows why"));
-    press(&mut state, Chord::Char(']'));
+    press(&mut state, letter(']'));
     assert!(text(&drawn(&state)).contains("a chip reached over Ethernet shows only its memory, while a process uses it\n"));
-    press(&mut state, Chord::Char('m'));
+    press(&mut state, letter('m'));
     assert!(text(&drawn(&state)).contains("no device has it"));
     snapshot.devices.clear();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
@@ -277,7 +280,7 @@ fn a_frozen_screen_has_nothing_later() {
     let snapshot = machine::hooked();
     let mut state = watched(&snapshot, (120, 40), Theme::default(), 3);
     state.view = View::Memory;
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     let allocator = &snapshot.allocators[0];
     let event = |seconds: u64, tag: &str| BufferEvent {
         time: Some(UnixTime(snapshot.time.0 - SECOND + seconds * SECOND)),
@@ -301,7 +304,7 @@ fn a_frozen_screen_has_nothing_later() {
     state.here_mut().device = allocator.devices.first().copied();
     let screen = text(&drawn(&state));
     assert!(screen.contains("before") && !screen.contains("later"), "{screen}");
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     assert!(text(&drawn(&state)).contains("later"));
 }
 
@@ -379,11 +382,11 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     update(&mut state, Event::News(0, playing()));
     let status = status_line(&state);
     assert!(status.contains("frame 4 of 9") && status.contains("device 3"), "{status}");
-    assert_eq!(press(&mut state, Chord::Char('a')), Vec::<Effect>::new());
-    assert_eq!(state.dialog, Some(Dialog::Alerts { scroll: 0 }));
+    assert_eq!(press(&mut state, letter('a')), Vec::<Effect>::new());
+    assert_eq!(state.dialog, Some(Dialog::page(Page::Alerts)));
     let screen = text(&drawn(&state));
     assert!(screen.contains("Alerts (7)") && screen.contains("device 20 dram-full") && screen.contains("device 14 reset: "), "{screen}");
-    press(&mut state, Chord::Char('a'));
+    press(&mut state, letter('a'));
     assert_eq!(state.dialog, None);
     // After that, the newest alert comes first.
     for second in 1..=11 {
@@ -404,7 +407,7 @@ fn details_are_whole() {
         let mut seen = String::new();
         for _ in 0..10 {
             seen += &text(&drawn(&state));
-            press(&mut state, Chord::PageDown);
+            press(&mut state, Chord::Plain(KeyCode::PageDown));
         }
         let line = seen.lines().find(|line| line.contains("Temperature ")).unwrap();
         assert!(line.contains(" now"), "{size:?}: {line}");

@@ -7,31 +7,17 @@ use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched}
 use crate::columns::COLUMNS;
 use crate::event::Event;
 use crate::feed::{News, Position, Request};
-use crate::keys::{Chord, KEYS, Step};
-use crate::state::{Dialog, State, View};
+use crate::keys::{Chord, KEYS, Step, letter};
+use crate::state::{Dialog, Page, State, View};
 use crate::theme::Theme;
 use crate::update::{Effect, update};
 
 fn event(chord: Chord) -> KeyEvent {
-    let (code, modifiers) = match chord {
-        Chord::Char(character) => (KeyCode::Char(character), KeyModifiers::NONE),
-        Chord::Ctrl(character) => (KeyCode::Char(character), KeyModifiers::CONTROL),
-        Chord::F(number) => (KeyCode::F(number), KeyModifiers::NONE),
-        Chord::Enter => (KeyCode::Enter, KeyModifiers::NONE),
-        Chord::Escape => (KeyCode::Esc, KeyModifiers::NONE),
-        Chord::Tab => (KeyCode::Tab, KeyModifiers::NONE),
-        Chord::Up => (KeyCode::Up, KeyModifiers::NONE),
-        Chord::Down => (KeyCode::Down, KeyModifiers::NONE),
-        Chord::Left => (KeyCode::Left, KeyModifiers::NONE),
-        Chord::Right => (KeyCode::Right, KeyModifiers::NONE),
-        Chord::PageUp => (KeyCode::PageUp, KeyModifiers::NONE),
-        Chord::PageDown => (KeyCode::PageDown, KeyModifiers::NONE),
-        Chord::Home => (KeyCode::Home, KeyModifiers::NONE),
-        Chord::End => (KeyCode::End, KeyModifiers::NONE),
-        Chord::ShiftLeft => (KeyCode::Left, KeyModifiers::SHIFT),
-        Chord::ShiftRight => (KeyCode::Right, KeyModifiers::SHIFT),
-    };
-    KeyEvent::new(code, modifiers)
+    match chord {
+        Chord::Plain(code) => KeyEvent::new(code, KeyModifiers::NONE),
+        Chord::Ctrl(character) => KeyEvent::new(KeyCode::Char(character), KeyModifiers::CONTROL),
+        Chord::Shift(code) => KeyEvent::new(code, KeyModifiers::SHIFT),
+    }
 }
 
 pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
@@ -40,7 +26,7 @@ pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
 
 fn typed(state: &mut State, characters: &str) {
     for character in characters.chars() {
-        press(state, Chord::Char(character));
+        press(state, letter(character));
     }
 }
 
@@ -64,10 +50,10 @@ fn every_key_anywhere() {
 #[test]
 fn selections_are_by_identity() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    press(&mut state, Chord::Down);
+    press(&mut state, Chord::Plain(KeyCode::Down));
     assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
     // In reverse order, the same process is selected.
-    press(&mut state, Chord::Char('I'));
+    press(&mut state, letter('I'));
     typed(&mut state, ">");
     assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
 }
@@ -77,30 +63,33 @@ fn a_filter_is_tried_while_it_is_typed_and_dropped_with_escape() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     typed(&mut state, "/bert");
     assert!(text(&drawn(&state)).contains("Processes (1 of 2)"));
-    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::Plain(KeyCode::Esc));
     assert!(text(&drawn(&state)).contains("Processes (2)"));
     typed(&mut state, "/mem>x");
-    press(&mut state, Chord::Enter);
+    press(&mut state, Chord::Plain(KeyCode::Enter));
     assert!(text(&drawn(&state)).contains("is no filter"));
     assert_eq!(state.filter_text, "", "the previous filter applies, not a part of the invalid one");
     typed(&mut state, "/bert");
     press(&mut state, Chord::Ctrl('w'));
     press(&mut state, Chord::Ctrl('u'));
     typed(&mut state, "201");
-    press(&mut state, Chord::Enter);
+    press(&mut state, Chord::Plain(KeyCode::Enter));
     assert_eq!(state.filter_text, "201");
 }
 
 #[test]
 fn buffers_are_read_only_while_they_are_looked_at() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    assert_eq!(press(&mut state, Chord::Char('4')), [Effect::Ask(0, Request::Buffers(true))]);
-    assert_eq!(press(&mut state, Chord::Char('1')), [Effect::Ask(0, Request::Buffers(false))]);
-    press(&mut state, Chord::Char('4'));
-    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
+    assert_eq!(press(&mut state, letter('4')), [Effect::Ask(0, Request::Buffers(true))]);
+    assert_eq!(press(&mut state, letter('1')), [Effect::Ask(0, Request::Buffers(false))]);
+    press(&mut state, letter('4'));
+    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Ask(0, Request::Buffers(false))]);
     let key = state.here().live.as_ref().unwrap().processes[0].key;
-    assert_eq!(press(&mut state, Chord::Enter), [Effect::Ask(0, Request::Environment(key)), Effect::Ask(0, Request::Buffers(true))]);
-    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
+    assert_eq!(
+        press(&mut state, Chord::Plain(KeyCode::Enter)),
+        [Effect::Ask(0, Request::Environment(key)), Effect::Ask(0, Request::Buffers(true))]
+    );
+    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Ask(0, Request::Buffers(false))]);
 }
 
 /// The signal goes to the process for which the dialog was opened, even if the list changes meanwhile.
@@ -108,16 +97,16 @@ fn buffers_are_read_only_while_they_are_looked_at() {
 fn a_signal_goes_to_the_process_of_the_question() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     let key = state.here().live.as_ref().unwrap().processes[0].key;
-    press(&mut state, Chord::F(9));
+    press(&mut state, Chord::Plain(KeyCode::F(9)));
     let mut next = machine::mixed();
     next.processes.remove(0);
     next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
-    assert_eq!(press(&mut state, Chord::Char('y')), [], "nothing was asked yet");
-    press(&mut state, Chord::Enter);
-    assert_eq!(press(&mut state, Chord::Char('y')), [Effect::Signal(key, "ana".to_owned(), 0)]);
+    assert_eq!(press(&mut state, letter('y')), [], "nothing was asked yet");
+    press(&mut state, Chord::Plain(KeyCode::Enter));
+    assert_eq!(press(&mut state, letter('y')), [Effect::Signal(key, "ana".to_owned(), 0)]);
     state.is_read_only = true;
-    press(&mut state, Chord::F(9));
+    press(&mut state, Chord::Plain(KeyCode::F(9)));
     assert_eq!(state.dialog, None);
 }
 
@@ -125,45 +114,45 @@ fn a_signal_goes_to_the_process_of_the_question() {
 #[test]
 fn a_signal_goes_to_nobody_else() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    press(&mut state, Chord::Down);
-    press(&mut state, Chord::Up);
-    press(&mut state, Chord::Enter);
+    press(&mut state, Chord::Plain(KeyCode::Down));
+    press(&mut state, Chord::Plain(KeyCode::Up));
+    press(&mut state, Chord::Plain(KeyCode::Enter));
     let mut next = machine::mixed();
     next.processes.remove(0);
     next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
-    press(&mut state, Chord::Char('K'));
+    press(&mut state, letter('K'));
     assert_eq!(state.dialog, None, "from its details");
-    for chord in [Chord::F(9), Chord::Enter] {
+    for chord in [Chord::Plain(KeyCode::F(9)), Chord::Plain(KeyCode::Enter)] {
         press(&mut state, chord);
         assert_eq!(state.dialog, None, "from the list");
         assert!(text(&drawn(&state)).contains("the process has ended"));
     }
-    press(&mut state, Chord::Down);
+    press(&mut state, Chord::Plain(KeyCode::Down));
     assert!(!text(&drawn(&state)).contains("the process has ended"), "the next key clears a message");
-    press(&mut state, Chord::F(9));
+    press(&mut state, Chord::Plain(KeyCode::F(9)));
     assert!(matches!(state.dialog, Some(Dialog::Signal(_))), "another one was chosen");
 }
 
 #[test]
 fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     let mut state = watched(&eight(), (120, 40), Theme::default(), 30);
-    press(&mut state, Chord::Char(' '));
+    press(&mut state, letter(' '));
     let before = state.shown().unwrap().time;
     let mut next = eight();
     next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     assert_eq!(state.shown().unwrap().time, before);
-    press(&mut state, Chord::Char(','));
+    press(&mut state, letter(','));
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - SECOND));
-    press(&mut state, Chord::Char('.'));
-    press(&mut state, Chord::Char('.'));
+    press(&mut state, letter('.'));
+    press(&mut state, letter('.'));
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 + SECOND));
     for _ in 0..100 {
-        press(&mut state, Chord::ShiftLeft);
+        press(&mut state, Chord::Shift(KeyCode::Left));
     }
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - 29 * SECOND));
-    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::Plain(KeyCode::Esc));
     assert!(!state.is_frozen());
 }
 
@@ -180,7 +169,7 @@ fn a_minute_back_is_a_minute() {
     let shown = |state: &State| (state.shown().unwrap().time.0 - start) / SECOND;
     let mut seen = Vec::new();
     for key in "{{{}}}}".chars() {
-        press(&mut state, Chord::Char(key));
+        press(&mut state, letter(key));
         seen.push(shown(&state));
     }
     assert_eq!(seen, [290, 230, 170, 230, 290, 1000, 1000]);
@@ -212,7 +201,7 @@ fn neighbours_to_sort_by_are_on_the_screen() {
     for mut state in [watched(&machine::mixed(), (80, 24), Theme::default(), 1), several((80, 24))] {
         let mut seen = Vec::new();
         for _ in 0..COLUMNS.len() {
-            press(&mut state, Chord::Char('>'));
+            press(&mut state, letter('>'));
             let column = &COLUMNS[state.settings.sort];
             assert_eq!(state.settings.descending, column.is_number, "{}", column.name);
             let sign = if column.is_number { '▼' } else { '▲' };
@@ -220,7 +209,7 @@ fn neighbours_to_sort_by_are_on_the_screen() {
             seen.push(column.name);
         }
         assert_eq!(seen.contains(&"host"), state.has_groups(), "{seen:?}");
-        press(&mut state, Chord::F(6));
+        press(&mut state, Chord::Plain(KeyCode::F(6)));
         let menu = text(&drawn(&state));
         assert_eq!(menu.contains("its machine"), state.has_groups());
         assert!(menu.contains("COMMAND        (hidden)") && menu.contains("PID            process id"), "{menu}");
@@ -233,15 +222,15 @@ fn the_place_of_a_process_that_has_ended() {
     let mut next = crowded(50);
     next.processes.retain(|process| process.key.pid != 320);
     next.time = UnixTime(next.time.0 + SECOND);
-    for key in [Chord::Down, Chord::Up] {
+    for key in [Chord::Plain(KeyCode::Down), Chord::Plain(KeyCode::Up)] {
         let mut state = watched(&crowded(50), (80, 24), Theme::default(), 1);
         (state.process, state.scroll) = (Some((0, next.processes[19].key)), 15);
-        press(&mut state, Chord::Down);
+        press(&mut state, Chord::Plain(KeyCode::Down));
         assert_eq!(state.process.map(|(_, key)| key.pid), Some(320));
         update(&mut state, Event::News(0, News::Snapshot(Box::new(next.clone()))));
         assert!(text(&drawn(&state)).contains("    319 "), "{}", text(&drawn(&state)));
         press(&mut state, key);
-        let expected = if key == Chord::Down { 321 } else { 319 };
+        let expected = if key == Chord::Plain(KeyCode::Down) { 321 } else { 319 };
         assert_eq!(state.process.map(|(_, key)| key.pid), Some(expected));
     }
 }
@@ -251,23 +240,23 @@ fn the_place_of_a_process_that_has_ended() {
 fn every_refresh_is_offered() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
     state.settings.refresh = std::time::Duration::from_millis(200);
-    press(&mut state, Chord::F(2));
-    let asked = press(&mut state, Chord::Right);
+    press(&mut state, Chord::Plain(KeyCode::F(2)));
+    let asked = press(&mut state, Chord::Plain(KeyCode::Right));
     assert_eq!(asked, [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(250)))]);
-    press(&mut state, Chord::Left);
-    assert_eq!(press(&mut state, Chord::Left), [], "there is none below the lowest");
+    press(&mut state, Chord::Plain(KeyCode::Left));
+    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Left)), [], "there is none below the lowest");
     assert_eq!(state.settings.refresh, std::time::Duration::from_millis(100));
 }
 
 #[test]
 fn leaving_and_falling_silent() {
     let mut state = watched(&eight(), (80, 24), Theme::default(), 3);
-    for chord in [Chord::Char('q'), Chord::F(10), Chord::Ctrl('c')] {
+    for chord in [letter('q'), Chord::Plain(KeyCode::F(10)), Chord::Ctrl('c')] {
         assert_eq!(press(&mut state, chord), [Effect::Quit]);
     }
-    state.dialog = Some(Dialog::Help { scroll: 0 });
+    state.dialog = Some(Dialog::page(Page::Help));
     assert_eq!(press(&mut state, Chord::Ctrl('c')), [Effect::Quit]);
-    press(&mut state, Chord::Char('q'));
+    press(&mut state, letter('q'));
     assert_eq!(state.dialog, None, "q closes what is open first");
     update(&mut state, Event::Silence(0, std::time::Duration::from_secs(4)));
     assert!(text(&drawn(&state)).contains("◷4s"));
@@ -279,7 +268,7 @@ fn d_reads_the_chips_themselves_and_stops_it() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     let usual = state.settings.metric;
     assert!(!text(&drawn(&state)).contains("[DEEP]"));
-    assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(true))]);
+    assert_eq!(press(&mut state, letter('d')), [Effect::Ask(0, Request::Deep(true))]);
     assert_eq!(state.settings.metric, utilization);
     // The title shows it when the chips are read.
     let mut snapshot = machine::mixed();
@@ -289,19 +278,19 @@ fn d_reads_the_chips_themselves_and_stops_it() {
     update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
     let screen = text(&drawn(&state));
     assert!(screen.contains("[DEEP]") && screen.contains("UTIL") && screen.contains("37%"), "{screen}");
-    assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(false))]);
+    assert_eq!(press(&mut state, letter('d')), [Effect::Ask(0, Request::Deep(false))]);
     assert_eq!(state.settings.metric, usual);
     // A metric that the user chose is kept.
-    press(&mut state, Chord::Char('m'));
+    press(&mut state, letter('m'));
     let chosen = state.settings.metric;
-    press(&mut state, Chord::Char('d'));
+    press(&mut state, letter('d'));
     assert_eq!(state.settings.metric, chosen);
 }
 
 #[test]
 fn d_is_not_for_services_and_recordings() {
     let mut state = several((80, 24));
-    assert_eq!(press(&mut state, Chord::Char('d')), []);
+    assert_eq!(press(&mut state, letter('d')), []);
     assert!(state.message.as_ref().is_some_and(|message| message.text.contains("serve --deep")), "{:?}", state.message);
 }
 
@@ -324,34 +313,34 @@ fn every_key_answers_in_every_view() {
 #[test]
 fn plus_is_faster() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
-    assert_eq!(press(&mut state, Chord::Char('+')), [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(500)))]);
-    assert_eq!(press(&mut state, Chord::Char('-')), [Effect::AskAll(Request::Interval(std::time::Duration::from_secs(1)))]);
+    assert_eq!(press(&mut state, letter('+')), [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(500)))]);
+    assert_eq!(press(&mut state, letter('-')), [Effect::AskAll(Request::Interval(std::time::Duration::from_secs(1)))]);
     state.replay = Some(Position { at: 0, count: 9, speed: 4, is_paused: false, is_cut: false });
-    assert_eq!(press(&mut state, Chord::Char('+')), [Effect::AskAll(Request::Speed(Step::After))]);
+    assert_eq!(press(&mut state, letter('+')), [Effect::AskAll(Request::Speed(Step::After))]);
 }
 
 /// Groups and buffers can be opened, and Esc goes back one step each time.
 #[test]
 fn the_list_of_buffers_opens_and_closes() {
     let mut state = watched(&machine::hooked(), (120, 40), Theme::default(), 3);
-    press(&mut state, Chord::Char('4'));
-    press(&mut state, Chord::Char('g'));
+    press(&mut state, letter('4'));
+    press(&mut state, letter('g'));
     // No buffer of these programs has a line, a tag or an operation.
     assert!(text(&drawn(&state)).contains("by size"), "{}", text(&drawn(&state)));
-    press(&mut state, Chord::Enter);
+    press(&mut state, Chord::Plain(KeyCode::Enter));
     assert!(state.memory.open.is_some());
-    press(&mut state, Chord::Enter);
-    assert!(matches!(state.dialog, Some(Dialog::Buffer { .. })));
+    press(&mut state, Chord::Plain(KeyCode::Enter));
+    assert!(matches!(state.dialog, Some(Dialog::Page { page: Page::Buffer(_), .. })));
     for _ in 0..2 {
-        press(&mut state, Chord::Escape);
+        press(&mut state, Chord::Plain(KeyCode::Esc));
     }
     assert!(state.memory.open.is_none() && state.view == View::Memory);
     typed(&mut state, "/no such tag");
-    press(&mut state, Chord::Enter);
+    press(&mut state, Chord::Plain(KeyCode::Enter));
     assert!(text(&drawn(&state)).contains("no buffer matches the filter"), "{}", text(&drawn(&state)));
-    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::Plain(KeyCode::Esc));
     assert!(state.memory.filter.is_empty() && state.view == View::Memory);
-    press(&mut state, Chord::Escape);
+    press(&mut state, Chord::Plain(KeyCode::Esc));
     assert_eq!(state.view, View::Main);
 }
 
@@ -361,12 +350,12 @@ fn the_list_of_buffers_opens_and_closes() {
 fn escape_goes_back_to_where_enter_was_pressed() {
     let mut state = watched(&machine::galaxy(), (120, 40), Theme::default(), 1);
     for (key, view) in [('5', View::Mesh), ('2', View::Charts)] {
-        press(&mut state, Chord::Char(key));
-        press(&mut state, Chord::Enter);
+        press(&mut state, letter(key));
+        press(&mut state, Chord::Plain(KeyCode::Enter));
         assert_eq!(state.view, View::Detail);
-        press(&mut state, Chord::Escape);
+        press(&mut state, Chord::Plain(KeyCode::Esc));
         assert_eq!(state.view, view);
-        press(&mut state, Chord::Escape);
+        press(&mut state, Chord::Plain(KeyCode::Esc));
         assert_eq!(state.view, View::Main);
     }
 }
@@ -375,14 +364,14 @@ fn escape_goes_back_to_where_enter_was_pressed() {
 #[test]
 fn dialogs_work_on_the_smallest_screen() {
     let mut state = watched(&one(), (40, 10), Theme::default(), 1);
-    press(&mut state, Chord::F(9));
+    press(&mut state, Chord::Plain(KeyCode::F(9)));
     for signal in crate::signals::SIGNALS {
         let screen = text(&drawn(&state));
         assert!(screen.contains(&format!("│  {:<6} ", signal.name)) && screen.contains("Enter: confirm, Esc: close  "), "{screen}");
-        press(&mut state, Chord::Down);
+        press(&mut state, Chord::Plain(KeyCode::Down));
     }
-    press(&mut state, Chord::Escape);
-    press(&mut state, Chord::F(2));
+    press(&mut state, Chord::Plain(KeyCode::Esc));
+    press(&mut state, Chord::Plain(KeyCode::F(2)));
     assert!(text(&drawn(&state)).contains("Metric of charts and m… DRAM used"), "{}", text(&drawn(&state)));
 }
 
@@ -399,7 +388,7 @@ fn the_first_hint_is_not_cut() {
 fn help_says_how_to_leave_first() {
     for size in [(40, 10), (80, 24), (200, 50)] {
         let mut state = watched(&one(), size, Theme::default(), 1);
-        press(&mut state, Chord::F(1));
+        press(&mut state, Chord::Plain(KeyCode::F(1)));
         let screen = text(&drawn(&state));
         assert!(screen.contains("q F10") && screen.contains("quit"), "{screen}");
     }
@@ -409,11 +398,11 @@ fn help_says_how_to_leave_first() {
 #[test]
 fn no_word_of_the_help_is_cut() {
     let mut state = watched(&one(), (40, 10), Theme::default(), 1);
-    press(&mut state, Chord::F(1));
+    press(&mut state, Chord::Plain(KeyCode::F(1)));
     let mut seen = String::new();
     for _ in 0..200 {
         seen += &text(&drawn(&state));
-        press(&mut state, Chord::Down);
+        press(&mut state, Chord::Plain(KeyCode::Down));
     }
     for word in KEYS.iter().flat_map(|key| key.help.split(' ')) {
         assert!(seen.contains(word), "{word}");

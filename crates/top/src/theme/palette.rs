@@ -2,8 +2,11 @@
 
 use ratatui_core::style::Color;
 
-/// Red, green, blue.
-pub(crate) type Rgb = (u8, u8, u8);
+/// `0xRRGGBB`
+pub(crate) type Rgb = u32;
+
+const BLACK: Rgb = 0;
+const WHITE: Rgb = 0xffffff;
 
 /// A colour in two forms: true colour, and one of the terminal's 16 colours.
 #[derive(Clone, Copy, Debug)]
@@ -36,150 +39,110 @@ pub(crate) struct Palette {
 }
 
 pub(crate) const DARK: Palette = Palette {
-    dim: ink((0xa3, 0xab, 0xb8), Color::Reset),
-    frame: ink((0x80, 0x89, 0x97), Color::Reset),
-    accent: ink((0x7c, 0xc7, 0xff), Color::Cyan),
-    warning: ink((0xf5, 0xc5, 0x42), Color::Yellow),
-    critical: ink((0xff, 0x8a, 0x80), Color::LightRed),
-    load: [ink((0x5f, 0xd1, 0x7a), Color::Green), ink((0xf2, 0xc8, 0x4b), Color::Yellow), ink((0xff, 0x7f, 0x73), Color::LightRed)],
+    dim: ink(0xa3abb8, Color::Reset),
+    frame: ink(0x808997, Color::Reset),
+    accent: ink(0x7cc7ff, Color::Cyan),
+    warning: ink(0xf5c542, Color::Yellow),
+    critical: ink(0xff8a80, Color::LightRed),
+    load: [ink(0x5fd17a, Color::Green), ink(0xf2c84b, Color::Yellow), ink(0xff7f73, Color::LightRed)],
     hues: [
-        ink((0x62, 0xba, 0xff), Color::LightBlue),
-        ink((0xff, 0xb0, 0x5c), Color::Yellow),
-        ink((0x5a, 0xdd, 0xc6), Color::Cyan),
-        ink((0xd6, 0x9c, 0xff), Color::LightMagenta),
-        ink((0xb9, 0xd9, 0x5c), Color::Green),
-        ink((0xff, 0x9d, 0xc0), Color::Magenta),
-        ink((0xaa, 0xbc, 0xff), Color::Blue),
-        ink((0xe6, 0xca, 0x90), Color::White),
+        ink(0x62baff, Color::LightBlue),
+        ink(0xffb05c, Color::Yellow),
+        ink(0x5addc6, Color::Cyan),
+        ink(0xd69cff, Color::LightMagenta),
+        ink(0xb9d95c, Color::Green),
+        ink(0xff9dc0, Color::Magenta),
+        ink(0xaabcff, Color::Blue),
+        ink(0xe6ca90, Color::White),
     ],
-    heat: [
-        (0x1b, 0x26, 0x33),
-        (0x1c, 0x37, 0x4a),
-        (0x1d, 0x4a, 0x60),
-        (0x1e, 0x5f, 0x74),
-        (0x24, 0x74, 0x7c),
-        (0x2f, 0xc0, 0x9a),
-        (0xf2, 0xc8, 0x4b),
-        (0xb3, 0x26, 0x1e),
-    ],
+    heat: [0x1b2633, 0x1c374a, 0x1d4a60, 0x1e5f74, 0x24747c, 0x2fc09a, 0xf2c84b, 0xb3261e],
 };
 
 pub(crate) const LIGHT: Palette = Palette {
-    dim: ink((0x5b, 0x63, 0x6e), Color::Reset),
-    frame: ink((0x80, 0x88, 0x93), Color::Reset),
-    accent: ink((0x0a, 0x58, 0xb8), Color::Blue),
-    warning: ink((0x85, 0x57, 0x00), Color::Magenta),
-    critical: ink((0xb3, 0x1d, 0x16), Color::Red),
-    load: [ink((0x19, 0x73, 0x35), Color::Green), ink((0x8f, 0x5d, 0x00), Color::Magenta), ink((0xbd, 0x1f, 0x2a), Color::Red)],
+    dim: ink(0x5b636e, Color::Reset),
+    frame: ink(0x808893, Color::Reset),
+    accent: ink(0x0a58b8, Color::Blue),
+    warning: ink(0x855700, Color::Magenta),
+    critical: ink(0xb31d16, Color::Red),
+    load: [ink(0x197335, Color::Green), ink(0x8f5d00, Color::Magenta), ink(0xbd1f2a, Color::Red)],
     hues: [
-        ink((0x0b, 0x62, 0xc4), Color::Blue),
-        ink((0xa8, 0x4a, 0x00), Color::Red),
-        ink((0x00, 0x72, 0x6b), Color::Cyan),
-        ink((0x7b, 0x3f, 0xc0), Color::Magenta),
-        ink((0x4b, 0x6f, 0x00), Color::Green),
-        ink((0xb0, 0x2a, 0x6b), Color::LightMagenta),
-        ink((0x3f, 0x51, 0xb5), Color::LightBlue),
-        ink((0x76, 0x5a, 0x1c), Color::Black),
+        ink(0x0b62c4, Color::Blue),
+        ink(0xa84a00, Color::Red),
+        ink(0x00726b, Color::Cyan),
+        ink(0x7b3fc0, Color::Magenta),
+        ink(0x4b6f00, Color::Green),
+        ink(0xb02a6b, Color::LightMagenta),
+        ink(0x3f51b5, Color::LightBlue),
+        ink(0x765a1c, Color::Black),
     ],
-    heat: [
-        (0xee, 0xf3, 0xf8),
-        (0xdc, 0xe9, 0xf3),
-        (0xc6, 0xde, 0xee),
-        (0xac, 0xd2, 0xe6),
-        (0x8c, 0xc5, 0xd9),
-        (0x69, 0xb5, 0xc0),
-        (0xf0, 0xb9, 0x3c),
-        (0xb3, 0x1d, 0x16),
-    ],
+    heat: [0xeef3f8, 0xdce9f3, 0xc6deee, 0xacd2e6, 0x8cc5d9, 0x69b5c0, 0xf0b93c, 0xb31d16],
 };
 
 /// Blue for normal values and orange near a limit: distinguishable without red and green.
 pub(crate) const COLOR_BLIND_DARK: Palette = Palette {
-    warning: ink((0xff, 0xc0, 0x70), Color::Yellow),
-    critical: ink((0xff, 0x9f, 0x43), Color::LightYellow),
-    load: [ink((0x6c, 0xb4, 0xff), Color::LightBlue), ink((0xd8, 0xcf, 0xb8), Color::White), ink((0xff, 0x9f, 0x43), Color::Yellow)],
+    warning: ink(0xffc070, Color::Yellow),
+    critical: ink(0xff9f43, Color::LightYellow),
+    load: [ink(0x6cb4ff, Color::LightBlue), ink(0xd8cfb8, Color::White), ink(0xff9f43, Color::Yellow)],
     hues: [
-        ink((0x56, 0xb4, 0xe9), Color::LightBlue),
-        ink((0xe6, 0x9f, 0x00), Color::Yellow),
-        ink((0x2c, 0xc4, 0x9a), Color::Cyan),
-        ink((0xf0, 0xe4, 0x42), Color::LightYellow),
-        ink((0xe0, 0x93, 0xbd), Color::LightMagenta),
-        ink((0xff, 0x92, 0x55), Color::Magenta),
-        ink((0x8f, 0xb8, 0xff), Color::Blue),
-        ink((0xcf, 0xcf, 0xcf), Color::White),
+        ink(0x56b4e9, Color::LightBlue),
+        ink(0xe69f00, Color::Yellow),
+        ink(0x2cc49a, Color::Cyan),
+        ink(0xf0e442, Color::LightYellow),
+        ink(0xe093bd, Color::LightMagenta),
+        ink(0xff9255, Color::Magenta),
+        ink(0x8fb8ff, Color::Blue),
+        ink(0xcfcfcf, Color::White),
     ],
-    heat: [
-        (0x1b, 0x26, 0x33),
-        (0x1b, 0x34, 0x55),
-        (0x1c, 0x44, 0x77),
-        (0x1f, 0x56, 0x99),
-        (0x27, 0x69, 0xb3),
-        (0x8f, 0xc1, 0xff),
-        (0xff, 0xc0, 0x70),
-        (0xff, 0x8c, 0x1a),
-    ],
+    heat: [0x1b2633, 0x1b3455, 0x1c4477, 0x1f5699, 0x2769b3, 0x8fc1ff, 0xffc070, 0xff8c1a],
     ..DARK
 };
 
 pub(crate) const COLOR_BLIND_LIGHT: Palette = Palette {
-    warning: ink((0x8a, 0x55, 0x00), Color::Magenta),
-    critical: ink((0x99, 0x44, 0x00), Color::Red),
-    load: [ink((0x0b, 0x5c, 0xc4), Color::Blue), ink((0x66, 0x60, 0x55), Color::Black), ink((0x9e, 0x47, 0x00), Color::Red)],
+    warning: ink(0x8a5500, Color::Magenta),
+    critical: ink(0x994400, Color::Red),
+    load: [ink(0x0b5cc4, Color::Blue), ink(0x666055, Color::Black), ink(0x9e4700, Color::Red)],
     hues: [
-        ink((0x00, 0x66, 0xa6), Color::Blue),
-        ink((0x94, 0x5e, 0x00), Color::Red),
-        ink((0x00, 0x72, 0x55), Color::Cyan),
-        ink((0x6d, 0x65, 0x00), Color::Green),
-        ink((0x97, 0x45, 0x78), Color::Magenta),
-        ink((0xa3, 0x47, 0x00), Color::LightRed),
-        ink((0x38, 0x52, 0xa8), Color::LightBlue),
-        ink((0x4d, 0x4d, 0x4d), Color::Black),
+        ink(0x0066a6, Color::Blue),
+        ink(0x945e00, Color::Red),
+        ink(0x007255, Color::Cyan),
+        ink(0x6d6500, Color::Green),
+        ink(0x974578, Color::Magenta),
+        ink(0xa34700, Color::LightRed),
+        ink(0x3852a8, Color::LightBlue),
+        ink(0x4d4d4d, Color::Black),
     ],
-    heat: [
-        (0xee, 0xf3, 0xf8),
-        (0xd8, 0xe6, 0xf7),
-        (0xc0, 0xd8, 0xf5),
-        (0xa4, 0xc8, 0xf2),
-        (0x86, 0xb6, 0xee),
-        (0x66, 0xa3, 0xe8),
-        (0xff, 0xc0, 0x70),
-        (0xff, 0x8c, 0x1a),
-    ],
+    heat: [0xeef3f8, 0xd8e6f7, 0xc0d8f5, 0xa4c8f2, 0x86b6ee, 0x66a3e8, 0xffc070, 0xff8c1a],
     ..LIGHT
 };
 
 /// Every text has a contrast of at least 7:1.
 pub(crate) const HIGH_CONTRAST_DARK: Palette = Palette {
-    dim: ink((0xd6, 0xd6, 0xd6), Color::Reset),
-    frame: ink((0xb8, 0xb8, 0xb8), Color::Reset),
-    accent: ink((0xa8, 0xe0, 0xff), Color::LightCyan),
-    warning: ink((0xff, 0xe6, 0x3a), Color::LightYellow),
-    critical: ink((0xff, 0xc4, 0xbf), Color::LightRed),
-    load: [
-        ink((0x7d, 0xff, 0xa0), Color::LightGreen),
-        ink((0xff, 0xe6, 0x3a), Color::LightYellow),
-        ink((0xff, 0xb8, 0xb0), Color::LightRed),
-    ],
+    dim: ink(0xd6d6d6, Color::Reset),
+    frame: ink(0xb8b8b8, Color::Reset),
+    accent: ink(0xa8e0ff, Color::LightCyan),
+    warning: ink(0xffe63a, Color::LightYellow),
+    critical: ink(0xffc4bf, Color::LightRed),
+    load: [ink(0x7dffa0, Color::LightGreen), ink(0xffe63a, Color::LightYellow), ink(0xffb8b0, Color::LightRed)],
     ..DARK
 };
 
 pub(crate) const HIGH_CONTRAST_LIGHT: Palette = Palette {
-    dim: ink((0x35, 0x38, 0x3d), Color::Reset),
-    frame: ink((0x55, 0x59, 0x60), Color::Reset),
-    accent: ink((0x00, 0x36, 0x7a), Color::Blue),
-    warning: ink((0x5a, 0x38, 0x00), Color::Magenta),
-    critical: ink((0x86, 0x0a, 0x06), Color::Red),
-    load: [ink((0x00, 0x4d, 0x1a), Color::Green), ink((0x5a, 0x38, 0x00), Color::Magenta), ink((0x86, 0x0a, 0x06), Color::Red)],
+    dim: ink(0x35383d, Color::Reset),
+    frame: ink(0x555960, Color::Reset),
+    accent: ink(0x00367a, Color::Blue),
+    warning: ink(0x5a3800, Color::Magenta),
+    critical: ink(0x860a06, Color::Red),
+    load: [ink(0x004d1a, Color::Green), ink(0x5a3800, Color::Magenta), ink(0x860a06, Color::Red)],
     ..LIGHT
 };
 
 /// Returns the nearest colour of the 256-colour palette: from its colour cube or its greys.
-pub(crate) fn indexed((red, green, blue): Rgb) -> Color {
+pub(crate) fn indexed(rgb: Rgb) -> Color {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let nearest = |value: u8| (0u8..6).min_by_key(|step| LEVELS[usize::from(*step)].abs_diff(value)).unwrap_or(0);
-    let steps = [red, green, blue].map(nearest);
-    let distance =
-        |rgb: [u8; 3]| -> u32 { [red, green, blue].iter().zip(rgb).map(|(one, other)| u32::from(one.abs_diff(other)).pow(2)).sum() };
+    let parts = parts(rgb);
+    let steps = parts.map(nearest);
+    let distance = |other: [u8; 3]| -> u32 { parts.iter().zip(other).map(|(one, other)| u32::from(one.abs_diff(other)).pow(2)).sum() };
     let cube = distance(steps.map(|step| LEVELS[usize::from(step)]));
     let grey = (0u8..24).min_by_key(|step| distance([8 + 10 * step; 3])).unwrap_or(0);
     if distance([8 + 10 * grey; 3]) < cube {
@@ -189,21 +152,31 @@ pub(crate) fn indexed((red, green, blue): Rgb) -> Color {
     }
 }
 
+/// Red, green, blue.
+fn parts(rgb: Rgb) -> [u8; 3] {
+    let [_, red, green, blue] = rgb.to_be_bytes();
+    [red, green, blue]
+}
+
+fn of_parts([red, green, blue]: [u8; 3]) -> Rgb {
+    u32::from_be_bytes([0, red, green, blue])
+}
+
 /// Returns black or white, the more readable one.
-pub(crate) fn letters_on((red, green, blue): Rgb) -> Rgb {
-    let light = u32::from(red) * 299 + u32::from(green) * 587 + u32::from(blue) * 114;
-    if light > 128_000 { (0, 0, 0) } else { (255, 255, 255) }
+pub(crate) fn letters_on(rgb: Rgb) -> Rgb {
+    let [red, green, blue] = parts(rgb).map(u32::from);
+    if red * 299 + green * 587 + blue * 114 > 128_000 { BLACK } else { WHITE }
 }
 
 /// Returns the colour of a sparkline on a background of `heat`: the faintest tone of the same hue with a contrast of 3:1.
 pub(crate) fn spark_on(background: Rgb) -> Rgb {
-    let (red, green, blue) = background;
+    let all = parts(background);
     let letters = letters_on(background);
-    let most = red.max(green).max(blue);
+    let most = all.into_iter().fold(0, u8::max);
     // Light backgrounds are pale: without their grey part, the hue remains.
-    let (least, share) = if letters == (0, 0, 0) { (red.min(green).min(blue), 0.75) } else { (0, 0.5) };
-    let pure = |part: u8| between((0, 0, 0), (255, 0, 0), f64::from(part - least) / f64::from((most - least).max(1))).0;
-    let target = between((pure(red), pure(green), pure(blue)), letters, share);
+    let (least, share) = if letters == BLACK { (all.into_iter().fold(u8::MAX, u8::min), 0.75) } else { (0, 0.5) };
+    let pure = |part: u8| mix(0, 255, f64::from(part - least) / f64::from((most - least).max(1)));
+    let target = between(of_parts(all.map(pure)), letters, share);
     let mut tones = (0..=20).map(|step| between(background, target, f64::from(step) / 20.0));
     tones.find(|tone| contrast(*tone, background) >= 3.0).unwrap_or(letters)
 }
@@ -214,32 +187,37 @@ fn contrast(one: Rgb, other: Rgb) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-fn luminance((red, green, blue): Rgb) -> f64 {
+fn luminance(rgb: Rgb) -> f64 {
     let linear = |value: u8| {
         let value = f64::from(value) / 255.0;
         if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
     };
-    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+    let [red, green, blue] = parts(rgb).map(linear);
+    0.2126 * red + 0.7152 * green + 0.0722 * blue
 }
 
 /// Returns a colour between two colours.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
-    let mix = |from: u8, to: u8| (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8;
-    (mix(one.0, other.0), mix(one.1, other.1), mix(one.2, other.2))
+    let ([red, green, blue], to) = (parts(one), parts(other));
+    of_parts([mix(red, to[0], share), mix(green, to[1], share), mix(blue, to[2], share)])
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
+fn mix(from: u8, to: u8, share: f64) -> u8 {
+    (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const DARKS: [Rgb; 4] = [(0, 0, 0), (0x14, 0x17, 0x1c), (0x1e, 0x1e, 0x1e), (0x28, 0x2c, 0x34)];
-    const LIGHTS: [Rgb; 3] = [(255, 255, 255), (0xfa, 0xfa, 0xfa), (0xfd, 0xf6, 0xe3)];
+    const DARKS: [Rgb; 4] = [BLACK, 0x14171c, 0x1e1e1e, 0x282c34];
+    const LIGHTS: [Rgb; 3] = [WHITE, 0xfafafa, 0xfdf6e3];
 
     #[test]
     fn contrast_is_as_wcag_defines_it() {
-        assert!((contrast((0, 0, 0), (255, 255, 255)) - 21.0).abs() < 1e-9);
-        assert!((contrast((0x77, 0x77, 0x77), (255, 255, 255)) - 4.48).abs() < 0.01);
+        assert!((contrast(BLACK, WHITE) - 21.0).abs() < 1e-9);
+        assert!((contrast(0x777777, WHITE) - 4.48).abs() < 0.01);
     }
 
     /// Every colour is readable on every background that the theme is made for, including each step of the gradient.
@@ -257,7 +235,7 @@ mod tests {
             for background in backgrounds {
                 let is_at_least = |what: &str, rgb: Rgb, least: f64| {
                     let is = contrast(rgb, *background);
-                    assert!(is >= least, "{name}: {what} {rgb:02x?} on {background:02x?} has {is:.2}, less than {least}");
+                    assert!(is >= least, "{name}: {what} {rgb:06x} on {background:06x} has {is:.2}, less than {least}");
                 };
                 for (what, ink) in
                     [("dim", palette.dim), ("accent", palette.accent), ("warning", palette.warning), ("critical", palette.critical)]
@@ -273,9 +251,9 @@ mod tests {
             }
             for rgb in palette.heat {
                 let is = contrast(rgb, letters_on(rgb));
-                assert!(is >= 4.5, "{name}: letters on {rgb:02x?} have {is:.2}");
+                assert!(is >= 4.5, "{name}: letters on {rgb:06x} have {is:.2}");
                 let is = contrast(rgb, spark_on(rgb));
-                assert!((3.0..4.5).contains(&is), "{name}: a sparkline on {rgb:02x?} has {is:.2}");
+                assert!((3.0..4.5).contains(&is), "{name}: a sparkline on {rgb:06x} has {is:.2}");
             }
         }
     }
@@ -291,9 +269,9 @@ mod tests {
 
     #[test]
     fn the_nearest_of_the_palette() {
-        assert_eq!(indexed((0, 0, 0)), Color::Indexed(16));
-        assert_eq!(indexed((255, 255, 255)), Color::Indexed(231));
-        assert_eq!(indexed((0x5f, 0xd7, 0x87)), Color::Indexed(78));
-        assert_eq!(indexed((0x80, 0x80, 0x80)), Color::Indexed(244));
+        assert_eq!(indexed(BLACK), Color::Indexed(16));
+        assert_eq!(indexed(WHITE), Color::Indexed(231));
+        assert_eq!(indexed(0x5fd787), Color::Indexed(78));
+        assert_eq!(indexed(0x808080), Color::Indexed(244));
     }
 }

@@ -5,49 +5,32 @@ use ratatui_core::layout::{Position, Rect};
 
 use super::{Effect, bounded, moved, paced};
 use crate::columns::choosable;
-use crate::filter::Filter;
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, State, View};
-use crate::view::{alert_line_count, help_line_count, process_line_count};
+use crate::state::{Dialog, Page, State, View};
+use crate::view::page_line_count;
 
 /// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
 
-pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effect> {
+pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     let Some(dialog) = state.dialog.take() else { return Vec::new() };
     let action = keys::action(chord);
     match dialog {
-        Dialog::Filter { text, before } if state.view == View::Memory => super::memory::typed(state, text, before, Some(chord), code),
-        Dialog::Filter { before, .. } if chord == Chord::Ctrl('u') => filter(state, String::new(), before, KeyCode::Null),
-        Dialog::Filter { text, before } if matches!(chord, Chord::Ctrl(_)) => filter(state, text, before, KeyCode::Null),
-        Dialog::Filter { text, before } => filter(state, text, before, code),
-        Dialog::Help { scroll } => {
-            if let Some(Action::Move(motion)) = action {
-                state.dialog = Some(Dialog::Help { scroll: turned(state, scroll, motion, help_line_count(state)) });
-            } else if !matches!(action, Some(Action::Help | Action::Escape | Action::Quit)) {
-                state.dialog = Some(Dialog::Help { scroll });
-            }
-            Vec::new()
-        }
-        Dialog::Alerts { scroll } => {
-            let count = alert_line_count(state);
-            match action {
-                Some(Action::Escape | Action::Quit | Action::Alerts | Action::Details) => {}
-                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Alerts { scroll: turned(state, scroll, motion, count) }),
-                _ => state.dialog = Some(Dialog::Alerts { scroll }),
-            }
-            Vec::new()
-        }
+        Dialog::Page { page, scroll } => turn(state, page, scroll, action),
+        Dialog::Filter { text, before } if state.view == View::Memory => super::memory::typed(state, text, before, chord),
+        Dialog::Filter { text, before } => filter(state, text, before, chord),
         Dialog::Sort { at } => sort(state, at, action),
-        Dialog::Setup { at } => setup(state, at, chord, action),
+        Dialog::Setup { at } => return setup(state, at, chord, action),
         Dialog::Signal(mut dialog) => {
             match (action, chord) {
                 (Some(Action::Escape | Action::Quit), _) => return Vec::new(),
-                (_, Chord::Char('y')) if dialog.is_asked => return vec![Effect::Signal(dialog.key, dialog.user, dialog.at)],
+                (_, Chord::Plain(KeyCode::Char('y'))) if dialog.is_asked => {
+                    return vec![Effect::Signal(dialog.key, dialog.user, dialog.at)];
+                }
                 (Some(Action::Move(motion)), _) => {
                     dialog.at = moved(dialog.at, motion, SIGNALS.len(), 4);
                     dialog.is_asked = false;
@@ -56,32 +39,21 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
                 _ => {}
             }
             state.dialog = Some(Dialog::Signal(dialog));
-            Vec::new()
-        }
-        Dialog::Buffer { lines, scroll } => {
-            match action {
-                Some(Action::Escape | Action::Quit | Action::Details) => {}
-                Some(Action::Move(motion)) => {
-                    let scroll = turned(state, scroll, motion, lines.len());
-                    state.dialog = Some(Dialog::Buffer { lines, scroll });
-                }
-                _ => state.dialog = Some(Dialog::Buffer { lines, scroll }),
-            }
-            Vec::new()
-        }
-        Dialog::Process { of, scroll } => {
-            match action {
-                Some(Action::Escape | Action::Quit | Action::Details) => {}
-                Some(Action::Move(motion)) => {
-                    let lines = process_line_count(state, of);
-                    state.dialog = Some(Dialog::Process { of, scroll: turned(state, scroll, motion, lines) });
-                }
-                Some(Action::Signal) => super::signal(state, Some(of)),
-                _ => state.dialog = Some(Dialog::Process { of, scroll }),
-            }
-            Vec::new()
         }
     }
+    Vec::new()
+}
+
+fn turn(state: &mut State, page: Page, mut scroll: usize, action: Option<Action>) {
+    match (action, &page) {
+        (Some(Action::Escape | Action::Quit), _) => return,
+        (Some(Action::Help), Page::Help) | (Some(Action::Alerts), Page::Alerts) => return,
+        (Some(Action::Details), Page::Alerts | Page::Process(_) | Page::Buffer(_)) => return,
+        (Some(Action::Signal), Page::Process(of)) => return super::signal(state, Some(*of)),
+        (Some(Action::Move(motion)), page) => scroll = turned(state, scroll, motion, page_line_count(state, page)),
+        _ => {}
+    }
+    state.dialog = Some(Dialog::Page { page, scroll });
 }
 
 /// Returns the scroll position of a full-height window after a move. The last line never scrolls above the bottom.
@@ -91,51 +63,36 @@ fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
     moved(scroll.min(last), motion, last + 1, 10)
 }
 
-/// Handles a key that is not a chord. It may be text for the filter.
-pub(super) fn typed(state: &mut State, code: KeyCode) -> Vec<Effect> {
-    match state.dialog.take() {
-        Some(Dialog::Filter { text, before }) if state.view == View::Memory => super::memory::typed(state, text, before, None, code),
-        Some(Dialog::Filter { text, before }) => filter(state, text, before, code),
-        other => {
-            state.dialog = other;
-            Vec::new()
-        }
+/// Applies a key to the text of a filter.
+pub(super) fn edit(text: &mut String, chord: Chord) {
+    match chord {
+        Chord::Ctrl('u') => text.clear(),
+        Chord::Plain(KeyCode::Backspace) => _ = text.pop(),
+        Chord::Plain(KeyCode::Char(character)) if text.chars().count() < FILTER_CHARACTERS_MAX => text.push(character),
+        _ => {}
     }
 }
 
 /// The input is applied at once; invalid input is reported and changes nothing.
-fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) -> Vec<Effect> {
-    match code {
-        KeyCode::Esc => {
-            state.filter = Filter::parse(&before).unwrap_or_default();
-            state.filter_text = before;
-            return Vec::new();
-        }
-        KeyCode::Enter => {
-            match Filter::parse(&text) {
-                Ok(filter) => (state.filter, state.filter_text) = (filter, text),
+fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
+    match chord {
+        Chord::Plain(KeyCode::Esc) => _ = state.set_filter(&before),
+        Chord::Plain(KeyCode::Enter) => {
+            if let Err(bad) = state.set_filter(&text) {
                 // Restore the earlier filter instead of applying the valid part of an invalid one.
-                Err(bad) => {
-                    state.filter = Filter::parse(&before).unwrap_or_default();
-                    state.filter_text = before;
-                    super::say(state, bad.to_string());
-                }
+                _ = state.set_filter(&before);
+                super::say(state, bad.to_string());
             }
-            return Vec::new();
         }
-        KeyCode::Backspace => _ = text.pop(),
-        KeyCode::Char(character) if text.chars().count() < FILTER_CHARACTERS_MAX => text.push(character),
-        _ => {}
+        _ => {
+            edit(&mut text, chord);
+            _ = state.set_filter(&text);
+            state.dialog = Some(Dialog::Filter { text, before });
+        }
     }
-    if let Ok(filter) = Filter::parse(&text) {
-        state.filter = filter;
-        state.filter_text.clone_from(&text);
-    }
-    state.dialog = Some(Dialog::Filter { text, before });
-    Vec::new()
 }
 
-fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
+fn sort(state: &mut State, at: usize, action: Option<Action>) {
     match action {
         Some(Action::Escape | Action::Quit) => {}
         Some(Action::Details) => {
@@ -146,7 +103,6 @@ fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
         Some(Action::Move(motion)) => state.dialog = Some(Dialog::Sort { at: moved(at, motion, state.columns().len(), 5) }),
         _ => state.dialog = Some(Dialog::Sort { at }),
     }
-    Vec::new()
 }
 
 /// A setting of the F2 dialog: its name, its value, and how to step to the next value.
@@ -187,27 +143,23 @@ pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
 }
 
 fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
-    let count = CHOICES.len() + choosable().len();
-    let step = match (chord, action) {
-        (Chord::Left, _) => Some(Step::Before),
-        (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
+    state.dialog = Some(Dialog::Setup { at });
+    match (chord, action) {
+        (Chord::Plain(KeyCode::Left), _) => change(state, at, Step::Before),
+        (Chord::Plain(KeyCode::Right | KeyCode::Enter | KeyCode::Char(' ')), _) => change(state, at, Step::After),
         // Closing the dialog saves the changes.
         (_, Some(Action::Escape | Action::Quit | Action::Setup)) => {
+            state.dialog = None;
             let is_changed = std::mem::take(&mut state.is_setup_changed);
-            return if is_changed { vec![Effect::Save] } else { Vec::new() };
+            if is_changed { vec![Effect::Save] } else { Vec::new() }
         }
-        (_, Some(Action::Save)) => {
-            state.dialog = Some(Dialog::Setup { at });
-            return vec![Effect::Save];
-        }
+        (_, Some(Action::Save)) => vec![Effect::Save],
         (_, Some(Action::Move(motion))) => {
-            state.dialog = Some(Dialog::Setup { at: moved(at, motion, count, 8) });
-            return Vec::new();
+            state.dialog = Some(Dialog::Setup { at: moved(at, motion, CHOICES.len() + choosable().len(), 8) });
+            Vec::new()
         }
-        _ => None,
-    };
-    state.dialog = Some(Dialog::Setup { at });
-    step.map_or_else(Vec::new, |step| change(state, at, step))
+        _ => Vec::new(),
+    }
 }
 
 fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
@@ -217,7 +169,7 @@ fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
         Some(choice) => (choice.step)(&mut state.settings, step),
         None => toggle(&mut state.settings, at - CHOICES.len()),
     }
-    state.theme = state.themes.theme(state.settings.theme);
+    state.theme = state.detected.chosen(state.settings.theme);
     super::send_pace(state, refresh)
 }
 
@@ -233,12 +185,6 @@ fn toggle(settings: &mut Settings, column: usize) {
     }
 }
 
-/// Handles the mouse wheel as an arrow key.
-pub(super) fn wheel(state: &mut State, motion: Motion) -> Vec<Effect> {
-    let chord = if motion == Motion::Up { Chord::Up } else { Chord::Down };
-    press(state, chord, KeyCode::Null)
-}
-
 /// Handles a click in a list dialog. The first click selects a line, the second click confirms it.
 pub(super) fn click(state: &mut State, body: Rect, position: Position) -> Vec<Effect> {
     let (at, count) = match &state.dialog {
@@ -248,7 +194,7 @@ pub(super) fn click(state: &mut State, body: Rect, position: Position) -> Vec<Ef
     };
     let Some(hit) = layout::choice_at(body, count, at, position) else { return Vec::new() };
     if hit == at {
-        return press(state, Chord::Enter, KeyCode::Enter);
+        return press(state, Chord::Plain(KeyCode::Enter));
     }
     if let Some(Dialog::Sort { at } | Dialog::Setup { at }) = &mut state.dialog {
         *at = hit;

@@ -3,14 +3,13 @@
 use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
 
+use super::dialog::edit;
 use super::{Effect, moved, say};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
-use crate::state::{Dialog, ListBy, ListSort, MapCursor, State};
+use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, State};
 use crate::view::{memory_buffer, memory_groups_by, memory_list, memory_map_rows, memory_rows};
 
-/// Longest filter text, in characters.
-const FILTER_CHARACTERS_MAX: usize = 200;
 /// Highest zoom level. Each level halves the visible range.
 const ZOOM_MAX: u8 = 8;
 
@@ -69,7 +68,7 @@ fn open(state: &mut State) {
     }
     let at = state.memory.at;
     if let Some(lines) = memory_buffer(state, at) {
-        state.dialog = Some(Dialog::Buffer { lines, scroll: 0 });
+        state.dialog = Some(Dialog::page(Page::Buffer(lines)));
         return;
     }
     match memory_list(state).into_iter().nth(at) {
@@ -131,23 +130,15 @@ pub(super) fn go(state: &mut State, motion: Motion) {
 }
 
 /// Handles a key in the buffer filter. The filter is applied after every key.
-pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: Option<Chord>, code: KeyCode) -> Vec<Effect> {
-    match (chord, code) {
-        (Some(Chord::Ctrl('u')), _) => text.clear(),
-        (Some(Chord::Ctrl(_)), _) => {}
-        (_, KeyCode::Esc) => {
-            state.memory.filter = before;
-            return Vec::new();
-        }
-        (_, KeyCode::Enter) => return Vec::new(),
-        (_, KeyCode::Backspace) => _ = text.pop(),
-        (_, KeyCode::Char(character)) if text.chars().count() < FILTER_CHARACTERS_MAX => text.push(character),
-        _ => {}
+pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: Chord) {
+    match chord {
+        Chord::Plain(KeyCode::Esc) => return state.memory.filter = before,
+        Chord::Plain(KeyCode::Enter) => return,
+        _ => edit(&mut text, chord),
     }
     state.memory.filter = text.to_lowercase();
     (state.memory.at, state.scroll) = (0, 0);
     state.dialog = Some(Dialog::Filter { text, before });
-    Vec::new()
 }
 
 /// The first click selects a row, the second click opens it.

@@ -1,10 +1,10 @@
 //! The mouse: a click selects, the wheel scrolls.
 
-use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, MouseButton, MouseEvent, MouseEventKind};
 use ratatui_core::layout::{Position, Rect};
 
 use super::{Effect, act, dialog, show};
-use crate::keys::{Action, KEYS, Motion};
+use crate::keys::{Action, Chord, KEYS, Motion};
 use crate::layout::{self, DeviceList, Form, Main, scrolled};
 use crate::state::{Focus, Row, State, View};
 use crate::view::{mesh_device_at, process_rows, scene};
@@ -45,7 +45,8 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
 }
 
 fn turn(state: &mut State, motion: Motion) -> Vec<Effect> {
-    if state.dialog.is_some() { dialog::wheel(state, motion) } else { act(state, Action::Move(motion)) }
+    let arrow = if motion == Motion::Up { KeyCode::Up } else { KeyCode::Down };
+    if state.dialog.is_some() { dialog::press(state, Chord::Plain(arrow)) } else { act(state, Action::Move(motion)) }
 }
 
 fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {

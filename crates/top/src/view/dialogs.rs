@@ -11,7 +11,7 @@ use crate::columns::COLUMNS;
 use crate::keys::KEYS;
 use crate::layout::{columns_shown, scrolled, window};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, Owner, SignalDialog, State};
+use crate::state::{Dialog, Owner, Page, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
@@ -20,19 +20,34 @@ const BUFFERS_MAX: usize = 1000;
 
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
     match dialog {
-        Dialog::Help { scroll } => help(*scroll, canvas, body),
-        Dialog::Alerts { scroll } => alerts(state, *scroll, canvas, body),
+        Dialog::Page { page: Page::Help, scroll } => help(*scroll, canvas, body),
+        Dialog::Page { page: Page::Alerts, scroll } => alerts(state, *scroll, canvas, body),
+        Dialog::Page { page: Page::Process(of), scroll } => process(state, *of, *scroll, canvas, body),
+        Dialog::Page { page: Page::Buffer(lines), scroll } => {
+            let lines: Vec<(String, Role)> = lines.iter().map(|line| (canvas.clean(line), Role::Plain)).collect();
+            page("Buffer: Esc closes it", &lines, rows_of(&lines), *scroll, canvas, body);
+        }
         Dialog::Filter { .. } => {}
         Dialog::Sort { at } => sort(state, *at, canvas, body),
         Dialog::Signal(dialog) => signal(dialog, canvas, body),
         Dialog::Setup { at } => setup(state, *at, canvas, body),
-        Dialog::Process { of, scroll } => process(state, *of, *scroll, canvas, body),
-        Dialog::Buffer { lines, scroll } => {
-            let lines: Vec<(String, Role)> = lines.iter().map(|line| (canvas.clean(line), Role::Plain)).collect();
-            let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-            page("Buffer: Esc closes it", &lines, rows, *scroll, canvas, body);
-        }
     }
+}
+
+/// Number of lines of a page, for scrolling.
+pub(crate) fn page_line_count(state: &State, page: &Page) -> usize {
+    let columns = columns(state.size.0);
+    match page {
+        Page::Help => help_lines(state.size.0).len(),
+        Page::Alerts => super::alert_lines(state, columns).len(),
+        Page::Process(of) => state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, *of, columns).len()),
+        Page::Buffer(lines) => lines.len(),
+    }
+}
+
+/// Rows of a window with all of these lines.
+fn rows_of<T>(lines: &[T]) -> u16 {
+    u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2)
 }
 
 /// Columns of the help, and of the keys in it.
@@ -50,14 +65,9 @@ fn help_lines(screen: u16) -> Vec<(String, &'static str)> {
     lines
 }
 
-/// Number of lines of the help.
-pub(super) fn help_line_count(screen: u16) -> usize {
-    help_lines(screen).len()
-}
-
 fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let lines = help_lines(body.width);
-    let area = window(body, HELP_COLUMNS, u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2));
+    let area = window(body, HELP_COLUMNS, rows_of(&lines));
     let inside = canvas.window(area, "Help: Esc closes, Up Down scroll");
     let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
     for (row, (chords, text)) in (0..inside.height).zip(lines.iter().skip(first)) {
@@ -74,12 +84,11 @@ fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     if lines.is_empty() {
         lines.push(("nothing happened since this was started".to_owned(), Role::Dim));
     }
-    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-    page(&title, &lines, rows, scroll, canvas, body);
+    page(&title, &lines, rows_of(&lines), scroll, canvas, body);
 }
 
 /// Returns the columns of a line in a window that is nearly as wide as the screen.
-pub(super) fn columns(width: u16) -> u16 {
+fn columns(width: u16) -> u16 {
     width.saturating_sub(8)
 }
 
@@ -174,10 +183,6 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     let title = format!("Process {}{host}: Esc closes, Up Down scroll{signal}", of.1.pid);
     // Use the full height, so that the window does not jump when its buffers arrive.
     page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
-}
-
-pub(super) fn process_line_count(state: &State, of: Owner) -> usize {
-    state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of, columns(state.size.0)).len())
 }
 
 /// Returns all details of a process, each line in full length.

@@ -47,7 +47,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
 }
 
 /// Returns the device of the tile at a position on the screen.
-pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
+pub(crate) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let (grid, _) = Grid::fitting(&mesh, area)?;
