@@ -10,7 +10,6 @@ use crate::memory::{line, not_tracked, programs_line};
 use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::snapshot::origin_mark;
 use crate::style::Style;
-use crate::text::{Align, pad};
 
 /// From this width, a row also shows the requested bytes.
 const WIDE: usize = 110;
@@ -146,11 +145,9 @@ fn cells(kind: Kind, item: &AllocatorKind, banks: &Banks) -> [String; 10] {
 }
 
 fn row(cells: &[String; 10], is_wide: bool) -> String {
-    let widths = [8, 9, 9, 5, 9, 9, 9, 9, 5, 8];
-    let shown = cells.iter().zip(widths).enumerate().filter(|(index, _)| is_wide || !matches!(index, 1 | 2));
-    let cells: Vec<String> =
-        shown.map(|(index, (cell, width))| pad(cell, width, if index == 0 { Align::Left } else { Align::Right })).collect();
-    format!("    {}", cells.join(" ")).trim_end().to_owned()
+    let [kind, used, count, banks, per_bank, allocated, free, largest, frag, blocks] = cells;
+    let more = if is_wide { format!("{used:>9} {count:>9} ") } else { String::new() };
+    format!("    {kind:<8} {more}{banks:>5} {per_bank:>9} {allocated:>9} {free:>9} {largest:>9} {frag:>5} {blocks:>8}")
 }
 
 fn block_cells(kind: Kind, block: &Block) -> [String; 5] {

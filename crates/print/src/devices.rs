@@ -36,11 +36,13 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::number("ID", 2), |device, _| Cell::plain(device.id.to_string())),
     column(0..=0, Column::flexible("Board", 2), board),
     column(1..=LEVEL_MAX, Column::text("Board", BOARD_COLUMNS, BOARD_COLUMNS), board),
-    column(2..=LEVEL_MAX, Column::text("PCI address", 12, 16).gap(2), address),
-    column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), link),
-    column(0..=LEVEL_MAX, Column::number("Temp", 5), temperature),
-    column(0..=LEVEL_MAX, Column::number("Power", 8), power),
-    column(0..=LEVEL_MAX, Column::number(CLOCK, 7).gap(2), clock),
+    column(2..=LEVEL_MAX, Column::text("PCI address", 12, 16).gap(2), |device, _| or_absent(device.bdf, |bdf| bdf.to_string())),
+    column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), |device, _| or_absent(link_text(device), |text| text)),
+    column(0..=LEVEL_MAX, Column::number("Temp", 5), |device, style| {
+        or_absent(temperature_text(device, style.glyphs().celsius), |text| text)
+    }),
+    column(0..=LEVEL_MAX, Column::number("Power", 8), |device, _| or_absent(power_text(device), |text| text)),
+    column(0..=LEVEL_MAX, Column::number(CLOCK, 7).gap(2), |device, _| or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))),
     column(0..=LEVEL_MAX, Column::number(UTILIZATION, 4), |device, _| share(device.utilization, "")),
     column(0..=LEVEL_MAX, Column::number("DRAM", 15), |device, _| used_of_total(device, device.memory.dram)),
     column(1..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.dram)),
@@ -84,26 +86,6 @@ fn board(device: &Device, style: &Style<'_>) -> Cell {
 
 fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> Cell {
     reading.map_or_else(|_| Cell::absent(), |value| Cell::plain(show(value)))
-}
-
-fn address(device: &Device, _: &Style<'_>) -> Cell {
-    or_absent(device.bdf, |bdf| bdf.to_string())
-}
-
-fn link(device: &Device, _: &Style<'_>) -> Cell {
-    or_absent(link_text(device), |text| text)
-}
-
-fn temperature(device: &Device, style: &Style<'_>) -> Cell {
-    or_absent(temperature_text(device, style.glyphs().celsius), |text| text)
-}
-
-fn power(device: &Device, _: &Style<'_>) -> Cell {
-    or_absent(power_text(device), |text| text)
-}
-
-fn clock(device: &Device, _: &Style<'_>) -> Cell {
-    or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))
 }
 
 /// Formats `Gen4 x16`.

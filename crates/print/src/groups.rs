@@ -8,7 +8,7 @@ use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey};
 use crate::csv::write_row;
 use crate::memory::with_tag;
 use crate::quantity::{ABSENT, age};
-use crate::snapshot::origin_mark;
+use crate::snapshot::print_origin;
 use crate::text::{Align, pad};
 use crate::{Style, size};
 
@@ -21,10 +21,7 @@ pub fn groups(
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mark = origin_mark(snapshot);
-    if !mark.is_empty() {
-        writeln!(out, "{mark}")?;
-    }
+    print_origin(snapshot, out)?;
     let name = match by {
         GroupBy::Line => "line",
         GroupBy::Tag => "tag",

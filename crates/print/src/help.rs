@@ -26,17 +26,17 @@ pub fn help_fields(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// Prints the fields that `--query-gpu` accepts.
 pub fn help_query_gpu(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    columns(nvidia::gpu_columns(), style, out)
+    columns(nvidia::GPU, style, out)
 }
 
 /// Prints the fields that `--query-compute-apps` accepts.
 pub fn help_query_compute_apps(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    columns(nvidia::app_columns(), style, out)
+    columns(nvidia::APPS, style, out)
 }
 
-fn columns(columns: impl Iterator<Item = &'static nvidia::Column>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn columns(columns: &[nvidia::Column], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![["NAME", "UNIT", "TTMON FIELD", "MEANING"].map(str::to_owned).to_vec()];
-    rows.extend(columns.map(nvidia::Column::help));
+    rows.extend(columns.iter().map(nvidia::Column::help));
     aligned(&rows).iter().try_for_each(|line| writeln!(out, "{}", style.clean(line)))
 }
 

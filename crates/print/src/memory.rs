@@ -12,9 +12,9 @@ use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 use crate::breakdown::{bar_lines, print_kernel_types};
 use crate::notes::print_problems;
 use crate::quantity::{ABSENT, age, size, size_or_absent};
-use crate::snapshot::origin_mark;
+use crate::snapshot::{origin_mark, print_origin};
 use crate::style::Style;
-use crate::text::{Align, Cut, cut, pad, width};
+use crate::text::{Cut, cut, width};
 
 /// Prints devices with the memory of their processes, then memory on chips without a row. `is_all` adds idle devices.
 pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -30,8 +30,7 @@ pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dy
             writeln!(out, "{bar}")?;
         }
         for (process, use_of) in users {
-            let is_here = |allocator: &&Allocator| allocator.process == process.key && allocator.devices.contains(&device.id);
-            let allocators: Vec<_> = snapshot.allocators.iter().filter(is_here).collect();
+            let allocators = of_process(snapshot, process, |allocator| allocator.devices.contains(&device.id));
             print_process(snapshot, process, &allocators, &use_of.kinds, style, out)?;
         }
     }
@@ -39,8 +38,7 @@ pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dy
         for unmapped in &process.unmapped {
             is_anything_shown = true;
             writeln!(out, "{}", line(&format!("Chip {} (on no device here)  {}", unmapped.id, origin_mark(snapshot)), style))?;
-            let is_here = |allocator: &&Allocator| allocator.process == process.key && allocator.unmapped.contains(&unmapped.id);
-            let allocators: Vec<_> = snapshot.allocators.iter().filter(is_here).collect();
+            let allocators = of_process(snapshot, process, |allocator| allocator.unmapped.contains(&unmapped.id));
             print_process(snapshot, process, &allocators, &unmapped.kinds, style, out)?;
         }
     }
@@ -60,6 +58,10 @@ pub fn memory_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -
         count => writeln!(out, "{count} processes may have ledgers that this user may not read; try as root")?,
     }
     print_problems(snapshot, style, out)
+}
+
+fn of_process<'a>(snapshot: &'a Snapshot, process: &Process, is_wanted: impl Fn(&Allocator) -> bool) -> Vec<&'a Allocator> {
+    snapshot.allocators.iter().filter(|allocator| allocator.process == process.key && is_wanted(allocator)).collect()
 }
 
 fn print_process(
@@ -190,14 +192,8 @@ fn kinds_of(allocator: &Allocator) -> impl Iterator<Item = (&'static str, &Alloc
     of_bars.chain(allocator.others.iter().map(|(kind, item)| (kind.name(), item)))
 }
 
-fn row(cells: &[String; 7]) -> String {
-    let widths = [9, 10, 11, 8, 10, 10, 6];
-    let cells = cells
-        .iter()
-        .zip(widths)
-        .enumerate()
-        .map(|(index, (cell, width))| pad(cell, width, if matches!(index, 0 | 6) { Align::Left } else { Align::Right }));
-    format!("    {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+fn row([kind, used, allocated, count, peak, when, source]: &[String; 7]) -> String {
+    format!("    {kind:<9}  {used:>10}  {allocated:>11}  {count:>8}  {peak:>10}  {when:>10}  {source}").trim_end().to_owned()
 }
 
 pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
@@ -212,10 +208,7 @@ pub fn buffers<'a>(
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mark = origin_mark(snapshot);
-    if !mark.is_empty() {
-        writeln!(out, "{mark}")?;
-    }
+    print_origin(snapshot, out)?;
     let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.stack.is_some());
     let last = if has_lines { "line and tag" } else { "tag" };
     // A source line that is cut after its folder is useless, so some figures are left out to make room.
@@ -233,8 +226,7 @@ pub fn buffers<'a>(
 
 pub(crate) fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     for process in &snapshot.processes {
-        let allocators: Vec<_> = snapshot.allocators.iter().filter(|allocator| allocator.process == process.key).collect();
-        for (name, count, bytes) in unlisted(&allocators) {
+        for (name, count, bytes) in unlisted(&of_process(snapshot, process, |_| true)) {
             writeln!(out, "{:>7} {name}: {count} more not listed ({})", process.key.pid, size(bytes))?;
         }
     }
@@ -280,17 +272,9 @@ pub(crate) fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> Str
 }
 
 fn buffer_row(cells: &[String; 9], is_short: bool, style: &Style<'_>) -> String {
-    let widths = [7, 5, 8, 12, 8, 8, 4, 7];
-    let mut text = String::new();
-    for (number, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        if is_short && matches!(number, 5 | 6) {
-            continue;
-        }
-        text.push_str(&pad(cell, width, Align::Right));
-        text.push(' ');
-    }
-    text.push(' ');
-    with_tag(text, &cells[8], style)
+    let [pid, devices, kind, address, size, per_bank, refs, age, tag] = cells;
+    let more = if is_short { String::new() } else { format!("{per_bank:>8} {refs:>4} ") };
+    with_tag(format!("{pid:>7} {devices:>5} {kind:>8} {address:>12} {size:>8} {more}{age:>7}  "), tag, style)
 }
 
 #[cfg(test)]

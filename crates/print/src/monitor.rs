@@ -43,10 +43,9 @@ impl LineStamp {
     /// Formats its headings, or its cells from `2026-11-15 08:12:45`.
     fn cells(self, local_time: &str, is_heading: bool) -> String {
         let (date, time) = local_time.split_once(' ').unwrap_or((NONE, NONE));
-        let date = if is_heading { "Date      ".to_owned() } else { pad(date, 10, Align::Left) };
-        let time = if is_heading { "Time    ".to_owned() } else { pad(time, 8, Align::Left) };
-        let parts = [self.date.then_some(date), self.time.then_some(time)];
-        parts.into_iter().flatten().map(|part| format!("{part} ")).collect()
+        let (date, time) = if is_heading { ("Date", "Time") } else { (date, time) };
+        let parts = [(self.date, date, 10), (self.time, time, 8)];
+        parts.into_iter().filter(|(is_asked, ..)| *is_asked).map(|(_, part, columns)| pad(part, columns, Align::Left) + " ").collect()
     }
 }
 
@@ -77,8 +76,9 @@ impl DeviceColumns {
         let mut columns = Vec::new();
         for letter in letters.chars() {
             let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or(UnknownGroup(letter))?;
-            let is_shown = |field: &Field<Device>| sections.contains(&field.section) && changes(field);
-            let new: Vec<_> = DEVICE.iter().filter(|field| is_shown(field) && !columns_has(&columns, field)).collect();
+            let is_new = |field: &&Field<Device>| !columns.iter().any(|known: &&Field<Device>| known.name == field.name);
+            let is_shown = |field: &&Field<Device>| sections.contains(&field.section) && changes(field);
+            let new: Vec<_> = DEVICE.iter().filter(is_shown).filter(is_new).collect();
             columns.extend(new);
         }
         Ok(Self { asked: columns, shown: OnceCell::new() })
@@ -121,10 +121,6 @@ fn is_expected(field: &Field<Device>, snapshot: &Snapshot) -> bool {
     !field.is_deep || field.name == "utilization" || snapshot.devices.iter().any(is_read)
 }
 
-fn columns_has(columns: &[&'static Field<Device>], field: &Field<Device>) -> bool {
-    columns.iter().any(|known| known.name == field.name)
-}
-
 /// Prints a line per process and device, and one per device without a process, as nvidia-smi pmon does. Returns the number of lines.
 pub fn process_lines(snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
     if header {
@@ -139,14 +135,9 @@ pub fn process_lines(snapshot: &Snapshot, stamp: LineStamp, header: bool, style:
         let mut of_device: Vec<[String; 9]> =
             snapshot.processes_on(device.id).map(|(process, use_of)| cells(device, process, use_of, style)).collect();
         if of_device.is_empty() {
-            of_device.push(
-                [device.id.to_string()]
-                    .into_iter()
-                    .chain(std::iter::repeat_n(NONE.to_owned(), 8))
-                    .collect::<Vec<_>>()
-                    .try_into()
-                    .unwrap_or_default(),
-            );
+            let mut cells = [NONE; 9].map(str::to_owned);
+            cells[0] = device.id.to_string();
+            of_device.push(cells);
         }
         for cells in of_device {
             writeln!(out, "  {stamp}{}", row(&cells))?;

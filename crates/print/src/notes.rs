@@ -18,30 +18,30 @@ const TIP_PIDS_MAX: usize = 3;
 
 /// Prints notes about devices that have no column in the device table. Devices with the same note share a line.
 pub(crate) fn print_devices(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut notes: Vec<(String, Vec<DeviceId>)> = Vec::new();
-    for device in &snapshot.devices {
-        for text in device_notes(device) {
-            match notes.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, ids)) => ids.push(device.id),
-                None => notes.push((text, vec![device.id])),
-            }
-        }
-    }
-    for (text, ids) in notes {
+    let notes = snapshot.devices.iter().flat_map(|device| device_notes(device).into_iter().map(|text| (text, device.id)));
+    for (text, ids) in by_text(notes) {
         let who = if let [id] = ids.as_slice() { format!("device {id}") } else { format!("devices {}, each", ranges(ids)) };
         print_wrapped(&style.clean(&format!("{who}: {text}")), style, out)?;
     }
     Ok(())
 }
 
-fn device_notes(device: &Device) -> Vec<String> {
-    let mut notes = device.health_reasons.clone();
-    notes.extend(hidden(device));
-    let stale = device.memory.stale_bytes;
-    if stale > 0 {
-        notes.push(format!("{} left in TT-Metal's statistics by dead processes", size(stale)));
+/// Returns each text once, with its devices.
+pub(crate) fn by_text(notes: impl Iterator<Item = (String, DeviceId)>) -> Vec<(String, Vec<DeviceId>)> {
+    let mut texts: Vec<(String, Vec<DeviceId>)> = Vec::new();
+    for (text, id) in notes {
+        match texts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ids)) => ids.push(id),
+            None => texts.push((text, vec![id])),
+        }
     }
-    notes
+    texts
+}
+
+fn device_notes(device: &Device) -> Vec<String> {
+    let stale = Some(device.memory.stale_bytes).filter(|stale| *stale > 0);
+    let stale = stale.map(|stale| format!("{} left in TT-Metal's statistics by dead processes", size(stale)));
+    device.health_reasons.iter().cloned().chain(hidden(device)).chain(stale).collect()
 }
 
 /// Returns a note about processes that have the device open but cannot be identified.

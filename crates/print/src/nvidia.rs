@@ -12,40 +12,38 @@ use crate::style::Style;
 
 /// A column of `--query-gpu`.
 #[derive(Clone, Copy)]
-pub struct GpuField(&'static GpuColumn);
+pub struct GpuField(&'static Column);
 
 impl GpuField {
     /// Finds a column by nvidia-smi's name.
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
-        let found = GPU.iter().find(|row| row.column.names.contains(&name));
-        found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column), "--help-query-gpu"))
+        find(GPU, name, "--help-query-gpu").map(Self)
     }
 
     /// Returns the names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        GPU.iter().map(|row| row.column.names[0])
+        GPU.iter().map(|column| column.names[0])
     }
 
     /// Returns how many samples the column needs.
     pub fn samples(&self) -> Samples {
-        self.0.column.field().map_or(Samples::One, |field| field.samples)
+        self.0.field().map_or(Samples::One, |field| field.samples)
     }
 }
 
 /// A column of `--query-compute-apps`.
 #[derive(Clone, Copy)]
-pub struct AppField(&'static AppColumn);
+pub struct AppField(&'static Column);
 
 impl AppField {
     /// Finds a column by nvidia-smi's name; the error lists the columns.
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
-        let found = APPS.iter().find(|row| row.column.names.contains(&name));
-        found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column), "--help-query-compute-apps"))
+        find(APPS, name, "--help-query-compute-apps").map(Self)
     }
 
     /// Returns the names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        APPS.iter().map(|row| row.column.names[0])
+        APPS.iter().map(|column| column.names[0])
     }
 }
 
@@ -68,37 +66,44 @@ impl fmt::Display for UnknownColumn {
 
 impl std::error::Error for UnknownColumn {}
 
-fn unknown(name: &str, known: impl Iterator<Item = &'static Column>, help: &'static str) -> UnknownColumn {
+fn find(columns: &'static [Column], name: &str, help: &'static str) -> Result<&'static Column, UnknownColumn> {
     let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
-    let similar = known.map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
-    UnknownColumn { name: name.to_owned(), similar, help }
+    columns.iter().find(|column| column.names.contains(&name)).ok_or_else(|| {
+        let similar = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
+        UnknownColumn { name: name.to_owned(), similar, help }
+    })
 }
 
 /// Prints one line per device, as nvidia-smi does. The timestamp is the time of the style.
 pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    if options.header {
-        write_row(fields.iter().map(|field| field.0.column.title()), out)?;
-    }
-    for device in &snapshot.devices {
-        let gpu = Gpu { snapshot, device, local_time: &style.local_time };
-        write_row(fields.iter().map(|field| style.clean(&field.0.column.show(field.0.value(&gpu), options))), out)?;
-    }
-    Ok(())
+    let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
+    let line = |device| Line { snapshot, device: Some(device), process: None, used: Err(Missing::NoSource), local_time: &style.local_time };
+    print(&columns, snapshot.devices.iter().map(line), options, style, out)
 }
 
 /// Prints one line per process and device. Memory on a chip without a device also has a line, without the chip's id.
 pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
+    let lines = snapshot.processes.iter().flat_map(|process| {
+        let line = |device, used| Line { snapshot, device, process: Some(process), used, local_time: &style.local_time };
+        let mapped = process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device), use_of.kinds.dram()));
+        mapped.chain(process.unmapped.iter().map(move |unmapped| line(None, unmapped.kinds.dram())))
+    });
+    print(&columns, lines, options, style, out)
+}
+
+fn print<'a>(
+    columns: &[&Column],
+    lines: impl Iterator<Item = Line<'a>>,
+    options: CsvOptions,
+    style: &Style<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if options.header {
-        write_row(fields.iter().map(|field| field.0.column.title()), out)?;
+        write_row(columns.iter().map(|column| column.title()), out)?;
     }
-    let time = timestamp(snapshot, &style.local_time);
-    for process in &snapshot.processes {
-        let app = |device, used| App { process, device, used, time: time.clone() };
-        let mapped = process.devices.iter().map(|use_of| app(snapshot.device(use_of.device), use_of.kinds.dram()));
-        let unmapped = process.unmapped.iter().map(|unmapped| app(None, unmapped.kinds.dram()));
-        for app in mapped.chain(unmapped) {
-            write_row(fields.iter().map(|field| style.clean(&field.0.column.show((field.0.get)(&app), options))), out)?;
-        }
+    for line in lines {
+        write_row(columns.iter().map(|column| style.clean(&column.show(column.value(&line), options))), out)?;
     }
     Ok(())
 }
@@ -110,6 +115,7 @@ pub(crate) struct Column {
     unit: &'static str,
     /// The field that it shows, or an explanation if there is no equal field.
     meaning: &'static str,
+    shown: Shown,
 }
 
 impl Column {
@@ -128,6 +134,19 @@ impl Column {
         vec![self.names.join(", "), unit.to_owned(), field.to_owned(), meaning.to_owned()]
     }
 
+    fn value(&self, line: &Line<'_>) -> Reading<String> {
+        let field = self.field().ok_or(Missing::NoSource);
+        let number = |field: DeviceField| field.number(line.device()?);
+        match self.shown {
+            Shown::Plain => field.and_then(|field| Ok(plain(&field.get(line.device()?)?, field.unit))),
+            Shown::Decimals(digits) => field.and_then(number).map(|number| format!("{number:.digits$}")),
+            Shown::Mebibytes => field.and_then(number).map(|bytes| format!("{:.0}", (bytes / f64::from(1 << 20)).floor())),
+            Shown::Percent => field.and_then(number).map(|ratio| format!("{:.0}", ratio * 100.0)),
+            Shown::Made(make) => make(line),
+            Shown::Nothing => Err(Missing::NoSource),
+        }
+    }
+
     fn title(&self) -> String {
         if self.unit.is_empty() { self.heading.to_owned() } else { format!("{} [{}]", self.heading, self.unit) }
     }
@@ -142,11 +161,6 @@ impl Column {
     }
 }
 
-struct GpuColumn {
-    column: Column,
-    shown: Shown,
-}
-
 /// How a column formats its field.
 #[derive(Clone, Copy)]
 enum Shown {
@@ -159,134 +173,108 @@ enum Shown {
     /// A ratio in per cent.
     Percent,
     /// A value that is not a field.
-    Made(fn(&Gpu<'_>) -> Reading<String>),
+    Made(fn(&Line<'_>) -> Reading<String>),
     /// A value that is never available.
     Nothing,
 }
 
-impl GpuColumn {
-    fn value(&self, gpu: &Gpu<'_>) -> Reading<String> {
-        let field = self.column.field().ok_or(Missing::NoSource);
-        let number = |field: DeviceField| field.number(gpu.device);
-        match self.shown {
-            Shown::Plain => field.and_then(|field| Ok(plain(&field.get(gpu.device)?, field.unit))),
-            Shown::Decimals(digits) => field.and_then(number).map(|number| format!("{number:.digits$}")),
-            Shown::Mebibytes => field.and_then(number).map(|bytes| format!("{:.0}", (bytes / f64::from(1 << 20)).floor())),
-            Shown::Percent => field.and_then(number).map(|ratio| format!("{:.0}", ratio * 100.0)),
-            Shown::Made(make) => make(gpu),
-            Shown::Nothing => Err(Missing::NoSource),
-        }
-    }
-}
-
-struct Gpu<'a> {
+/// The subject of a line: a device, or the memory of a process on a device.
+struct Line<'a> {
     snapshot: &'a Snapshot,
-    device: &'a Device,
+    device: Option<&'a Device>,
+    process: Option<&'a Process>,
+    used: Reading<u64>,
     local_time: &'a str,
 }
 
-struct AppColumn {
-    column: Column,
-    get: fn(&App<'_>) -> Reading<String>,
-}
+impl<'a> Line<'a> {
+    fn device(&self) -> Reading<&'a Device> {
+        self.device.ok_or(Missing::NoSource)
+    }
 
-struct App<'a> {
-    process: &'a Process,
-    device: Option<&'a Device>,
-    used: Reading<u64>,
-    time: String,
+    fn process(&self) -> Reading<&'a Process> {
+        self.process.ok_or(Missing::NoSource)
+    }
 }
 
 type Names = &'static [&'static str];
 
-const fn gpu(names: Names, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
+const fn column(names: Names, unit: &'static str, meaning: &'static str, shown: Shown) -> Column {
     headed(names, names[0], unit, meaning, shown)
 }
 
 /// Creates a column with a heading that differs from its most common name.
-const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
-    GpuColumn { column: Column { names, heading, unit, meaning }, shown }
-}
-
-const fn app(names: Names, unit: &'static str, meaning: &'static str, get: fn(&App<'_>) -> Reading<String>) -> AppColumn {
-    AppColumn { column: Column { names, heading: names[0], unit, meaning }, get }
-}
-
-/// The columns of `--query-gpu`.
-pub(crate) fn gpu_columns() -> impl Iterator<Item = &'static Column> {
-    GPU.iter().map(|row| &row.column)
-}
-
-/// The columns of `--query-compute-apps`.
-pub(crate) fn app_columns() -> impl Iterator<Item = &'static Column> {
-    APPS.iter().map(|row| &row.column)
+const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning: &'static str, shown: Shown) -> Column {
+    Column { names, heading, unit, meaning, shown }
 }
 
 const NOT_HERE: &str = "Not measured on these devices; N/A.";
 
+/// The columns of `--query-gpu`.
 #[rustfmt::skip] // one row per line
-const GPU: &[GpuColumn] = &[
-    gpu(&["timestamp"], "", "Local time of the sample.", Shown::Made(|gpu| Ok(timestamp(gpu.snapshot, gpu.local_time)))),
-    gpu(&["index"], "", "id", Shown::Plain),
-    gpu(&["count"], "", "Number of devices.", Shown::Made(|gpu| Ok(gpu.snapshot.devices.len().to_string()))),
-    gpu(&["name", "gpu_name"], "", "name", Shown::Plain),
-    gpu(&["uuid", "gpu_uuid"], "", "asic_id", Shown::Plain),
-    gpu(&["serial", "gpu_serial"], "", "serial", Shown::Plain),
-    gpu(&["pci.bus_id", "gpu_bus_id"], "", "bdf", Shown::Made(|gpu| gpu.device.bdf.map(|bdf| bus_id(&bdf.to_string())))),
-    gpu(&["driver_version"], "", "Version of the kernel driver.", Shown::Made(|gpu| gpu.snapshot.driver.clone())),
-    gpu(&["vbios_version"], "", "firmware", Shown::Plain),
-    gpu(&["pstate"], "", NOT_HERE, Shown::Nothing),
-    gpu(&["temperature.gpu"], "", "temperature", Shown::Decimals(0)),
-    gpu(&["temperature.memory"], "", NOT_HERE, Shown::Nothing),
-    gpu(&["power.draw"], "W", "power", Shown::Decimals(2)),
-    gpu(&["power.draw.instant"], "W", "power", Shown::Decimals(2)),
-    gpu(&["power.limit"], "W", "power_limit", Shown::Decimals(2)),
-    gpu(&["enforced.power.limit"], "W", "power_limit", Shown::Decimals(2)),
-    gpu(&["memory.total"], "MiB", "memory.total", Shown::Mebibytes),
-    gpu(&["memory.used"], "MiB", "memory.used", Shown::Mebibytes),
-    gpu(&["memory.free"], "MiB", "memory.free", Shown::Mebibytes),
-    gpu(&["utilization.gpu"], "%", "utilization", Shown::Percent),
-    gpu(&["utilization.memory"], "%", NOT_HERE, Shown::Nothing),
-    gpu(&["utilization.encoder"], "%", NOT_HERE, Shown::Nothing),
-    gpu(&["utilization.decoder"], "%", NOT_HERE, Shown::Nothing),
-    gpu(&["utilization.jpeg"], "%", NOT_HERE, Shown::Nothing),
-    gpu(&["utilization.ofa"], "%", NOT_HERE, Shown::Nothing),
+pub(crate) const GPU: &[Column] = &[
+    column(&["timestamp"], "", "Local time of the sample.", Shown::Made(timestamp)),
+    column(&["index"], "", "id", Shown::Plain),
+    column(&["count"], "", "Number of devices.", Shown::Made(|line| Ok(line.snapshot.devices.len().to_string()))),
+    column(&["name", "gpu_name"], "", "name", Shown::Plain),
+    column(&["uuid", "gpu_uuid"], "", "asic_id", Shown::Plain),
+    column(&["serial", "gpu_serial"], "", "serial", Shown::Plain),
+    column(&["pci.bus_id", "gpu_bus_id"], "", "bdf", Shown::Made(bus_id)),
+    column(&["driver_version"], "", "Version of the kernel driver.", Shown::Made(|line| line.snapshot.driver.clone())),
+    column(&["vbios_version"], "", "firmware", Shown::Plain),
+    column(&["pstate"], "", NOT_HERE, Shown::Nothing),
+    column(&["temperature.gpu"], "", "temperature", Shown::Decimals(0)),
+    column(&["temperature.memory"], "", NOT_HERE, Shown::Nothing),
+    column(&["power.draw"], "W", "power", Shown::Decimals(2)),
+    column(&["power.draw.instant"], "W", "power", Shown::Decimals(2)),
+    column(&["power.limit"], "W", "power_limit", Shown::Decimals(2)),
+    column(&["enforced.power.limit"], "W", "power_limit", Shown::Decimals(2)),
+    column(&["memory.total"], "MiB", "memory.total", Shown::Mebibytes),
+    column(&["memory.used"], "MiB", "memory.used", Shown::Mebibytes),
+    column(&["memory.free"], "MiB", "memory.free", Shown::Mebibytes),
+    column(&["utilization.gpu"], "%", "utilization", Shown::Percent),
+    column(&["utilization.memory"], "%", NOT_HERE, Shown::Nothing),
+    column(&["utilization.encoder"], "%", NOT_HERE, Shown::Nothing),
+    column(&["utilization.decoder"], "%", NOT_HERE, Shown::Nothing),
+    column(&["utilization.jpeg"], "%", NOT_HERE, Shown::Nothing),
+    column(&["utilization.ofa"], "%", NOT_HERE, Shown::Nothing),
     headed(&["clocks.sm", "clocks.current.sm"], "clocks.current.sm", "MHz", "aiclk_mhz", Shown::Decimals(0)),
     headed(&["clocks.gr", "clocks.current.graphics"], "clocks.current.graphics", "MHz", "aiclk_mhz", Shown::Decimals(0)),
     headed(&["clocks.mem", "clocks.current.memory"], "clocks.current.memory", "MHz", NOT_HERE, Shown::Nothing),
-    gpu(&["clocks.max.sm"], "MHz", "aiclk_limit_mhz", Shown::Decimals(0)),
+    column(&["clocks.max.sm"], "MHz", "aiclk_limit_mhz", Shown::Decimals(0)),
     headed(&["clocks.max.gr", "clocks.max.graphics"], "clocks.max.graphics", "MHz", "aiclk_limit_mhz", Shown::Decimals(0)),
-    gpu(&["pcie.link.gen.current"], "", "pcie_gen", Shown::Plain),
-    gpu(&["pcie.link.gen.max"], "", "pcie_gen_max", Shown::Plain),
-    gpu(&["pcie.link.width.current"], "", "pcie_width", Shown::Plain),
-    gpu(&["pcie.link.width.max"], "", "pcie_width_max", Shown::Plain),
+    column(&["pcie.link.gen.current"], "", "pcie_gen", Shown::Plain),
+    column(&["pcie.link.gen.max"], "", "pcie_gen_max", Shown::Plain),
+    column(&["pcie.link.width.current"], "", "pcie_width", Shown::Plain),
+    column(&["pcie.link.width.max"], "", "pcie_width_max", Shown::Plain),
     // nvidia-smi shows a percentage of the highest speed, which the driver does not publish.
-    gpu(&["fan.speed"], "%", "Share of the highest speed, which no driver publishes; N/A. See fan_rpm of --fields.", Shown::Nothing),
+    column(&["fan.speed"], "%", "Share of the highest speed, which no driver publishes; N/A. See fan_rpm of --fields.", Shown::Nothing),
 ];
 
+/// The columns of `--query-compute-apps`.
 #[rustfmt::skip] // one row per line
-const APPS: &[AppColumn] = &[
-    app(&["pid"], "", "Process id on this host.", |app| Ok(app.process.key.pid.to_string())),
-    app(&["process_name", "name"], "", "The kernel's short name of the process.", |app| app.process.name.clone()),
-    AppColumn { column: Column { names: &["used_memory", "used_gpu_memory"], heading: "used_gpu_memory", unit: "MiB", meaning: "DRAM it uses on the device." }, get: |app| mebibytes(app.used) },
-    app(&["gpu_uuid"], "", "asic_id", |app| app.device.map_or(Err(Missing::NoSource), |device| device.asic_id.clone())),
-    app(&["gpu_name"], "", "name", |app| app.device.map_or(Err(Missing::NoSource), |device| device.name.clone())),
-    app(&["gpu_bus_id"], "", "bdf", |app| app.device.map_or(Err(Missing::NoSource), |device| device.bdf.map(|bdf| bus_id(&bdf.to_string())))),
-    app(&["timestamp"], "", "Local time of the sample.", |app| Ok(app.time.clone())),
+pub(crate) const APPS: &[Column] = &[
+    column(&["pid"], "", "Process id on this host.", Shown::Made(|line| Ok(line.process()?.key.pid.to_string()))),
+    column(&["process_name", "name"], "", "The kernel's short name of the process.", Shown::Made(|line| line.process()?.name.clone())),
+    headed(&["used_memory", "used_gpu_memory"], "used_gpu_memory", "MiB", "DRAM it uses on the device.", Shown::Made(|line| Ok((line.used? >> 20).to_string()))),
+    column(&["gpu_uuid"], "", "asic_id", Shown::Plain),
+    column(&["gpu_name"], "", "name", Shown::Plain),
+    column(&["gpu_bus_id"], "", "bdf", Shown::Made(bus_id)),
+    column(&["timestamp"], "", "Local time of the sample.", Shown::Made(timestamp)),
 ];
-
-fn mebibytes(bytes: Reading<u64>) -> Reading<String> {
-    bytes.map(|bytes| (bytes >> 20).to_string())
-}
 
 /// Formats `2026/11/15 08:12:45.120`: the local time, and the milliseconds, which are the same in every time zone.
-fn timestamp(snapshot: &Snapshot, local_time: &str) -> String {
-    let millis = snapshot.time.0 / 1_000_000 % 1000;
-    format!("{}.{millis:03}", local_time.replace('-', "/"))
+fn timestamp(line: &Line<'_>) -> Reading<String> {
+    let millis = line.snapshot.time.0 / 1_000_000 % 1000;
+    Ok(format!("{}.{millis:03}", line.local_time.replace('-', "/")))
+}
+
+fn bus_id(line: &Line<'_>) -> Reading<String> {
+    line.device()?.bdf.map(|bdf| eight_digits(&bdf.to_string()))
 }
 
 /// Converts `0000:c1:00.0` to `00000000:C1:00.0`, because nvidia-smi prints eight digits of the domain.
-fn bus_id(bdf: &str) -> String {
+fn eight_digits(bdf: &str) -> String {
     format!("{bdf:0>16}").to_uppercase()
 }
 
@@ -314,14 +302,14 @@ mod tests {
     /// A meaning is the name of a field, or a sentence.
     #[test]
     fn meanings_are_fields_or_sentences() {
-        for column in gpu_columns().chain(app_columns()) {
+        for column in GPU.iter().chain(APPS) {
             assert!(column.field().is_some() || column.meaning.ends_with('.'), "{}: {}", column.names[0], column.meaning);
         }
     }
 
     #[test]
     fn bus_ids_have_eight_digits() {
-        assert_eq!(bus_id("0000:c1:00.0"), "00000000:C1:00.0");
-        assert_eq!(bus_id("12345678:c1:00.0"), "12345678:C1:00.0");
+        assert_eq!(eight_digits("0000:c1:00.0"), "00000000:C1:00.0");
+        assert_eq!(eight_digits("12345678:c1:00.0"), "12345678:C1:00.0");
     }
 }

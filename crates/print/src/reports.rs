@@ -102,13 +102,9 @@ fn memory_rows(allocator: &Allocator) -> String {
     let mut text = String::new();
     for (kind, _) in REPORTED {
         let banks = banks(allocator, kind);
-        let cells = [
-            number(banks.map(|banks| Ok(banks.bank_bytes))),
-            number(banks.map(|banks| banks.allocated_per_bank)),
-            number(banks.map(|banks| banks.free_per_bank)),
-            number(banks.map(|banks| banks.largest_free_per_bank)),
-        ];
-        let _ = writeln!(text, ",{}", cells.join(","));
+        let figures: [fn(&Banks) -> Reading<u64>; 4] =
+            [|one| Ok(one.bank_bytes), |one| one.allocated_per_bank, |one| one.free_per_bank, |one| one.largest_free_per_bank];
+        let _ = writeln!(text, ",{}", figures.map(|get| number(banks.map(get))).join(","));
     }
     text
 }
@@ -131,15 +127,11 @@ fn detailed(allocator: &Allocator) -> String {
         let _ = writeln!(text, ",Total allocatable (B):,{}", of_all(|banks| Ok(banks.bank_bytes)));
         let _ = writeln!(text, ",Total allocated (B):,{}", of_all(|banks| banks.allocated_per_bank));
         let _ = writeln!(text, ",Total free (B):,{}", of_all(|banks| banks.free_per_bank));
-        match banks {
-            Some(banks) if banks.no_blocks.is_none() => block_table(&mut text, banks),
-            Some(Banks { no_blocks: Some(reason), .. }) => {
-                let _ = writeln!(text, "Block table: {ABSENT} ({})", reason.name());
-            }
-            _ => {
-                let _ = writeln!(text, "Block table: {ABSENT}");
-            }
-        }
+        let _ = match banks.map(|banks| (banks, banks.no_blocks)) {
+            Some((banks, None)) => block_table(&mut text, banks),
+            Some((_, Some(reason))) => writeln!(text, "Block table: {ABSENT} ({})", reason.name()),
+            None => writeln!(text, "Block table: {ABSENT}"),
+        };
     }
     text
 }
@@ -150,7 +142,7 @@ const CLASS_BYTES: u64 = 1024;
 const LARGEST_CLASS_BYTES: u64 = 128 << 20;
 
 /// Formats blocks as TT-Metal's allocator prints them. Addresses are relative to the start of its memory.
-fn block_table(text: &mut String, banks: &Banks) {
+fn block_table(text: &mut String, banks: &Banks) -> std::fmt::Result {
     let nothing = [Block { address: 0, size: 0, is_free: true }];
     let blocks = if banks.table.is_empty() { &nothing[..] } else { &banks.table };
     let base = blocks.first().map_or(0, |block| block.address);
@@ -161,15 +153,15 @@ fn block_table(text: &mut String, banks: &Banks) {
     for class in 0..classes {
         let from = CLASS_BYTES << class;
         let to = if class + 1 == classes { "inf".to_owned() } else { (from * 2).to_string() };
-        let _ = write!(text, "  Size class {class}: ({from} - {to}) blocks: ");
+        write!(text, "  Size class {class}: ({from} - {to}) blocks: ")?;
         for (id, _) in blocks.iter().enumerate().filter(|(_, block)| block.is_free && class_of(block.size) == class) {
-            let _ = write!(text, "{id} ");
+            write!(text, "{id} ")?;
         }
         text.push('\n');
     }
     text.push_str("Free slots in block table: \nBlock table:\n");
     for heading in ["Block", "Address", "Size", "PrevID", "NextID", "Allocated"] {
-        let _ = write!(text, "{heading:>12} ");
+        write!(text, "{heading:>12} ")?;
     }
     text.push('\n');
     for (id, block) in blocks.iter().enumerate() {
@@ -177,8 +169,9 @@ fn block_table(text: &mut String, banks: &Banks) {
         let next = if id + 1 < blocks.len() { (id + 1).to_string() } else { "none".to_owned() };
         let (address, size) = (block.address.saturating_sub(base), block.size);
         let is_allocated = if block.is_free { "no" } else { "yes" };
-        let _ = writeln!(text, "{id:>12} {address:>12} {size:>12} {previous:>12} {next:>12} {is_allocated:>12}");
+        writeln!(text, "{id:>12} {address:>12} {size:>12} {previous:>12} {next:>12} {is_allocated:>12}")?;
     }
+    Ok(())
 }
 
 /// Formats ttmon's own file: every block, with the names of `ttmon mem --json --blocks`.

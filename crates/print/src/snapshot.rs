@@ -14,10 +14,6 @@ use crate::{breakdown, devices, notes, processes};
 
 /// Maximum number of columns for the driver version in the title. The other columns are for the host.
 const DRIVER_COLUMNS_MAX: usize = 16;
-/// Mark beside the host, so that a simulated machine is not confused with a real one.
-pub(crate) const SIMULATED: &str = "[SIMULATED]";
-/// Mark for data from a service, which may see less of this user's processes and more of other users' processes.
-pub(crate) const SERVED: &str = "[FROM SERVER]";
 
 /// Prints devices, memory in use, processes, tips and problems.
 pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -37,12 +33,21 @@ pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> 
     out.write_all(&tail)
 }
 
-/// Returns the mark in every output of a simulated machine; empty for a real one.
+/// Returns the mark in every output, so that a simulated machine is not confused with a real one, and empty for a real one. A service may
+/// see less of this user's processes and more of other users' processes.
 pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     match snapshot.origin {
         Origin::Local => "",
-        Origin::Sim => SIMULATED,
-        Origin::Server => SERVED,
+        Origin::Sim => "[SIMULATED]",
+        Origin::Server => "[FROM SERVER]",
+    }
+}
+
+/// Prints the mark on a line of its own, if there is one.
+pub(crate) fn print_origin(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    match origin_mark(snapshot) {
+        "" => Ok(()),
+        mark => writeln!(out, "{mark}"),
     }
 }
 
@@ -52,11 +57,10 @@ fn title(snapshot: &Snapshot, style: &Style<'_>) -> String {
     let between = glyphs.between;
     let driver = cut(&style.clean(snapshot.driver.as_deref().unwrap_or(ABSENT)), DRIVER_COLUMNS_MAX, Cut::End, glyphs.ellipsis);
     let program = format!("ttmon {} {between} driver {driver} {between} host ", style.clean(style.version));
-    let mark = match origin_mark(snapshot) {
-        "" => String::new(),
-        mark => format!(" {mark}"),
-    };
-    let mark = if snapshot.is_deep() { format!("{mark} {between} deep") } else { mark };
+    let origin = origin_mark(snapshot);
+    let space = if origin.is_empty() { "" } else { " " };
+    let deep = if snapshot.is_deep() { format!(" {between} deep") } else { String::new() };
+    let mark = format!("{space}{origin}{deep}");
     let clock = format!("  {}", style.clean(&style.local_time));
     let left = inner_columns(style).saturating_sub(width(&program) + width(&mark) + width(&clock));
     let host = cut(&style.clean(&snapshot.host), left, Cut::Middle, glyphs.ellipsis);

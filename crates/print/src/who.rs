@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use ttmon_model::identity::ranges;
 use ttmon_model::snapshot::State;
-use ttmon_model::{Device, DeviceId, Kind, Process, Reading, Snapshot};
+use ttmon_model::{Device, Kind, Process, Reading, Snapshot};
 
-use crate::notes::{hidden, print_problems};
+use crate::notes::{by_text, hidden, print_problems};
 use crate::quantity::{ABSENT, age, size_or_absent};
-use crate::snapshot::origin_mark;
+use crate::snapshot::print_origin;
 use crate::style::Style;
 use crate::text::aligned;
 
@@ -27,13 +27,12 @@ pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::R
     for line in aligned(&rows) {
         writeln!(out, "{line}")?;
     }
-    for (state, ids) in unseen_devices(snapshot) {
+    let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
+    for (state, ids) in by_text(snapshot.devices.iter().filter(is_unseen).map(|device| (unseen(device), device.id))) {
         let devices = if ids.len() == 1 { "device" } else { "devices" };
         writeln!(out, "{}", style.clean(&format!("{devices} {}: {state}", ranges(ids))))?;
     }
-    if !origin_mark(snapshot).is_empty() {
-        writeln!(out, "{}", origin_mark(snapshot))?;
-    }
+    print_origin(snapshot, out)?;
     print_problems(snapshot, style, out)
 }
 
@@ -54,20 +53,6 @@ fn holder(snapshot: &Snapshot, process: &Process) -> Vec<String> {
         or_absent(process.title()),
         launched.into_iter().chain(process.workloads()).collect::<Vec<_>>().join(", "),
     ]
-}
-
-/// Returns notes for devices without visible processes, or with hidden ones; each text once.
-fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
-    let mut states: Vec<(String, Vec<DeviceId>)> = Vec::new();
-    let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
-    for device in snapshot.devices.iter().filter(is_unseen) {
-        let state = unseen(device);
-        match states.iter_mut().find(|(known, _)| *known == state) {
-            Some((_, ids)) => ids.push(device.id),
-            None => states.push((state, vec![device.id])),
-        }
-    }
-    states
 }
 
 /// Returns the note for a device without a visible process.
