@@ -1,5 +1,7 @@
 //! Drawing: text in cells, clipped to an area, and the shapes that all views use.
 
+use std::ops::Range;
+
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
@@ -7,7 +9,6 @@ use ttmon_print::text::{self, Align, Cut};
 
 use crate::theme::{Glyphs, Role, Theme};
 
-/// A buffer and its theme.
 pub(crate) struct Canvas<'a> {
     pub(crate) buffer: &'a mut Buffer,
     pub(crate) theme: Theme,
@@ -34,8 +35,27 @@ impl Canvas<'_> {
         }
         // Reset the old style first: otherwise bold over dim would be both.
         let style = Style::reset().patch(style);
+        if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            // Most texts are ASCII, which needs no search for graphemes and widths.
+            let end = area.width.min(self.buffer.area.right().saturating_sub(area.x));
+            let mut at = column;
+            for byte in text.bytes().take(usize::from(end.saturating_sub(column))) {
+                self.buffer[(area.x + at, area.y + row)].set_char(char::from(byte)).set_style(style);
+                at += 1;
+            }
+            return at;
+        }
         let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, usize::from(area.width - column), style);
         end - area.x
+    }
+
+    /// Draws a glyph of one column in each of these columns of an area, as far as they are in the area.
+    pub(crate) fn repeat(&mut self, area: Rect, columns: Range<u16>, row: u16, glyph: &str, style: impl Into<Style>) {
+        let area = area.intersection(self.buffer.area);
+        let style = Style::reset().patch(style);
+        for column in columns.start..columns.end.min(if row < area.height { area.width } else { 0 }) {
+            self.buffer[(area.x + column, area.y + row)].set_symbol(glyph).set_style(style);
+        }
     }
 
     /// Like [`Self::put`], in the style of a role.
@@ -50,13 +70,11 @@ impl Canvas<'_> {
         self.put(area, at.column, row, &text::pad(&cut, width, at.align), style);
     }
 
-    /// Draws a horizontal rule with a text in it.
     pub(crate) fn rule(&mut self, area: Rect, row: u16, text: &str, role: Role) {
         if row >= area.height {
             return;
         }
-        let line = self.glyphs().horizontal.repeat(usize::from(area.width));
-        self.say(area, 0, row, &line, Role::Frame);
+        self.repeat(area, 0..area.width, row, self.glyphs().horizontal, self.style(Role::Frame));
         if !text.is_empty() && area.width > 4 {
             let room = usize::from(area.width - 4);
             let cut = text::cut(text, room, Cut::End, self.glyphs().ellipsis);
@@ -64,21 +82,13 @@ impl Canvas<'_> {
         }
     }
 
-    /// Draws a row as a heading, with a text at its beginning.
-    pub(crate) fn heading(&mut self, area: Rect, text: &str) {
-        self.field(area, Field::left(0, area.width), 0, text, self.theme.style(Role::Heading));
-    }
-
     /// Draws a bar. Each cell has the colour of the load that fills the bar up to that cell.
     pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64) {
         let text = ttmon_print::bar_cells(share, usize::from(at.width), self.glyphs().fill);
-        let empty = self.glyphs().fill[0];
+        let (empty, frame) = (self.glyphs().fill[0], self.style(Role::Frame));
         for (cell, symbol) in (0..at.width).zip(text.split_inclusive(|_| true)) {
-            let style = match symbol {
-                _ if symbol == empty => self.style(Role::Frame),
-                _ => self.theme.load(f64::from(cell + 1) / f64::from(at.width)),
-            };
-            self.put(area, at.column + cell, row, symbol, style);
+            let style = if symbol == empty { frame } else { self.theme.load(f64::from(cell + 1) / f64::from(at.width)) };
+            self.repeat(area, at.column + cell..at.column + cell + 1, row, symbol, style);
         }
     }
 
@@ -104,16 +114,17 @@ impl Canvas<'_> {
         Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
     }
 
-    /// Draws a frame with a title. The inner area is not changed.
     pub(crate) fn frame(&mut self, area: Rect, title: &str) {
         if area.width < 2 || area.height < 2 {
             return;
         }
         let glyphs = self.glyphs();
-        let line = glyphs.horizontal.repeat(usize::from(area.width - 2));
-        let [top_left, top_right, bottom_left, bottom_right] = glyphs.corners;
-        self.say(area, 0, 0, &format!("{top_left}{line}{top_right}"), Role::Frame);
-        self.say(area, 0, area.height - 1, &format!("{bottom_left}{line}{bottom_right}"), Role::Frame);
+        let (last, [top_left, top_right, bottom_left, bottom_right]) = (area.width - 1, glyphs.corners);
+        for (row, left, right) in [(0, top_left, top_right), (area.height - 1, bottom_left, bottom_right)] {
+            self.say(area, 0, row, left, Role::Frame);
+            self.repeat(area, 1..last, row, glyphs.horizontal, self.style(Role::Frame));
+            self.say(area, last, row, right, Role::Frame);
+        }
         for row in 1..area.height - 1 {
             self.say(area, 0, row, glyphs.vertical, Role::Frame);
             self.say(area, area.width - 1, row, glyphs.vertical, Role::Frame);
@@ -124,7 +135,6 @@ impl Canvas<'_> {
     }
 }
 
-/// A position and width in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) column: u16,
@@ -138,12 +148,16 @@ impl Field {
         Self { column, width, align: Align::Left, cut: Cut::Middle }
     }
 
+    /// Left-aligned, and cut at its end.
+    pub(crate) fn start(column: u16, width: u16) -> Self {
+        Self { cut: Cut::End, ..Self::left(column, width) }
+    }
+
     pub(crate) fn right(column: u16, width: u16) -> Self {
         Self { column, width, align: Align::Right, cut: Cut::End }
     }
 }
 
-/// Returns the width of a text in columns.
 pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(text::width(text)).unwrap_or(u16::MAX)
 }

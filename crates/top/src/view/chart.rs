@@ -9,7 +9,6 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_print::quantity;
-use ttmon_print::text::Cut;
 
 use self::dots::Dots;
 use crate::canvas::{Canvas, Field, width};
@@ -30,15 +29,12 @@ const NAME_DISTANCE: u16 = 20;
 /// More lines than this are drawn as a band between the lowest and the highest.
 const LINES_MAX: usize = 8;
 
-/// One device in a chart.
 pub(super) struct Line<'a> {
-    /// Its name in the legend.
     pub(super) name: String,
     /// One value for each time; NaN is a gap.
     pub(super) values: &'a VecDeque<f32>,
 }
 
-/// The content of a chart.
 pub(super) struct Chart<'a> {
     pub(super) title: String,
     /// More details, shown after the legend if there is room.
@@ -48,7 +44,6 @@ pub(super) struct Chart<'a> {
     pub(super) times: &'a VecDeque<UnixTime>,
     pub(super) lines: Vec<Line<'a>>,
     pub(super) limit: Option<f64>,
-    /// The right edge.
     pub(super) until: UnixTime,
     pub(super) seconds: u64,
     /// The clock of the time axis. Without a clock, the axis counts back from the newest sample.
@@ -66,7 +61,7 @@ impl Chart<'_> {
             return;
         }
         let title = canvas.clean(&self.title);
-        canvas.field(area, Field { cut: Cut::End, ..Field::left(0, area.width) }, 0, &title, canvas.style(self.role));
+        canvas.field(area, Field::start(0, area.width), 0, &title, canvas.style(self.role));
         let at = self.legend(canvas, area, width(&title) + 2);
         let detail = canvas.clean(&self.detail);
         if at + width(&detail) <= area.width {
@@ -88,10 +83,11 @@ impl Chart<'_> {
             canvas.put(plot, 0, dots.row(axis.share(limit)), &line, canvas.theme.load(1.0));
         }
         let window = self.window(plot.width);
-        match self.lines.as_slice() {
-            [line] => self.area(canvas, plot, &mut dots, &axis, window, line),
-            lines if lines.len() > LINES_MAX => self.band(canvas, plot, &mut dots, &axis, window),
-            _ => self.several(canvas, plot, &mut dots, &axis, window),
+        let all = self.sampled(window, dots.columns());
+        match all.as_slice() {
+            [values] => self.area(canvas, plot, &mut dots, &axis, values),
+            lines if lines.len() > LINES_MAX => self.band(canvas, plot, &mut dots, &axis, &all),
+            _ => self.several(canvas, plot, &mut dots, &axis, &all),
         }
         self.marks(canvas, plot, window);
         if let Some(column) = self.cursor.and_then(|cursor| window.column(cursor, plot.width)) {
@@ -104,7 +100,6 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws the legend after the title, as far as there is room. Returns the column after it.
     fn legend(&self, canvas: &mut Canvas<'_>, area: Rect, from: u16) -> u16 {
         if !(2..=LINES_MAX).contains(&self.lines.len()) {
             return from;
@@ -130,7 +125,6 @@ impl Chart<'_> {
         Window { from: until.saturating_sub(self.seconds * SECOND), until }
     }
 
-    /// The indexes of the times on the chart.
     fn seen(&self) -> std::ops::Range<usize> {
         let from = self.until.0.saturating_sub(self.seconds * SECOND);
         let first = self.times.partition_point(|time| time.0 < from);
@@ -159,47 +153,45 @@ impl Chart<'_> {
         Axis::nice(low.max(0.0), high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
     }
 
-    /// The value at each column of dots, or NaN if there is none.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a screen, clamped")]
-    fn sampled(&self, values: &VecDeque<f32>, window: Window, columns: usize) -> Vec<f32> {
-        let mut sampled = vec![f32::NAN; columns];
-        let mut previous: Option<(f64, f32)> = None;
-        for index in self.seen() {
-            let (Some(time), Some(value)) = (self.times.get(index), values.get(index).copied()) else { continue };
-            if value.is_nan() {
-                previous = None;
-                continue;
-            }
+    fn sampled(&self, window: Window, columns: usize) -> Vec<Vec<f32>> {
+        let mut all = vec![vec![f32::NAN; columns]; self.lines.len()];
+        let mut previous: Option<(usize, f64)> = None;
+        for (index, time) in self.seen().filter_map(|index| Some((index, self.times.get(index)?))) {
             let place = window.share(*time) * columns as f64;
-            if let Some((from, start)) = previous.filter(|_| index > 0 && is_joined(self.times, index - 1, self.refresh)) {
-                let (first, last) = (from.ceil().max(0.0) as usize, place.floor().min(columns as f64 - 1.0));
-                for (column, sample) in sampled.iter_mut().enumerate().skip(first).take_while(|(column, _)| *column as f64 <= last) {
-                    let share = ((column as f64 - from) / (place - from).max(1e-9)).clamp(0.0, 1.0) as f32;
-                    *sample = start + (value - start) * share;
+            let column = (place.max(0.0) as usize).min(columns.saturating_sub(1));
+            let before = previous.filter(|(before, _)| is_joined(self.times, *before, self.refresh));
+            for (line, sampled) in self.lines.iter().zip(&mut all) {
+                let Some(value) = line.values.get(index).copied().filter(|value| !value.is_nan()) else { continue };
+                if let Some((before, from)) = before
+                    && let Some(start) = line.values.get(before).copied().filter(|start| !start.is_nan())
+                {
+                    let (first, last) = (from.ceil().max(0.0) as usize, place.floor().min(columns as f64 - 1.0));
+                    for (column, sample) in sampled.iter_mut().enumerate().skip(first).take_while(|(column, _)| *column as f64 <= last) {
+                        let share = ((column as f64 - from) / (place - from).max(1e-9)).clamp(0.0, 1.0) as f32;
+                        *sample = start + (value - start) * share;
+                    }
+                }
+                if let Some(sample) = sampled.get_mut(column).filter(|_| place >= 0.0) {
+                    *sample = value;
                 }
             }
-            if let Some(sample) = sampled.get_mut(place.max(0.0) as usize).filter(|_| place >= 0.0) {
-                *sample = value;
-            } else if let Some(sample) = sampled.last_mut().filter(|_| place >= columns as f64) {
-                *sample = value;
-            }
-            previous = Some((place, value));
+            previous = Some((index, place));
         }
-        sampled
+        all
     }
 
     /// Draws one device as a filled area. Each row has the colour of its load.
-    fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window, line: &Line<'_>) {
-        for (column, value) in self.sampled(line.values, window, dots.columns()).into_iter().enumerate() {
+    fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, values: &[f32]) {
+        for (column, value) in values.iter().enumerate() {
             if !value.is_nan() {
-                dots.fill(column, 0, dots.level(axis.share(f64::from(value))), 0);
+                dots.fill(column, 0, dots.level(axis.share(f64::from(*value))), 0);
             }
         }
         let styles = self.row_styles(canvas, plot, axis);
         dots.draw(canvas, plot, |row, _| styles[usize::from(row)]);
     }
 
-    /// The style of each row: the colour of its load.
     fn row_styles(&self, canvas: &Canvas<'_>, plot: Rect, axis: &Axis) -> Vec<Style> {
         let style = |row: u16| match self.limit {
             Some(limit) => canvas.theme.load(axis.value_at(row, plot.height) / limit),
@@ -208,15 +200,13 @@ impl Chart<'_> {
         (0..plot.height).map(style).collect()
     }
 
-    /// Draws several devices, each as a line in its own colour.
-    fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window) {
-        let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
-        for (hue, values) in (0..).zip(&all) {
+    fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, all: &[Vec<f32>]) {
+        for (hue, values) in (0..).zip(all) {
             trace(dots, axis, values, hue);
         }
         let theme = canvas.theme;
         dots.draw(canvas, plot, |_, hue| theme.hue(usize::from(hue)));
-        self.names(canvas, plot, dots, axis, &all);
+        self.names(canvas, plot, dots, axis, all);
     }
 
     /// Writes the name of each line on the line, because colours alone may not distinguish them. Each name has its own columns, so
@@ -239,8 +229,7 @@ impl Chart<'_> {
     }
 
     /// Draws many devices as a band between the lowest and the highest value, with the median as a line.
-    fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, window: Window) {
-        let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
+    fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, dots: &mut Dots, axis: &Axis, all: &[Vec<f32>]) {
         let mut medians = vec![f32::NAN; dots.columns()];
         for (column, median) in medians.iter_mut().enumerate() {
             let mut values: Vec<f32> = all.iter().map(|line| line[column]).filter(|value| !value.is_nan()).collect();
@@ -291,7 +280,6 @@ impl Chart<'_> {
     }
 }
 
-/// Joins the values of neighbouring columns.
 fn trace(dots: &mut Dots, axis: &Axis, values: &[f32], hue: u8) {
     let mut previous = None;
     for (column, value) in values.iter().enumerate() {
@@ -310,7 +298,6 @@ fn trace(dots: &mut Dots, axis: &Axis, values: &[f32], hue: u8) {
     }
 }
 
-/// The span of time on a chart.
 #[derive(Clone, Copy)]
 struct Window {
     from: u64,
@@ -323,7 +310,6 @@ impl Window {
         (time.0 as f64 - self.from as f64) / (self.until - self.from).max(1) as f64
     }
 
-    /// The column of a time, if it is on the chart.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a column of a screen")]
     fn column(self, time: UnixTime, columns: u16) -> Option<u16> {
         let share = self.share(time);
@@ -355,7 +341,6 @@ impl Axis {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// The value at the top of a row.
     fn value_at(&self, row: u16, rows: u16) -> f64 {
         self.high - (self.high - self.low) * f64::from(row) / f64::from(rows.max(1))
     }
@@ -430,8 +415,8 @@ mod tests {
             let times: VecDeque<UnixTime> = seconds.iter().map(|second| UnixTime(second * SECOND)).collect();
             let values: VecDeque<f32> = seconds.iter().map(|_| 5.0).collect();
             let chart = chart(&times, &values, None, refresh * SECOND);
-            let sampled = chart.sampled(&values, Window { from: 0, until: 60 * SECOND }, 60);
-            sampled.iter().map(|value| if value.is_nan() { ' ' } else { '#' }).collect::<String>().trim_end().to_owned()
+            let sampled = chart.sampled(Window { from: 0, until: 60 * SECOND }, 60);
+            sampled[0].iter().map(|value| if value.is_nan() { ' ' } else { '#' }).collect::<String>().trim_end().to_owned()
         };
         assert_eq!(columns(&[0, 1, 2, 3, 9, 10, 11], 1), "####     ###");
         assert_eq!(columns(&[0, 1, 2, 3, 9, 15, 21], 6), "#".repeat(22));

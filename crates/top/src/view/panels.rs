@@ -9,15 +9,14 @@ use ttmon_model::{Kind, Snapshot};
 use ttmon_print::quantity::size;
 
 use super::{alert_role, alert_text};
+use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field};
-use crate::marks::MarkKind;
+use crate::marks::{Mark, MarkKind};
 use crate::state::State;
 use crate::theme::Role;
 
-/// Columns of a group's bar.
 const BAR_COLUMNS: u16 = 12;
 
-/// One line of the panel: bytes, number of buffers, and their common key.
 struct Group {
     bytes: u64,
     count: String,
@@ -41,13 +40,8 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.put(area, 10, row, &bar, canvas.theme.hue(0));
         canvas.field(area, Field::right(11 + BAR_COLUMNS, 8), row, &group.count, canvas.style(Role::Dim));
         let name = canvas.clean(&group.name);
-        canvas.field(
-            area,
-            Field::left(20 + BAR_COLUMNS, area.width.saturating_sub(21 + BAR_COLUMNS)),
-            row,
-            &name,
-            canvas.style(Role::Plain),
-        );
+        let field = Field::left(20 + BAR_COLUMNS, area.width.saturating_sub(21 + BAR_COLUMNS));
+        canvas.field(area, field, row, &name, canvas.style(Role::Plain));
     }
 }
 
@@ -65,7 +59,6 @@ fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
     (word, grouped(entries(), by, None).into_iter().take(rows).map(line).collect())
 }
 
-/// Describes the common key of a group.
 pub(super) fn key_text(key: &GroupKey) -> String {
     match key {
         GroupKey::Line(Some(line)) => format!("{}:{} {}", line.file, line.line, line.function),
@@ -98,32 +91,39 @@ fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) 
     (by, list)
 }
 
-/// Draws alerts, starts and ends of processes, resets and refusals, newest first.
+enum EventLine<'a> {
+    Alert(Option<&'a str>, &'a Alert),
+    Mark(&'a Mark),
+}
+
 pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Newest events", Role::Title);
-    let mut lines: Vec<(UnixTime, String, Role)> =
-        state.alerts().into_iter().map(|(host, alert)| (alert.time, alert_text(state, host, alert), alert_role(alert))).collect();
     // Clocks of several machines differ.
     let is_one_clock = !state.has_groups() || state.is_frozen();
     let shown = state.shown().filter(|_| is_one_clock).map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
+    let alerts = state.alerts().into_iter().map(|(host, alert)| (alert.time, EventLine::Alert(host, alert)));
     // Marks do not name their machine.
-    for mark in state.here().marks.iter().rev().filter(|_| !state.has_groups()) {
-        let role = match mark.kind {
-            MarkKind::Started | MarkKind::Ended => Role::Plain,
-            MarkKind::Reset => Role::Warning,
-            MarkKind::Refused => Role::Critical,
-        };
-        lines.push((mark.time, format!("{} {}", state.clock.second(mark.time), mark.text), role));
-    }
-    lines.retain(|(time, ..)| *time <= shown);
-    lines.sort_by_key(|(time, ..)| Reverse(*time));
+    let marks = state.here().marks.iter().rev().filter(|_| !state.has_groups()).map(|mark| (mark.time, EventLine::Mark(mark)));
+    let mut lines: Vec<(UnixTime, EventLine<'_>)> = alerts.chain(marks).filter(|(time, _)| *time <= shown).collect();
+    lines.sort_by_key(|(time, _)| Reverse(*time));
     if lines.is_empty() {
         canvas.say(area, 1, 1, "none so far", Role::Dim);
     }
-    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(1, area.width.saturating_sub(2)) };
-    for (row, (_, text, role)) in (1..area.height).zip(&lines) {
-        let text = canvas.clean(text);
-        canvas.field(area, field, row, &text, canvas.style(*role));
+    let field = Field::start(1, area.width.saturating_sub(2));
+    for (row, (time, line)) in (1..area.height).zip(&lines) {
+        let (text, role) = match line {
+            EventLine::Alert(host, alert) => (alert_text(state, *host, alert), alert_role(alert)),
+            EventLine::Mark(mark) => {
+                let role = match mark.kind {
+                    MarkKind::Started | MarkKind::Ended => Role::Plain,
+                    MarkKind::Reset => Role::Warning,
+                    MarkKind::Refused => Role::Critical,
+                };
+                (format!("{} {}", state.clock.second(*time), mark.text), role)
+            }
+        };
+        let text = canvas.clean(&text);
+        canvas.field(area, field, row, &text, canvas.style(role));
     }
     let hidden = super::more(canvas, 0, lines.len().saturating_sub(usize::from(area.height.saturating_sub(1))));
     super::on_the_rule(canvas, area, &hidden);

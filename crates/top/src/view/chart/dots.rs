@@ -5,7 +5,6 @@ use ratatui_core::style::Style;
 
 use crate::canvas::Canvas;
 
-/// Dots of a braille cell: two columns, four rows.
 const ACROSS: u16 = 2;
 const DOWN: u16 = 4;
 
@@ -66,7 +65,7 @@ impl Dots {
         for (row, cells) in (0..).zip(self.cells.chunks(usize::from(self.width.max(1)))) {
             for (column, (bits, hue)) in (0..).zip(cells).filter(|(_, (bits, _))| *bits != 0) {
                 let sign = if self.across == 1 { '*' } else { char::from_u32(0x2800 + u32::from(*bits)).unwrap_or('*') };
-                canvas.put(area, column, row, sign.encode_utf8(&mut [0; 4]), style(row, *hue));
+                canvas.repeat(area, column..column + 1, row, sign.encode_utf8(&mut [0; 4]), style(row, *hue));
             }
         }
     }

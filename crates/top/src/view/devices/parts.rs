@@ -3,7 +3,6 @@
 use ttmon_model::memory::Bar;
 use ttmon_model::{Device, Reading, Snapshot};
 use ttmon_print::quantity::size;
-use ttmon_print::text::Cut;
 
 use crate::canvas::{Canvas, Field, width};
 use crate::theme::Role;
@@ -17,7 +16,6 @@ const SPARKS_MIN: u16 = 96;
 /// Cells of a sparkline. Together they cover a minute.
 pub(super) const SPARK_COLUMNS: u16 = 5;
 
-/// Columns of a device row from left to right.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Id,
@@ -39,7 +37,6 @@ pub(super) enum Part {
     Health,
 }
 
-/// The values that the devices of a list share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in super::super) struct Shared {
     /// The board of all devices, or `None` if boards or limits differ. Then each row has its own.
@@ -50,10 +47,8 @@ pub(in super::super) struct Shared {
     l1: Option<u64>,
     /// Whether the board is named above the rows already.
     is_board_named: bool,
-    /// Width of the longest name of a chip on its board.
     chip_columns: u16,
     is_deep: bool,
-    /// Whether a process reports how many programs it starts.
     has_activity: bool,
 }
 
@@ -162,16 +157,7 @@ impl Shared {
             (Part::L1Bar, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
             (Part::L1Share, from(SMALL_MAX, 5)),
             (Part::L1, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
-            (
-                Part::Health,
-                if width >= BARS_MIN {
-                    10
-                } else if is_small {
-                    8
-                } else {
-                    6
-                },
-            ),
+            (Part::Health, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
         ];
         widths.retain(|(part, columns)| *columns > 0 && !(self.is_deep && *part == Part::Clock && width < SPARKS_MIN));
         let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
@@ -195,7 +181,7 @@ impl Shared {
                 part,
                 Part::Board | Part::Health | Part::Link | Part::TemperatureSpark | Part::PowerSpark | Part::DramBar | Part::L1Bar
             );
-            let field = if is_left { Field { cut: Cut::End, ..Field::left(at, columns) } } else { Field::right(at, columns) };
+            let field = if is_left { Field::start(at, columns) } else { Field::right(at, columns) };
             at += columns + 1;
             (part, field)
         };
@@ -223,17 +209,12 @@ pub(super) fn chip(device: &Device, has_room: bool) -> String {
     }
 }
 
-/// Draws the headings of a row's parts.
 pub(in super::super) fn head(shared: &Shared, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
-    canvas.heading(area, "");
+    canvas.field(area, Field::left(0, area.width), 0, "", canvas.style(Role::Heading));
     for (part, field) in shared.parts(area.width) {
         let text = shared.heading(part, field, canvas);
         // The limit of a column directly follows its name.
-        let field = if matches!(part, Part::L1Bar | Part::DramBar) {
-            Field { cut: Cut::End, ..Field::left(field.column, field.width) }
-        } else {
-            field
-        };
+        let field = if matches!(part, Part::L1Bar | Part::DramBar) { Field::start(field.column, field.width) } else { field };
         canvas.field(area, field, 0, &text, canvas.style(Role::Heading));
     }
 }
