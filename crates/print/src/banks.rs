@@ -11,7 +11,6 @@ use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::snapshot::origin_mark;
 use crate::style::Style;
 
-/// From this width, a row also shows the requested bytes.
 const WIDE: usize = 110;
 
 /// Returns the text that replaces a table: why an allocator has no banks. It is unknown how its program was started, so there is no advice.
@@ -56,7 +55,6 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Returns the open allocators. Prints a message if there are none.
 fn open<'a>(snapshot: &'a Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<Vec<&'a Allocator>> {
     let open: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open).collect();
     if open.is_empty() {
@@ -80,7 +78,6 @@ fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
     format!("Allocator {}  {name}{mesh}  {place}  {}", allocator.id, origin_mark(snapshot))
 }
 
-/// Whether a row also shows the requested bytes.
 fn is_wide(style: &Style<'_>) -> bool {
     style.columns() >= WIDE
 }

@@ -2,7 +2,6 @@
 
 use crate::style::Glyphs;
 
-/// Returns a bar of this many columns, including brackets.
 pub(crate) fn bar(ratio: f64, columns: usize, glyphs: &Glyphs) -> String {
     columns.checked_sub(2).map_or_else(|| " ".repeat(columns), |columns| format!("[{}]", bar_cells(ratio, columns, glyphs.fill)))
 }

@@ -14,14 +14,10 @@ use crate::style::{Style, Tone};
 const BLOCKS_MAX: usize = 4;
 const BAR_COLUMNS: usize = 26;
 
-/// Level of detail per device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Bars of DRAM and L1, each with its parts.
     Block,
-    /// One line with both, and one with the parts.
     Split,
-    /// One line with both.
     Line,
 }
 
@@ -46,12 +42,10 @@ pub(crate) fn text(snapshot: &Snapshot, room: Option<usize>, style: &Style<'_>) 
     Ok(Vec::new())
 }
 
-/// Counts the lines of a text.
 pub(crate) fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Titles and sizes of the parts of a device's memory.
 type Parts = Vec<(&'static str, Reading<u64>)>;
 
 /// The part of L1 that is not in its bar: code is not occupied L1.
@@ -107,7 +101,6 @@ fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) ->
     }
 }
 
-/// Formats the use of DRAM and L1 of a device.
 pub(crate) fn bar_lines(device: &Device, style: &Style<'_>) -> [String; 2] {
     [("DRAM", device.memory.dram), ("L1", device.memory.l1)].map(|(title, memory)| bar_line(title, device, memory, style))
 }
@@ -160,7 +153,6 @@ pub fn size_or_untracked(used: Reading<u64>) -> String {
     }
 }
 
-/// Prints one device in one line, with a bar that fills the line.
 fn print_line(device: &Device, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let figures = |memory: Bar| {
         let used = memory.used.map_or_else(|_| ABSENT.to_owned(), |used| format!("{}{}", lower_bound(device), size(used)));

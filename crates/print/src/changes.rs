@@ -50,7 +50,6 @@ impl Sign {
     }
 }
 
-/// Maximum number of lines that are listed, those with the largest changes.
 const LINES_MAX: usize = 12;
 
 /// Prints new and freed buffers, with totals and by line, then the current buffers that are not in the list.
@@ -75,7 +74,6 @@ pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: 
     print_unlisted(snapshot, out)
 }
 
-/// Growth per line, the largest change first.
 fn print_changes_by_line(changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut lines: BTreeMap<&str, [(u64, u64); 2]> = BTreeMap::new();
     let known = changes.iter().filter(|change| change.sign != Sign::Unknown && !change.line.is_empty());

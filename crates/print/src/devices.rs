@@ -52,7 +52,6 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::text("Health", 6, 8).gap(2), |device, _| health(device)),
 ];
 
-/// Returns the table with the most columns that fit.
 pub(crate) fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
     let rich = (1..=LEVEL_MAX).rev().map(|level| table_at(level, snapshot, style)).find(|table| table.fits(style));
     rich.unwrap_or_else(|| table_at(0, snapshot, style))

@@ -74,7 +74,6 @@ pub fn groups_csv(snapshot: &Snapshot, groups: &[BufferGroup], by: GroupBy, styl
     Ok(())
 }
 
-/// Formats a change of bytes with its sign.
 fn signed(bytes: i64) -> String {
     match bytes {
         0 => "0".to_owned(),

@@ -9,7 +9,7 @@ use ttmon_model::{Arch, Kind, Missing};
 
 use crate::nvidia;
 use crate::style::Style;
-use crate::text::aligned;
+use crate::text::print_aligned;
 
 const KIND_PREFIX: &str = "memory.kinds.KIND.";
 
@@ -18,9 +18,7 @@ pub fn help_fields(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![["FIELD", "UNIT", "SAMPLES", "MEANING"].map(str::to_owned).to_vec()];
     rows.extend(DEVICE.iter().map(|field| help_row("", field)));
     rows.extend(DEVICE_KIND.iter().map(|field| help_row(KIND_PREFIX, field)));
-    for line in aligned(&rows) {
-        writeln!(out, "{}", style.clean(&line))?;
-    }
+    print_aligned(&rows, style, out)?;
     writeln!(out, "\nKIND is one of {}.\nNaming a field that needs 2 samples makes ttmon wait for the second.", kinds())
 }
 
@@ -37,7 +35,7 @@ pub fn help_query_compute_apps(style: &Style<'_>, out: &mut dyn Write) -> io::Re
 fn columns(columns: &[nvidia::Column], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![["NAME", "UNIT", "TTMON FIELD", "MEANING"].map(str::to_owned).to_vec()];
     rows.extend(columns.iter().map(nvidia::Column::help));
-    aligned(&rows).iter().try_for_each(|line| writeln!(out, "{}", style.clean(line)))
+    print_aligned(&rows, style, out)
 }
 
 fn help_row<T>(prefix: &str, field: &Field<T>) -> Vec<String> {
@@ -105,7 +103,6 @@ pub fn fields_markdown() -> String {
     page
 }
 
-/// The keys of `ttmon --json` itself.
 const DOCUMENT: &str = "
 ## The document
 
@@ -128,7 +125,6 @@ fn section<T>(page: &mut String, title: &str, text: &str, prefix: &str, table: &
     }
 }
 
-/// Returns the description of a field, and the first driver that has it if some do not.
 fn meaning<T>(field: &Field<T>) -> String {
     const ANY: Version = Version::new(0, 0, 0);
     let since = |arch: Arch| field.attr()?.attribute().since(arch).filter(|version| *version > ANY).map(|version| (arch, version));

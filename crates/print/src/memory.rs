@@ -123,7 +123,6 @@ pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
     Some(format!("cb: {programs}, at most {} on a core", size(per_core)))
 }
 
-/// Formats the launches, which show whether the process is busy or hung.
 fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     let launches = process.launches.ok()?;
     let chips = match process.devices.len() + process.unmapped.len() {
@@ -186,7 +185,6 @@ fn unlisted(allocators: &[&Allocator]) -> Vec<(&'static str, u64, u64)> {
     sums
 }
 
-/// Every kind of an allocator, by name.
 fn kinds_of(allocator: &Allocator) -> impl Iterator<Item = (&'static str, &AllocatorKind)> {
     let of_bars = allocator.kinds.iter().filter_map(|(kind, item)| Some((kind.name(), item.as_ref()?)));
     of_bars.chain(allocator.others.iter().map(|(kind, item)| (kind.name(), item)))

@@ -2,7 +2,6 @@
 //! heading.
 
 use std::cell::OnceCell;
-use std::fmt;
 use std::io::{self, Write};
 
 use ttmon_model::fields::{DEVICE, Field, Section, Value};
@@ -13,9 +12,7 @@ use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 use crate::style::Style;
 use crate::text::{Align, pad, width};
 
-/// Replaces a missing value, as in nvidia-smi.
 const NONE: &str = "-";
-/// Minimum width of a number.
 const NUMBER_COLUMNS: usize = 5;
 const USER_COLUMNS: usize = 10;
 const STATUS_COLUMNS: usize = 13;
@@ -57,25 +54,15 @@ pub struct DeviceColumns {
     shown: OnceCell<Vec<&'static Field<Device>>>,
 }
 
-/// A letter without columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownGroup(char);
-
-impl fmt::Display for UnknownGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let letters: Vec<String> = GROUPS.iter().map(|(letter, _)| letter.to_string()).collect();
-        write!(f, "{:?} stands for no columns; letters are {}", self.0, letters.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownGroup {}
-
 impl DeviceColumns {
     /// Finds the columns of letters such as `pucm`: the numeric, changing fields of their sections.
-    pub fn parse(letters: &str) -> Result<Self, UnknownGroup> {
+    pub fn parse(letters: &str) -> Result<Self, String> {
         let mut columns = Vec::new();
         for letter in letters.chars() {
-            let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or(UnknownGroup(letter))?;
+            let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or_else(|| {
+                let letters = GROUPS.map(|(letter, _)| letter.to_string()).join(", ");
+                format!("{letter:?} stands for no columns; letters are {letters}")
+            })?;
             let is_new = |field: &&Field<Device>| !columns.iter().any(|known: &&Field<Device>| known.name == field.name);
             let is_shown = |field: &&Field<Device>| sections.contains(&field.section) && changes(field);
             let new: Vec<_> = DEVICE.iter().filter(is_shown).filter(is_new).collect();
@@ -171,7 +158,6 @@ fn row([device, pid, user, cpu, dram, l1, launches, status, command]: &[String; 
         .to_owned()
 }
 
-/// Formats a number in the unit of its column.
 fn number(value: Reading<Value>, unit: Unit) -> String {
     let Some(number) = value.ok().and_then(|value| value.number()) else { return NONE.to_owned() };
     match unit {
@@ -184,7 +170,6 @@ fn number(value: Reading<Value>, unit: Unit) -> String {
     }
 }
 
-/// Returns the unit of a column.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Bytes => "MiB",
@@ -224,7 +209,7 @@ mod tests {
         assert_eq!(names("c"), ["aiclk_mhz"]);
         assert!(names("u").contains(&"utilization"));
         assert_eq!(names("cc"), ["aiclk_mhz"], "a letter given twice");
-        assert_eq!(DeviceColumns::parse("px").err(), Some(UnknownGroup('x')));
+        assert_eq!(DeviceColumns::parse("px").err().unwrap(), "'x' stands for no columns; letters are p, u, c, v, m, t");
     }
 
     /// The default columns fit a terminal of 80 columns.

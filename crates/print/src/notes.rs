@@ -11,9 +11,7 @@ use crate::quantity::size;
 use crate::style::Style;
 use crate::text::wrap;
 
-/// Maximum number of problems that are listed. Further ones are only counted.
 const PROBLEMS_MAX: usize = 5;
-/// Maximum number of processes that a tip lists. Further ones are only counted.
 const TIP_PIDS_MAX: usize = 3;
 
 /// Prints notes about devices that have no column in the device table. Devices with the same note share a line.
@@ -82,7 +80,6 @@ fn pid_list(pids: &[u32]) -> String {
     }
 }
 
-/// Prints the first problems, and the number of further ones.
 pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
         let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };

@@ -1,6 +1,5 @@
 //! `--query-gpu` and `--query-compute-apps`: nvidia-smi's names, headings and units, for scripts that were written for it.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use ttmon_model::fields::{DeviceField, Samples};
@@ -15,8 +14,8 @@ use crate::style::Style;
 pub struct GpuField(&'static Column);
 
 impl GpuField {
-    /// Finds a column by nvidia-smi's name.
-    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
+    /// Finds a column by nvidia-smi's name; the error names similar columns.
+    pub fn parse(name: &str) -> Result<Self, String> {
         find(GPU, name, "--help-query-gpu").map(Self)
     }
 
@@ -36,8 +35,8 @@ impl GpuField {
 pub struct AppField(&'static Column);
 
 impl AppField {
-    /// Finds a column by nvidia-smi's name; the error lists the columns.
-    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
+    /// Finds a column by nvidia-smi's name; the error names similar columns.
+    pub fn parse(name: &str) -> Result<Self, String> {
         find(APPS, name, "--help-query-compute-apps").map(Self)
     }
 
@@ -47,37 +46,25 @@ impl AppField {
     }
 }
 
-/// An unknown column of a query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownColumn {
-    name: String,
-    /// Names of the same group, such as `memory`.
-    similar: Vec<&'static str>,
-    /// The flag that lists all names.
-    help: &'static str,
-}
-
-impl fmt::Display for UnknownColumn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let similar = if self.similar.is_empty() { String::new() } else { format!("similar: {}; ", self.similar.join(", ")) };
-        write!(f, "no field {:?}; {similar}{} lists all", self.name, self.help)
-    }
-}
-
-impl std::error::Error for UnknownColumn {}
-
-fn find(columns: &'static [Column], name: &str, help: &'static str) -> Result<&'static Column, UnknownColumn> {
+fn find(columns: &'static [Column], name: &str, help: &str) -> Result<&'static Column, String> {
     let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
     columns.iter().find(|column| column.names.contains(&name)).ok_or_else(|| {
-        let similar = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
-        UnknownColumn { name: name.to_owned(), similar, help }
+        let similar: Vec<&str> = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
+        let similar = if similar.is_empty() { String::new() } else { format!("similar: {}; ", similar.join(", ")) };
+        format!("no field {name:?}; {similar}{help} lists all")
     })
 }
 
 /// Prints one line per device, as nvidia-smi does. The timestamp is the time of the style.
 pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
-    let line = |device| Line { snapshot, device: Some(device), process: None, used: Err(Missing::NoSource), local_time: &style.local_time };
+    let line = |device| Line {
+        snapshot,
+        device: Ok(device),
+        process: Err(Missing::NoSource),
+        used: Err(Missing::NoSource),
+        local_time: &style.local_time,
+    };
     print(&columns, snapshot.devices.iter().map(line), options, style, out)
 }
 
@@ -85,9 +72,9 @@ pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, st
 pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
     let lines = snapshot.processes.iter().flat_map(|process| {
-        let line = |device, used| Line { snapshot, device, process: Some(process), used, local_time: &style.local_time };
-        let mapped = process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device), use_of.kinds.dram()));
-        mapped.chain(process.unmapped.iter().map(move |unmapped| line(None, unmapped.kinds.dram())))
+        let line = |device, used| Line { snapshot, device, process: Ok(process), used, local_time: &style.local_time };
+        let mapped = process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device).ok_or(Missing::NoSource), use_of.kinds.dram()));
+        mapped.chain(process.unmapped.iter().map(move |unmapped| line(Err(Missing::NoSource), unmapped.kinds.dram())))
     });
     print(&columns, lines, options, style, out)
 }
@@ -113,18 +100,15 @@ pub(crate) struct Column {
     names: &'static [&'static str],
     heading: &'static str,
     unit: &'static str,
-    /// The field that it shows, or an explanation if there is no equal field.
     meaning: &'static str,
     shown: Shown,
 }
 
 impl Column {
-    /// The field that it shows.
     fn field(&self) -> Option<DeviceField> {
         DeviceField::find(self.meaning)
     }
 
-    /// Returns its line in the help: names, unit, field, meaning.
     pub(crate) fn help(&self) -> Vec<String> {
         let unit = if self.unit.is_empty() { "-" } else { self.unit };
         let (field, meaning) = match self.field() {
@@ -136,9 +120,9 @@ impl Column {
 
     fn value(&self, line: &Line<'_>) -> Reading<String> {
         let field = self.field().ok_or(Missing::NoSource);
-        let number = |field: DeviceField| field.number(line.device()?);
+        let number = |field: DeviceField| field.number(line.device?);
         match self.shown {
-            Shown::Plain => field.and_then(|field| Ok(plain(&field.get(line.device()?)?, field.unit))),
+            Shown::Plain => field.and_then(|field| Ok(plain(&field.get(line.device?)?, field.unit))),
             Shown::Decimals(digits) => field.and_then(number).map(|number| format!("{number:.digits$}")),
             Shown::Mebibytes => field.and_then(number).map(|bytes| format!("{:.0}", (bytes / f64::from(1 << 20)).floor())),
             Shown::Percent => field.and_then(number).map(|ratio| format!("{:.0}", ratio * 100.0)),
@@ -161,40 +145,23 @@ impl Column {
     }
 }
 
-/// How a column formats its field.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// Unchanged.
     Plain,
-    /// With this many decimals.
     Decimals(usize),
-    /// In MiB.
     Mebibytes,
-    /// A ratio in per cent.
     Percent,
-    /// A value that is not a field.
     Made(fn(&Line<'_>) -> Reading<String>),
-    /// A value that is never available.
     Nothing,
 }
 
 /// The subject of a line: a device, or the memory of a process on a device.
 struct Line<'a> {
     snapshot: &'a Snapshot,
-    device: Option<&'a Device>,
-    process: Option<&'a Process>,
+    device: Reading<&'a Device>,
+    process: Reading<&'a Process>,
     used: Reading<u64>,
     local_time: &'a str,
-}
-
-impl<'a> Line<'a> {
-    fn device(&self) -> Reading<&'a Device> {
-        self.device.ok_or(Missing::NoSource)
-    }
-
-    fn process(&self) -> Reading<&'a Process> {
-        self.process.ok_or(Missing::NoSource)
-    }
 }
 
 type Names = &'static [&'static str];
@@ -254,8 +221,8 @@ pub(crate) const GPU: &[Column] = &[
 /// The columns of `--query-compute-apps`.
 #[rustfmt::skip] // one row per line
 pub(crate) const APPS: &[Column] = &[
-    column(&["pid"], "", "Process id on this host.", Shown::Made(|line| Ok(line.process()?.key.pid.to_string()))),
-    column(&["process_name", "name"], "", "The kernel's short name of the process.", Shown::Made(|line| line.process()?.name.clone())),
+    column(&["pid"], "", "Process id on this host.", Shown::Made(|line| Ok(line.process?.key.pid.to_string()))),
+    column(&["process_name", "name"], "", "The kernel's short name of the process.", Shown::Made(|line| line.process?.name.clone())),
     headed(&["used_memory", "used_gpu_memory"], "used_gpu_memory", "MiB", "DRAM it uses on the device.", Shown::Made(|line| Ok((line.used? >> 20).to_string()))),
     column(&["gpu_uuid"], "", "asic_id", Shown::Plain),
     column(&["gpu_name"], "", "name", Shown::Plain),
@@ -270,7 +237,7 @@ fn timestamp(line: &Line<'_>) -> Reading<String> {
 }
 
 fn bus_id(line: &Line<'_>) -> Reading<String> {
-    line.device()?.bdf.map(|bdf| eight_digits(&bdf.to_string()))
+    line.device?.bdf.map(|bdf| eight_digits(&bdf.to_string()))
 }
 
 /// Converts `0000:c1:00.0` to `00000000:C1:00.0`, because nvidia-smi prints eight digits of the domain.
@@ -293,7 +260,7 @@ mod tests {
         for name in ["pid", "process_name", "used_memory", "gpu_uuid"] {
             assert!(AppField::parse(name).is_ok(), "{name}");
         }
-        let error = |name: &str| GpuField::parse(name).err().unwrap().to_string();
+        let error = |name: &str| GpuField::parse(name).err().unwrap();
         assert_eq!(error("ecc.mode"), "no field \"ecc.mode\"; --help-query-gpu lists all");
         assert_eq!(error("memory"), "no field \"memory\"; similar: memory.total, memory.used, memory.free; --help-query-gpu lists all");
         assert!(AppField::parse("").is_err());

@@ -1,6 +1,7 @@
 //! The process table: one row per process, and one more for memory on a chip without a row in the device table.
 
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 
 use ttmon_model::identity::ranges;
 use ttmon_model::snapshot::{Location, Unmapped};
@@ -10,32 +11,44 @@ use crate::quantity::size;
 use crate::style::Style;
 use crate::table::{Cell, Column, Table};
 
-struct ProcessColumn {
-    column: Column,
-    cell: fn(&Process, &Style<'_>) -> Cell,
-    unmapped: fn(&Unmapped) -> Cell,
-}
-
-impl ProcessColumn {
-    fn new(column: Column, cell: fn(&Process, &Style<'_>) -> Cell) -> Self {
-        Self { column, cell, unmapped: |_| Cell::blank() }
-    }
-
-    fn unmapped(self, unmapped: fn(&Unmapped) -> Cell) -> Self {
-        Self { unmapped, ..self }
-    }
-}
-
 /// Level of detail: the columns that fit 80, then full words for the status, then the workload, then the full command.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Narrow,
-    Roomy,
-    Workload,
-    Command,
+type Level = usize;
+type Levels = RangeInclusive<Level>;
+const LEVEL_MAX: Level = 3;
+const WORKLOAD: &str = "Container/job";
+
+type ProcessCell = fn(&Process, &Style<'_>) -> Cell;
+type UnmappedCell = fn(&Unmapped) -> Cell;
+const BLANK: UnmappedCell = |_| Cell::blank();
+
+struct ProcessColumn {
+    levels: Levels,
+    column: Column,
+    cell: ProcessCell,
+    unmapped: UnmappedCell,
 }
 
-/// Prints the section: the table, or a message that it is empty.
+const fn column(levels: Levels, column: Column, cell: ProcessCell, unmapped: UnmappedCell) -> ProcessColumn {
+    ProcessColumn { levels, column, cell, unmapped }
+}
+
+const COLUMNS: &[ProcessColumn] = &[
+    column(0..=LEVEL_MAX, Column::number("PID", 5), |process, _| Cell::plain(process.key.pid.to_string()), BLANK),
+    column(0..=0, Column::text("User", 7, 7), user, unmapped_label),
+    column(1..=LEVEL_MAX, Column::text("User", 7, 12), user, unmapped_label),
+    column(0..=0, Column::flexible("Name", 5), name_with_workload, BLANK),
+    column(1..=1, Column::flexible("Name", 16), name_with_workload, BLANK),
+    column(2..=2, Column::flexible("Name", 16), name, BLANK),
+    column(3..=LEVEL_MAX, Column::text("Name", 16, 24), name, BLANK),
+    column(2..=LEVEL_MAX, Column::text(WORKLOAD, 13, 22).gap(2), workload, BLANK),
+    column(0..=LEVEL_MAX, Column::text("Dev", 3, 9).gap(2), devices, BLANK),
+    column(0..=LEVEL_MAX, Column::number("DRAM", 8), |one, _| size_cell(one.total_of(&Kind::DRAM_BAR)), |one| size_cell(one.kinds.dram())),
+    column(0..=LEVEL_MAX, Column::number("L1", 8), |one, _| size_cell(one.total_of(&Kind::L1_BAR)), |one| size_cell(one.kinds.l1())),
+    column(0..=0, Column::text("Status", 21, 21).gap(2), status, BLANK),
+    column(1..=LEVEL_MAX, Column::text("Status", 25, 25).gap(2), status, BLANK),
+    column(3..=LEVEL_MAX, Column::flexible("Command", 20).gap(2), |one, style| text_or_absent(one.command.as_deref(), style), BLANK),
+];
+
 pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if snapshot.processes.is_empty() {
@@ -45,7 +58,6 @@ pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write)
     table(snapshot, style).print(None, style, out)
 }
 
-/// Returns the message that there is no process, if this is certain.
 fn nobody(snapshot: &Snapshot) -> String {
     let gateways = ranges(snapshot.devices.iter().filter_map(|device| device.via.ok()));
     let is_remote_alone = snapshot.devices.iter().all(|device| device.location == Location::Remote);
@@ -61,13 +73,14 @@ fn nobody(snapshot: &Snapshot) -> String {
 }
 
 fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
-    let mut rich = [Level::Command, Level::Workload, Level::Roomy].into_iter().map(|level| table_at(level, snapshot, style));
-    rich.find(|table| table.fits(style)).unwrap_or_else(|| table_at(Level::Narrow, snapshot, style))
+    let mut rich = (1..=LEVEL_MAX).rev().map(|level| table_at(level, snapshot, style));
+    rich.find(|table| table.fits(style)).unwrap_or_else(|| table_at(0, snapshot, style))
 }
 
 fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
     let has_workloads = snapshot.processes.iter().any(|process| process.workload().is_ok());
-    let columns = columns(level, has_workloads);
+    let is_shown = |column: &&ProcessColumn| column.levels.contains(&level) && (has_workloads || column.column.title != WORKLOAD);
+    let columns: Vec<&ProcessColumn> = COLUMNS.iter().filter(is_shown).collect();
     let mut rows = Vec::new();
     for process in &snapshot.processes {
         rows.push(columns.iter().map(|column| (column.cell)(process, style)).collect());
@@ -76,44 +89,9 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
     Table { columns: columns.iter().map(|column| column.column).collect(), rows }
 }
 
-fn columns(level: Level, has_workloads: bool) -> Vec<ProcessColumn> {
-    let name = match level {
-        Level::Narrow => ProcessColumn::new(Column::flexible("Name", 5), name_with_workload),
-        Level::Roomy => ProcessColumn::new(Column::flexible("Name", 16), name_with_workload),
-        Level::Workload => ProcessColumn::new(Column::flexible("Name", 16), name),
-        Level::Command => ProcessColumn::new(Column::text("Name", 16, 24), name),
-    };
-    let (user_columns_max, status_columns) = if level == Level::Narrow { (7, 21) } else { (12, 25) };
-    let user = |process: &Process, style: &Style<'_>| text_or_absent(process.user.as_deref(), style);
-    let mut columns = vec![
-        ProcessColumn::new(Column::number("PID", 5), |process, _| Cell::plain(process.key.pid.to_string())),
-        ProcessColumn::new(Column::text("User", 7, user_columns_max), user).unmapped(unmapped_label),
-        name,
-    ];
-    if level >= Level::Workload && has_workloads {
-        columns.push(ProcessColumn::new(Column::text("Container/job", 13, 22).gap(2), |process, style| {
-            process.workload().map_or_else(|_| Cell::blank(), |text| Cell::plain(style.clean(&text)))
-        }));
-    }
-    columns.extend([
-        ProcessColumn::new(Column::text("Dev", 3, 9).gap(2), devices),
-        ProcessColumn::new(Column::number("DRAM", 8), |process, _| size_cell(process.total_of(&Kind::DRAM_BAR)))
-            .unmapped(|unmapped| size_cell(unmapped.kinds.dram())),
-        ProcessColumn::new(Column::number("L1", 8), |process, _| size_cell(process.total_of(&Kind::L1_BAR)))
-            .unmapped(|unmapped| size_cell(unmapped.kinds.l1())),
-        ProcessColumn::new(Column::text("Status", status_columns, status_columns).gap(2), status),
-    ]);
-    if level == Level::Command {
-        let command = |process: &Process, style: &Style<'_>| text_or_absent(process.command.as_deref(), style);
-        columns.push(ProcessColumn::new(Column::flexible("Command", 20).gap(2), command));
-    }
-    columns
-}
-
 /// Returns the row below its process. Its label covers the columns of user and name.
-fn unmapped_row(columns: &[ProcessColumn], unmapped: &Unmapped) -> Vec<Cell> {
-    let is_covered = |index: usize| index == 2;
-    columns.iter().enumerate().filter(|(index, _)| !is_covered(*index)).map(|(_, column)| (column.unmapped)(unmapped)).collect()
+fn unmapped_row(columns: &[&ProcessColumn], unmapped: &Unmapped) -> Vec<Cell> {
+    columns.iter().enumerate().filter(|(index, _)| *index != 2).map(|(_, column)| (column.unmapped)(unmapped)).collect()
 }
 
 fn unmapped_label(unmapped: &Unmapped) -> Cell {
@@ -128,6 +106,10 @@ fn text_or_absent<E>(text: Result<&str, E>, style: &Style<'_>) -> Cell {
     text.map_or_else(|_| Cell::absent(), |text| Cell::plain(style.clean(text)))
 }
 
+fn user(process: &Process, style: &Style<'_>) -> Cell {
+    text_or_absent(process.user.as_deref(), style)
+}
+
 fn name(process: &Process, style: &Style<'_>) -> Cell {
     text_or_absent(process.title().as_deref(), style)
 }
@@ -137,6 +119,10 @@ fn name_with_workload(process: &Process, style: &Style<'_>) -> Cell {
         (Ok(name), Ok(workload)) => Cell::named(style.clean(&name), style.clean(&workload)),
         _ => name(process, style),
     }
+}
+
+fn workload(process: &Process, style: &Style<'_>) -> Cell {
+    process.workload().map_or_else(|_| Cell::blank(), |text| Cell::plain(style.clean(&text)))
 }
 
 fn devices(process: &Process, _: &Style<'_>) -> Cell {

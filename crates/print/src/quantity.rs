@@ -16,19 +16,19 @@ pub fn size_or_absent(bytes: Reading<u64>) -> String {
 
 /// Formats a ratio in at most five columns: `37%`. Any value above 0 is shown as more than 0.
 pub fn percent(ratio: f64) -> String {
-    match ratio * 100.0 {
-        share if share > 999.0 => ">999%".to_owned(),
-        share if share > 0.0 && share < 0.5 => "<1%".to_owned(),
-        share => format!("{share:.0}%"),
-    }
+    share_with(ratio, 0, 1.0)
 }
 
 /// Formats a ratio with one decimal: `37.3%`.
 pub fn exact_percent(ratio: f64) -> String {
+    share_with(ratio, 1, 0.1)
+}
+
+fn share_with(ratio: f64, decimals: usize, least: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
-        share if share > 0.0 && share < 0.05 => "<0.1%".to_owned(),
-        share => format!("{share:.1}%"),
+        share if share > 0.0 && share < least / 2.0 => format!("<{least}%"),
+        share => format!("{share:.decimals$}%"),
     }
 }
 

@@ -56,7 +56,6 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Prints a process on one device.
     fn process(&mut self, process: &Process, use_of: &DeviceUse) -> io::Result<()> {
         writeln!(self.out, "  process {}:", process.key.pid)?;
         for field in PROCESS {

@@ -21,7 +21,6 @@ pub struct ReportFile {
     pub text: String,
 }
 
-/// The kinds that MemoryReporter writes, in its order.
 const REPORTED: [(Kind, &str); 3] = [(Kind::Dram, "DRAM"), (Kind::L1, "L1"), (Kind::L1Small, "L1_SMALL")];
 const MEMORY_HEADING: &str = ", Total Allocatable Size (B), Total Allocated (B), Total Free (B), Largest Free Block (B)\n";
 const L1_TITLE: &str = "This report indicates available space for interleaving L1 buffers\n";
@@ -34,15 +33,13 @@ pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
     let mut files: Vec<ReportFile> = known
         .iter()
         .flat_map(|allocator| {
+            let parts = [
+                ("memory_usage_summary", format!("{MEMORY_HEADING}{}", memory_rows(allocator))),
+                ("l1_usage_summary", format!("{L1_TITLE}{L1_HEADING}{}", l1_row(allocator))),
+                ("detailed_memory_usage", detailed(allocator)),
+            ];
             let prefix = prefix(allocator);
-            [
-                ReportFile {
-                    name: format!("{prefix}memory_usage_summary.csv"),
-                    text: format!("{MEMORY_HEADING}{}", memory_rows(allocator)),
-                },
-                ReportFile { name: format!("{prefix}l1_usage_summary.csv"), text: format!("{L1_TITLE}{L1_HEADING}{}", l1_row(allocator)) },
-                ReportFile { name: format!("{prefix}detailed_memory_usage.csv"), text: detailed(allocator) },
-            ]
+            parts.map(|(name, text)| ReportFile { name: format!("{prefix}{name}.csv"), text })
         })
         .collect();
     if !known.is_empty() {
@@ -138,7 +135,6 @@ fn detailed(allocator: &Allocator) -> String {
 
 /// Free blocks are grouped by size. Each class begins at twice the size of the previous one, the first at this many bytes.
 const CLASS_BYTES: u64 = 1024;
-/// The last class is for blocks of this size.
 const LARGEST_CLASS_BYTES: u64 = 128 << 20;
 
 /// Formats blocks as TT-Metal's allocator prints them. Addresses are relative to the start of its memory.

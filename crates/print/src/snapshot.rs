@@ -43,7 +43,6 @@ pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// Prints the mark on a line of its own, if there is one.
 pub(crate) fn print_origin(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     match origin_mark(snapshot) {
         "" => Ok(()),
@@ -51,7 +50,6 @@ pub(crate) fn print_origin(snapshot: &Snapshot, out: &mut dyn Write) -> io::Resu
     }
 }
 
-/// Returns the title: program, driver, host and origin at the left, the time at the right.
 fn title(snapshot: &Snapshot, style: &Style<'_>) -> String {
     let glyphs = style.glyphs();
     let between = glyphs.between;

@@ -44,7 +44,6 @@ impl<'a> Style<'a> {
         if self.ascii { &ASCII } else { &UNICODE }
     }
 
-    /// Returns a text in the colour of its meaning.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         match tone.code().filter(|_| self.colors) {
             Some(code) if !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
@@ -74,7 +73,6 @@ impl Tone {
     }
 }
 
-/// The characters for drawing.
 pub(crate) struct Glyphs {
     pub(crate) ellipsis: &'static str,
     pub(crate) celsius: &'static str,

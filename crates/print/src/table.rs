@@ -7,11 +7,9 @@ use crate::quantity::ABSENT;
 use crate::style::{Style, Tone};
 use crate::text::{Align, Cut, cut, pad, width};
 
-/// One column: its heading and its width.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// Spaces before the column.
     gap: usize,
     columns_min: usize,
     columns_max: usize,
@@ -41,20 +39,17 @@ impl Column {
     }
 }
 
-/// The content of one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     content: Content,
     tone: Tone,
     cut: Cut,
-    /// Number of columns that it spans.
     span: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
     Text(String),
-    /// A name, followed by an optional part in parentheses.
     Named(String, String),
     Bar(f64),
 }
@@ -91,12 +86,10 @@ impl Cell {
         Self { cut: Cut::End, ..self }
     }
 
-    /// Returns the cell over several columns.
     pub(crate) fn over(self, span: usize) -> Self {
         Self { span, ..self }
     }
 
-    /// Returns the columns that the content needs.
     fn width(&self) -> usize {
         match &self.content {
             Content::Text(text) | Content::Named(text, _) if self.span == 1 => width(text),
@@ -104,7 +97,6 @@ impl Cell {
         }
     }
 
-    /// Returns the content in at most this many columns.
     fn text(&self, columns: usize, style: &Style<'_>) -> String {
         let glyphs = style.glyphs();
         match &self.content {
@@ -117,7 +109,6 @@ impl Cell {
     }
 }
 
-/// Rows under headings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
@@ -130,13 +121,11 @@ pub(crate) fn inner_columns(style: &Style<'_>) -> usize {
 }
 
 impl Table {
-    /// Whether every column has enough room.
     pub(crate) fn fits(&self, style: &Style<'_>) -> bool {
         let flexible: usize = self.columns.iter().filter(|column| column.is_flexible).map(|column| column.columns_min).sum();
         self.fixed_columns() + flexible <= inner_columns(style)
     }
 
-    /// Prints the table, below a title if there is one.
     pub(crate) fn print(&self, title: Option<&str>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.widths(inner_columns(style));
         let [top, middle, bottom] = [0, 1, 2].map(|rule| rule_line(rule, style));
@@ -204,7 +193,6 @@ impl Table {
     }
 }
 
-/// Returns the cell that begins at a column.
 fn cell_at(row: &[Cell], index: usize) -> Option<&Cell> {
     let mut first = 0;
     for cell in row {

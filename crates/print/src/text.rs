@@ -1,6 +1,10 @@
 //! Text on a terminal: width, cutting, padding, wrapping, and filtering of control characters.
 
+use std::io::{self, Write};
+
 use unicode_width::UnicodeWidthChar;
+
+use crate::Style;
 
 /// Where a long text is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,11 @@ pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         padded.join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
+}
+
+/// Prints rows with aligned parts.
+pub(crate) fn print_aligned(rows: &[Vec<String>], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    aligned(rows).iter().try_for_each(|line| writeln!(out, "{}", style.clean(line)))
 }
 
 #[cfg(test)]

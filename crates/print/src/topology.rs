@@ -8,7 +8,7 @@ use ttmon_model::{Device, Snapshot};
 use crate::quantity::ABSENT;
 use crate::snapshot::origin_mark;
 use crate::style::Style;
-use crate::text::aligned;
+use crate::text::print_aligned;
 
 const LEGEND: &str = "  X     the device itself
   ETHn  n Ethernet links, from a cluster descriptor (--cluster FILE)
@@ -31,9 +31,7 @@ pub fn topology(snapshot: &Snapshot, cluster: Option<&Cluster>, style: &Style<'_
         row.push(one.label());
         rows.push(row);
     }
-    for line in aligned(&rows) {
-        writeln!(out, "{}", style.clean(&line))?;
-    }
+    print_aligned(&rows, style, out)?;
     writeln!(out, "\n{LEGEND}")?;
     match origin_mark(snapshot) {
         "" => Ok(()),
@@ -60,7 +58,6 @@ fn connection(one: &Device, other: &Device, cluster: Option<&Cluster>) -> String
     .to_owned()
 }
 
-/// Returns the number of Ethernet links between two devices in a descriptor.
 fn links(cluster: &Cluster, one: &Device, other: &Device) -> Option<u32> {
     let chip = |device: &Device| device.metal_id.ok().and_then(|id| u32::try_from(id).ok());
     let ends = (chip(one)?, chip(other)?);

@@ -10,7 +10,7 @@ use crate::notes::{by_text, hidden, print_problems};
 use crate::quantity::{ABSENT, age, size_or_absent};
 use crate::snapshot::print_origin;
 use crate::style::Style;
-use crate::text::aligned;
+use crate::text::print_aligned;
 
 const HEAD: [&str; 8] = ["PID", "USER", "DEVICES", "DRAM", "L1", "STARTED", "NAME", "WHERE"];
 
@@ -21,12 +21,9 @@ pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::R
     if !rows.is_empty() {
         rows.insert(0, HEAD.map(str::to_owned).into());
     }
-    for row in &mut rows {
-        row.iter_mut().for_each(|part| *part = style.clean(part));
-    }
-    for line in aligned(&rows) {
-        writeln!(out, "{line}")?;
-    }
+    // Clean text may be shorter, so it is cleaned before it is aligned.
+    rows.iter_mut().flatten().for_each(|part| *part = style.clean(part));
+    print_aligned(&rows, style, out)?;
     let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
     for (state, ids) in by_text(snapshot.devices.iter().filter(is_unseen).map(|device| (unseen(device), device.id))) {
         let devices = if ids.len() == 1 { "device" } else { "devices" };
@@ -55,7 +52,6 @@ fn holder(snapshot: &Snapshot, process: &Process) -> Vec<String> {
     ]
 }
 
-/// Returns the note for a device without a visible process.
 fn unseen(device: &Device) -> String {
     match (hidden(device), device.memory.dram.used, device.via) {
         (Some(hidden), ..) => hidden,

@@ -8,10 +8,8 @@ use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::age;
 
-/// Maximum number of alerts kept; beyond that, the oldest are dropped.
 const ALERTS_MAX: usize = 100;
 
-/// Severity of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Grade {
     Good,
@@ -19,7 +17,6 @@ pub(crate) enum Grade {
     Critical,
 }
 
-/// One line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alert {
     pub(crate) time: UnixTime,
@@ -27,7 +24,6 @@ pub(crate) struct Alert {
     pub(crate) text: String,
 }
 
-/// The list of alerts, and the state of each rule.
 #[derive(Debug)]
 pub(crate) struct Alerts {
     list: VecDeque<Alert>,
@@ -46,7 +42,6 @@ impl Alerts {
         Self { list: VecDeque::new(), engine: Engine::new(rules, Duration::ZERO) }
     }
 
-    /// Returns an empty list with the same rules.
     pub(crate) fn emptied(&self) -> Self {
         Self::new(self.engine.rules().iter().map(|rule| rule.as_ref().clone()).collect())
     }
@@ -56,7 +51,6 @@ impl Alerts {
         &self.list
     }
 
-    /// Adds an event that is not in a snapshot.
     pub(crate) fn note(&mut self, time: UnixTime, grade: Grade, text: String) {
         if self.list.len() == ALERTS_MAX {
             self.list.pop_front();

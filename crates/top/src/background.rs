@@ -18,18 +18,12 @@ const START: &str = "]11;";
 /// The longest answer is `]11;rgba:ffff/ffff/ffff/ffff`.
 const ANSWER_CHARS_MAX: usize = 32;
 
-/// The result of handling a key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum KeyOutcome {
-    /// Keys that the user pressed, in order.
     Keys(Vec<KeyEvent>),
-    /// Perhaps the start of an answer. The next key decides.
-    Nothing,
-    /// The end of an answer, with its background.
     Answer(Option<Background>),
 }
 
-/// Separates answers from keys.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     text: String,
@@ -61,7 +55,8 @@ impl Answers {
         }
         self.text.push(character);
         self.held.push(key);
-        if before.is_empty() { KeyOutcome::Nothing } else { KeyOutcome::Keys(before) }
+        // Perhaps this is the start of an answer. The next key decides.
+        KeyOutcome::Keys(before)
     }
 
     fn release(&mut self, key: KeyEvent) -> KeyOutcome {
@@ -114,7 +109,6 @@ mod tests {
         for key in keys(text) {
             match answers.take_key(key) {
                 KeyOutcome::Keys(keys) => left.extend(keys.iter().filter_map(|key| key.code.as_char())),
-                KeyOutcome::Nothing => {}
                 KeyOutcome::Answer(background) => answer = Some(background),
             }
         }

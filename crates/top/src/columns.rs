@@ -9,16 +9,13 @@ use ttmon_print::ranges;
 
 use crate::state::Row;
 
-/// The sort key of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Key {
     Number(f64),
     Text(String),
 }
 
-/// One column of the table.
 pub(crate) struct Column {
-    /// Its name in the configuration file.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     /// Width on the screen. Columns with `grows` also get the remaining width.
@@ -68,7 +65,6 @@ fn rate(process: &Process) -> Reading<String> {
 /// The column that exists only with several machines.
 pub(crate) const HOST: &str = "host";
 
-/// All columns, in the order of the table.
 #[rustfmt::skip] // one row per line
 pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
@@ -91,7 +87,6 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(Key::Text(p.host_name.to_lowercase())) },
 ];
 
-/// Columns that are shown by default.
 pub(crate) const DEFAULT: &[&str] =
     &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "launches", "cpu", "mem", "container", "command"];
 
@@ -100,7 +95,6 @@ pub(crate) fn choosable() -> &'static [Column] {
     COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others)
 }
 
-/// The index of the column with this name.
 pub(crate) fn by_name(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
@@ -121,14 +115,12 @@ fn compare(is_descending: bool, one: &Reading<Key>, other: &Reading<Key>) -> Ord
             let order = match (one, other) {
                 (Key::Number(one), Key::Number(other)) => one.total_cmp(other),
                 (Key::Text(one), Key::Text(other)) => one.cmp(other),
-                (Key::Number(_), Key::Text(_)) => Ordering::Less,
-                (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+                // The keys of a column are of one kind.
+                _ => Ordering::Equal,
             };
             if is_descending { order.reverse() } else { order }
         }
-        (Ok(_), Err(_)) => Ordering::Less,
-        (Err(_), Ok(_)) => Ordering::Greater,
-        (Err(_), Err(_)) => Ordering::Equal,
+        _ => one.is_err().cmp(&other.is_err()),
     }
 }
 

@@ -39,45 +39,35 @@ pub enum Feed {
     Replay(Box<Replay>),
 }
 
-/// A request to a feed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
-    /// Sample at this interval.
     Interval(Duration),
-    /// Sample now.
     Now,
-    /// Start or stop reading all live buffers.
     Buffers(bool),
-    /// Turn `--deep` on or off.
     Deep(bool),
     /// Send the environment variables of a process that configure TT-Metal.
     Environment(ProcessKey),
-    /// Recording: pause or resume.
+    // Only for recordings; a jump is a minute.
     Pause,
-    /// Recording: go to the previous or next frame.
     Step(Step),
-    /// Recording: go a minute back or forward.
     Jump(Step),
-    /// Recording: play slower or faster.
     Speed(Step),
 }
 
-/// A message of a feed.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A new snapshot of the machine.
     Snapshot(Box<Snapshot>),
-    /// The machine could not be sampled.
     Lost(Lost),
     /// History from before the first sample, or from a gap.
     Past(Grid),
     /// The source changed: a service is gone, or back.
-    Source { is_back: bool, text: String },
-    /// Variables of a process, or why they are unknown.
+    Source {
+        is_back: bool,
+        text: String,
+    },
     Environment(ProcessKey, io::Result<Vec<String>>),
     /// Events of buffers since the last sample, oldest first.
     BufferEvents(Vec<BufferEvent>),
-    /// Position in the recording.
     Position(Position),
 }
 
@@ -97,7 +87,6 @@ fn unix_time() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Keeps only the selected devices. Fails if one of them does not exist.
 fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
     selection.check(&snapshot).map_err(|error| Lost { message: error.to_string(), is_no_device: true, since: unix_time() })?;
     selection.apply(&mut snapshot);
@@ -116,7 +105,6 @@ impl Drop for Alarm {
 }
 
 impl Feed {
-    /// Returns the address of a remote service, or `None` for other feeds.
     pub(crate) fn place(&self) -> Option<String> {
         match self {
             Self::Remote(remote) => Some(remote.service.place().name()),

@@ -1,15 +1,13 @@
 //! `/`: selects which processes are shown. A word is searched in all names of a process; `user:`, `host:`, `dev:` and `mem>` each test one
 //! property. A process must match all conditions.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
-use ttmon_model::Kind;
 use ttmon_model::memory::sum;
+use ttmon_model::{Kind, Reading};
 
 use crate::state::Row;
 
-/// Conditions on a process. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     words: Vec<Word>,
@@ -24,29 +22,15 @@ enum Word {
     Host(String),
     /// The process uses one of these devices: `0,2-3`.
     Device(Vec<RangeInclusive<u32>>),
-    /// DRAM and L1 together are above or below this many bytes. Unknown memory never matches.
-    Memory(Side, u64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Above,
-    Below,
-}
-
-/// Why a word is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadWord(String);
-
-impl fmt::Display for BadWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no filter: text, user:NAME, host:NAME, dev:0,2-3, mem>1G or mem<1G", self.0)
-    }
+    /// DRAM and L1 together are above this many bytes. Unknown memory never matches.
+    Above(u64),
+    Below(u64),
 }
 
 impl Filter {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadWord> {
-        let words: Result<Vec<Word>, BadWord> = text.split_whitespace().map(|word| parse(word).ok_or(BadWord(word.to_owned()))).collect();
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let bad = |word: &str| format!("{word:?} is no filter: text, user:NAME, host:NAME, dev:0,2-3, mem>1G or mem<1G");
+        let words: Result<Vec<Word>, String> = text.split_whitespace().map(|word| parse(word).ok_or_else(|| bad(word))).collect();
         words.map(|words| Self { words })
     }
 
@@ -56,21 +40,16 @@ impl Filter {
 }
 
 fn parse(word: &str) -> Option<Word> {
-    if let Some(user) = word.strip_prefix("user:") {
-        return Some(Word::User(user.to_lowercase()));
+    let at = word.find([':', '>', '<']).map_or(0, |at| at + 1);
+    let (name, value) = word.split_at(at);
+    match name {
+        "user:" => Some(Word::User(value.to_lowercase())),
+        "host:" => Some(Word::Host(value.to_lowercase())),
+        "dev:" => value.split(',').map(range).collect::<Option<_>>().map(Word::Device),
+        "mem>" => bytes(value).map(Word::Above),
+        "mem<" => bytes(value).map(Word::Below),
+        _ => Some(Word::Text(word.to_lowercase())),
     }
-    if let Some(host) = word.strip_prefix("host:") {
-        return Some(Word::Host(host.to_lowercase()));
-    }
-    if let Some(device) = word.strip_prefix("dev:") {
-        return device.split(',').map(range).collect::<Option<_>>().map(Word::Device);
-    }
-    for (start, side) in [("mem>", Side::Above), ("mem<", Side::Below)] {
-        if let Some(size) = word.strip_prefix(start) {
-            return bytes(size).map(|bytes| Word::Memory(side, bytes));
-        }
-    }
-    Some(Word::Text(word.to_lowercase()))
 }
 
 /// Parses `0` or `2-3`.
@@ -110,15 +89,14 @@ impl Word {
             Self::User(user) => process.user.as_ref().is_ok_and(|name| name.to_lowercase() == *user),
             Self::Host(host) => process.host_name.to_lowercase() == *host,
             Self::Device(ranges) => process.devices.iter().any(|use_of| ranges.iter().any(|range| range.contains(&use_of.device.0))),
-            Self::Memory(side, limit) => {
-                let used = sum([&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar)));
-                used.is_ok_and(|used| match side {
-                    Side::Above => used > *limit,
-                    Side::Below => used < *limit,
-                })
-            }
+            Self::Above(limit) => memory(process).is_ok_and(|used| used > *limit),
+            Self::Below(limit) => memory(process).is_ok_and(|used| used < *limit),
         }
     }
+}
+
+fn memory(process: &Row<'_>) -> Reading<u64> {
+    sum([&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar)))
 }
 
 #[cfg(test)]

@@ -20,19 +20,16 @@ pub(crate) const SAMPLES_MAX: usize = 3600;
 const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Maximum number of processes with a history: the selected one, the largest ones, and ended ones while there is room.
 const PROCESSES_MAX: usize = 64;
-/// Maximum number of samples per process.
 const PROCESS_SAMPLES_MAX: usize = 600;
 const SECOND: u64 = 1_000_000_000;
 /// Kinds of memory with a history of fragmentation. Their columns follow those of the metrics.
-pub(crate) const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
+const FRAGMENTED: [Kind; 2] = [Kind::Dram, Kind::L1];
 
 /// Two samples are not joined if they are further apart than this many times the neighbouring distances: samples are missing there.
 const JOINED_MAX: u64 = 3;
 
-/// A gap in a column.
 pub(crate) const GAP: f32 = f32::NAN;
 
-/// Times, columns, and the last whole snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     times: VecDeque<UnixTime>,
@@ -103,10 +100,14 @@ impl History {
     fn push_snapshot(&mut self, snapshot: &Arc<Snapshot>) {
         self.snapshots.push_back(Arc::clone(snapshot));
         self.snapshot_bytes += weight(snapshot);
-        while self.snapshot_bytes > SNAPSHOT_BYTES_MAX && self.snapshots.len() > 1 {
-            if let Some(oldest) = self.snapshots.pop_front() {
-                self.snapshot_bytes -= weight(&oldest);
-            }
+        self.forget(|history| history.snapshot_bytes > SNAPSHOT_BYTES_MAX && history.snapshots.len() > 1);
+    }
+
+    fn forget(&mut self, has_excess: impl Fn(&Self) -> bool) {
+        while has_excess(self)
+            && let Some(oldest) = self.snapshots.pop_front()
+        {
+            self.snapshot_bytes -= weight(&oldest);
         }
     }
 
@@ -131,31 +132,23 @@ impl History {
             debug_assert_eq!(theirs.len(), METRICS.len());
         }
         for (device, columns) in &mut self.devices {
-            let theirs = grid.devices.get(device);
             for (metric, column) in columns.iter_mut().enumerate() {
+                let theirs = grid.devices.get(device).and_then(|theirs| theirs.get(metric));
                 // A metric without any value, in both histories, needs no memory.
-                if column.is_empty()
-                    && theirs.and_then(|theirs| theirs.get(metric)).is_none_or(|theirs| theirs.iter().all(|value| value.is_nan()))
-                {
+                if column.is_empty() && theirs.is_none_or(|theirs| theirs.iter().all(|value| value.is_nan())) {
                     continue;
                 }
-                let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match (own, point) {
-                    (Some(own), _) => column.get(*own).copied().unwrap_or(GAP),
-                    (None, Some(point)) => theirs.and_then(|theirs| theirs.get(metric)).map_or(GAP, |theirs| theirs[*point]),
-                    (None, None) => GAP,
+                let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match own {
+                    Some(own) => column.get(*own).copied().unwrap_or(GAP),
+                    None => theirs.zip(*point).map_or(GAP, |(theirs, point)| theirs[point]),
                 };
-                let filled: VecDeque<f32> = moments.iter().map(value).collect();
-                *column = filled;
+                *column = moments.iter().map(value).collect();
             }
         }
         self.times = moments.iter().map(|(time, ..)| *time).collect();
         // Whole snapshots are counted back from the newest sample, so those before a filled gap cannot be used any more.
         let whole = self.times.iter().rev().take_while(|time| **time > last_filled).count();
-        while self.snapshots.len() > whole {
-            if let Some(oldest) = self.snapshots.pop_front() {
-                self.snapshot_bytes -= weight(&oldest);
-            }
-        }
+        self.forget(|history| history.snapshots.len() > whole);
     }
 
     /// Finds the last sample at or before a time. Returns how many samples before the newest one it is.
@@ -164,7 +157,6 @@ impl History {
         later.min(self.times.len().saturating_sub(1))
     }
 
-    /// The time of the sample this many before the newest one.
     pub(crate) fn time(&self, back: usize) -> Option<UnixTime> {
         self.times.len().checked_sub(back + 1).map(|index| self.times[index])
     }
@@ -173,24 +165,14 @@ impl History {
         &self.times
     }
 
-    /// Number of samples.
-    pub(crate) fn len(&self) -> usize {
-        self.times.len()
-    }
-
     /// A device's values of a metric, oldest first, one per time; `None` if it never had a value.
     pub(crate) fn column(&self, device: DeviceId, metric: usize) -> Option<&VecDeque<f32>> {
         self.devices.get(&device)?.get(metric).filter(|column| !column.is_empty())
     }
 
-    /// A device's fragmentation of each kind of `FRAGMENTED`.
-    pub(crate) fn fragmentation(&self, device: DeviceId) -> [Option<&VecDeque<f32>>; FRAGMENTED.len()] {
-        std::array::from_fn(|index| self.column(device, METRICS.len() + index))
-    }
-
-    /// Returns the index of the fragmentation column of a kind, for [`Self::means`].
-    pub(crate) fn fragmentation_metric(&self, kind: Kind) -> usize {
-        METRICS.len() + FRAGMENTED.iter().position(|one| *one == kind).unwrap_or(0)
+    /// The kinds with a history of fragmentation, and the numbers of their columns.
+    pub(crate) fn fragmented() -> impl Iterator<Item = (usize, Kind)> {
+        (METRICS.len()..).zip(FRAGMENTED)
     }
 
     /// Returns the means of a number of time spans up to a time. The last span may be incomplete. Spans begin at round times, so that they
@@ -319,7 +301,7 @@ mod tests {
         for second in 0..4000 {
             history.push(&at(second), None);
         }
-        assert_eq!(history.len(), SAMPLES_MAX);
+        assert_eq!(history.times().len(), SAMPLES_MAX);
         assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), SAMPLES_MAX);
         assert!(history.snapshot_bytes <= SNAPSHOT_BYTES_MAX);
         assert!(history.is_whole(0) && !history.is_whole(3000));
@@ -356,7 +338,7 @@ mod tests {
         }
         let columns: Vec<Vec<f32>> = METRICS.iter().map(|_| vec![1.0; 5]).collect();
         history.fill(&Grid { start: UnixTime(53 * SECOND), step: SECOND, points: 5, devices: [(DeviceId(0), columns)].into() });
-        assert_eq!(history.len(), 9);
+        assert_eq!(history.times().len(), 9);
         assert!(history.is_whole(0) && !history.is_whole(1));
         assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
     }
@@ -381,10 +363,10 @@ mod tests {
             history.push(&Arc::new(snapshot), None);
         }
         let shown = |column: &VecDeque<f32>| column.iter().map(|value| format!("{value}")).collect::<Vec<_>>().join(" ");
-        assert_eq!(history.fragmentation(device)[0].map(shown), Some("0.5 NaN 0.75".to_owned()));
+        assert_eq!(history.column(device, METRICS.len()).map(shown), Some("0.5 NaN 0.75".to_owned()));
         let mut other = History::default();
         other.push(&at(1), None);
-        assert_eq!(other.fragmentation(DeviceId(0)), [None, None]);
+        assert!(History::fragmented().all(|(metric, _)| other.column(DeviceId(0), metric).is_none()));
     }
 
     /// With many processes, the largest and the selected one have a history, for any pids.
@@ -459,7 +441,7 @@ mod tests {
             (0, 6, 19)
         );
         history.push(&at(112), None);
-        assert_eq!(history.len(), 21);
+        assert_eq!(history.times().len(), 21);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Snapshot};
 
 use crate::alerts::Alerts;
+use crate::feed::Lost;
 use crate::history::History;
 use crate::marks::Marks;
 
-/// A paused display.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     /// How many samples before the newest one the shown sample is.
@@ -22,15 +22,6 @@ pub(crate) struct Frozen {
     pub(crate) until: UnixTime,
 }
 
-/// Why there are no new snapshots.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Absence {
-    pub(crate) why: String,
-    /// Since when, by the local clock.
-    pub(crate) since: UnixTime,
-}
-
-/// A machine.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     /// Address of its service; `None` for this machine or a recording.
@@ -40,18 +31,17 @@ pub(crate) struct Host {
     pub(crate) frozen: Option<Frozen>,
     pub(crate) history: History,
     pub(crate) alerts: Alerts,
-    /// Events of processes and devices.
     pub(crate) marks: Marks,
     /// The selected device; the first one by default.
     pub(crate) device: Option<DeviceId>,
     /// Events of buffers, newest last.
     pub(crate) buffer_events: VecDeque<BufferEvent>,
-    pub(crate) lost: Option<Absence>,
+    /// Why there are no new snapshots.
+    pub(crate) lost: Option<Lost>,
     /// Time since the last message, if it is too long; otherwise zero.
     pub(crate) silent_for: Duration,
     /// With several machines: show only its name and sums.
     pub(crate) is_folded: bool,
-    /// Another machine has the same host name.
     pub(crate) has_namesake: bool,
 }
 
@@ -75,27 +65,22 @@ impl Host {
         }
     }
 
-    /// The snapshot on the screen.
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
         self.frozen.as_ref().map(|frozen| &frozen.snapshot).or(self.live.as_ref())
     }
 
-    /// How many samples before the newest one the shown snapshot is.
     pub(crate) fn back(&self) -> usize {
         self.frozen.as_ref().map_or(0, |frozen| frozen.back)
     }
 
-    /// The time of the newest snapshot.
     pub(crate) fn now(&self) -> UnixTime {
         self.live.as_ref().map_or(UnixTime(0), |snapshot| snapshot.time)
     }
 
-    /// Whether the values may be outdated.
     pub(crate) fn is_stale(&self) -> bool {
         self.lost.is_some() || !self.silent_for.is_zero()
     }
 
-    /// The selected device, or the first.
     pub(crate) fn chosen<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
         self.device.and_then(|id| snapshot.device(id)).or(snapshot.devices.first())
     }

@@ -4,11 +4,11 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::state::View;
 
+/// What a key does; [`KEYS`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Show(View),
     Device(Step),
-    /// Move in the list that has the focus.
     Move(Motion),
     Focus,
     Filter,
@@ -19,29 +19,22 @@ pub(crate) enum Action {
     Details,
     Signal,
     Freeze,
-    /// The previous or next sample.
     Back(Step),
-    /// A minute earlier or later.
     Jump(Step),
     Pace(Step),
     Zoom(Step),
     Metric,
-    /// With several machines: show only the name and sums of one.
     Fold,
-    /// Memory: change the grouping of buffers.
     Group,
-    /// Memory: set a mark, and show what grew since then.
     Mark,
     Overlay,
     WorstFirst,
     Setup,
     Save,
-    /// Sample now, and redraw the screen.
     Refresh,
     Deep,
     Alerts,
     Help,
-    /// Close a dialog, clear the filter, or resume the display.
     Escape,
     Quit,
 }
@@ -70,10 +63,8 @@ pub(crate) enum Motion {
 }
 
 pub(crate) struct Key {
-    /// The keys to press; the first is shown in the bottom line.
     pub(crate) chords: &'static [Chord],
     pub(crate) action: Action,
-    /// Description of the action, for help and docs.
     pub(crate) help: &'static str,
     /// The label in the bottom line; empty if the key is not shown there.
     pub(crate) label: fn(&Scene) -> &'static str,
@@ -83,13 +74,11 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) view: View,
-    /// A dialog is open and receives the keys.
     pub(crate) has_dialog: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_alerts: bool,
     pub(crate) is_replay: bool,
     pub(crate) is_frozen: bool,
-    /// Whether a process of this machine could get a signal.
     pub(crate) can_signal: bool,
     /// Charts of one device, or of one metric.
     pub(crate) is_by_device: bool,
@@ -106,7 +95,6 @@ impl Scene {
         self.only_if(true, label)
     }
 
-    /// Whether the view is about one device.
     fn has_device(&self) -> bool {
         match self.view {
             View::Main => false,
@@ -120,7 +108,6 @@ impl Scene {
     }
 }
 
-/// A key with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chord {
     Plain(KeyCode),
@@ -129,7 +116,6 @@ pub(crate) enum Chord {
 }
 
 impl Chord {
-    /// Its name in help and docs.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Plain(KeyCode::PageUp) => "PgUp".to_owned(),

@@ -25,7 +25,6 @@ const SIDE_COLUMNS: u16 = 60;
 /// This many rows of devices or more have a line with their sums. The heading of a grid has them.
 const SUMS_MIN: usize = 9;
 
-/// The parts of every screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) title: Rect,
@@ -44,7 +43,6 @@ pub(crate) fn frame(size: (u16, u16)) -> Option<Frame> {
     Some(Frame { title: row(0, 1), body: row(1, height - 3), status: row(height - 2, 1), footer: row(height - 1, 1) })
 }
 
-/// How devices are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// One row per device, in this many columns.
@@ -55,7 +53,6 @@ pub(crate) enum Form {
     Groups,
 }
 
-/// The parts of the main view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Main {
     pub(crate) form: Form,
@@ -64,19 +61,15 @@ pub(crate) struct Main {
     pub(crate) has_sums: bool,
     /// With many devices: the most important ones, with a heading.
     pub(crate) matter: Option<Rect>,
-    /// Memory of the selected device by kind.
     pub(crate) kinds: Option<Rect>,
     pub(crate) charts: Option<Rect>,
     pub(crate) processes: Rect,
-    /// The largest groups of memory.
     pub(crate) groups: Option<Rect>,
-    /// The newest events.
     pub(crate) events: Option<Rect>,
     /// A single device's details on a wide screen.
     pub(crate) side: Option<Rect>,
 }
 
-/// Divides the main view.
 pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     if state.has_groups() {
         return groups(body, state.lines().len(), state.process_count());
@@ -102,7 +95,6 @@ fn groups(body: Rect, lines: usize, processes: usize) -> Main {
     Main { form: Form::Groups, devices, has_sums: false, matter: None, kinds: None, charts, processes, groups: None, events, side: None }
 }
 
-/// Index of the first visible line in the device list of several machines.
 pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
     let chosen = state.chosen_line();
     let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
@@ -112,7 +104,6 @@ pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
     if at - heading < rows { first.min(heading) } else { first }
 }
 
-/// Rows for the memory of the selected device.
 const KIND_ROWS: u16 = 2;
 /// Minimum rows of the process list, headings included, on a normal and on a small screen.
 const PROCESS_ROWS_MIN: u16 = 5;
@@ -195,12 +186,10 @@ fn form(width: u16, count: u16, room: u16) -> Form {
     }
 }
 
-/// Position of the device list in the main view of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceList {
     /// The area without the heading and the sums.
     pub(crate) area: Rect,
-    /// Number of columns.
     pub(crate) columns: u16,
     /// Width of a column; `gap` is the space between two columns.
     pub(crate) width: u16,
@@ -232,12 +221,10 @@ impl DeviceList {
         }
     }
 
-    /// Number of devices that are visible at once.
     pub(crate) fn page(&self) -> usize {
         usize::from(self.area.height) * usize::from(self.columns)
     }
 
-    /// The left edge of a column.
     pub(crate) fn left(&self, column: u16) -> u16 {
         self.area.x + column * (self.width + self.gap)
     }
@@ -249,7 +236,6 @@ impl DeviceList {
         Rect { x: self.left(column), y: self.area.y + row, width: self.width, height: 1 }
     }
 
-    /// The index of the device at a position on the screen.
     pub(crate) fn at(&self, at: Position) -> Option<usize> {
         let places = (0..u16::try_from(self.page()).unwrap_or(u16::MAX)).map(|index| self.place(index));
         places.zip(self.first..).find(|(place, _)| place.contains(at)).map(|(_, device)| device)
@@ -284,7 +270,6 @@ pub(crate) const TITLE_WIDE_MIN: u16 = 110;
 /// Width of the clock and the refresh interval at the end of the title.
 pub(crate) const TITLE_END_COLUMNS: u16 = 12;
 
-/// Returns the text of a view in the title.
 pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
     if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
 }
@@ -302,15 +287,12 @@ pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
     lengths.iter().map(&mut place).collect()
 }
 
-/// A key in the bottom line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// Its index in the table of keys.
     pub(crate) key: usize,
     pub(crate) name: String,
     /// Empty if the next key has the same label: then the label follows both keys.
     pub(crate) label: &'static str,
-    /// Its columns on the screen.
     pub(crate) from: u16,
     pub(crate) to: u16,
 }
@@ -323,25 +305,31 @@ pub(crate) fn footer(width: u16, scene: &Scene) -> Vec<Hint> {
     };
     let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();
     // Remove both keys of a pair, or none.
-    while placed(&hints, width).last().is_some_and(|last| last.to > width) && hints.len() > 2 {
+    while place(&mut hints, width) > width && hints.len() > 2 {
         let label = hints[hints.len() - 2].label;
         hints.retain(|hint| hint.label != label);
     }
-    placed(&hints, width)
+    for index in 1..hints.len() {
+        if hints[index - 1].label == hints[index].label {
+            hints[index - 1].label = "";
+        }
+    }
+    hints
 }
 
-fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
+/// Sets the columns of each hint. Returns the end of the last one.
+fn place(hints: &mut [Hint], width: u16) -> u16 {
     let gap = if width >= 100 { 2 } else { 1 };
-    let mut at = 1;
-    let mut place = |(index, hint): (usize, &Hint)| {
-        let is_pair = hints.get(index + 1).is_some_and(|next| next.label == hint.label);
-        let label = if is_pair { "" } else { hint.label };
-        let columns = hint.name.len() + if is_pair { 0 } else { 1 + label.len() };
-        let (from, to) = (at, at + u16::try_from(columns).unwrap_or(0));
-        at = to + if is_pair { 1 } else { gap };
-        Hint { label, from, to, ..hint.clone() }
-    };
-    hints.iter().enumerate().map(&mut place).collect()
+    let (mut from, mut end) = (1, 0);
+    for index in 0..hints.len() {
+        let is_pair = hints.get(index + 1).is_some_and(|next| next.label == hints[index].label);
+        let hint = &mut hints[index];
+        let columns = hint.name.len() + if is_pair { 0 } else { 1 + hint.label.len() };
+        end = from + u16::try_from(columns).unwrap_or(0);
+        (hint.from, hint.to) = (from, end);
+        from = end + if is_pair { 1 } else { gap };
+    }
+    end
 }
 
 /// Returns the columns of the process table from left to right: index, position and width.
@@ -356,33 +344,27 @@ pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16
         _ => true,
     };
     let chosen: Vec<usize> = state.columns().into_iter().filter(is_shown).collect();
-    let mut at = 0;
-    columns::fitting(&chosen, width)
-        .into_iter()
-        .map(|(index, columns)| {
-            let place = (index, at, columns);
-            at += columns + 1;
-            place
-        })
-        .collect()
+    let mut next = 0;
+    let mut place = |(index, columns): (usize, u16)| {
+        let at = next;
+        next += columns + 1;
+        (index, at, columns)
+    };
+    columns::fitting(&chosen, width).into_iter().map(&mut place).collect()
 }
 
-/// Columns of the process table that are on the screen.
 pub(crate) fn columns_shown(state: &State) -> Vec<usize> {
     let width = frame(state.size).map_or(0, |frame| main_of(state, frame.body).processes.width);
     process_columns(state, width).into_iter().map(|(column, ..)| column).collect()
 }
 
-/// Returns a window in the middle of an area.
 pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
 }
 
-/// Width of a list dialog.
 const CHOICES_COLUMNS: u16 = 72;
 
-/// The window of a list dialog with this many lines.
 pub(crate) fn choices(body: Rect, count: usize) -> Rect {
     window(body, CHOICES_COLUMNS, u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2))
 }

@@ -8,7 +8,6 @@ use ttmon_model::snapshot::State as DeviceState;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::size;
 
-/// Maximum number of marks kept; beyond that, the oldest are dropped.
 const MARKS_MAX: usize = 100;
 
 /// The kind of a mark, in the order of `Glyphs::marks`.
@@ -20,7 +19,6 @@ pub(crate) enum MarkKind {
     Refused,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) time: UnixTime,
@@ -28,7 +26,6 @@ pub(crate) struct Mark {
     pub(crate) text: String,
 }
 
-/// Marks of a machine, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(VecDeque<Mark>);
 
@@ -37,7 +34,6 @@ impl Marks {
         self.0.iter()
     }
 
-    /// Adds the differences to a newer snapshot.
     pub(crate) fn compare(&mut self, before: &Snapshot, after: &Snapshot) {
         let time = after.time;
         let is_in = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
@@ -56,7 +52,6 @@ impl Marks {
         }
     }
 
-    /// Adds refused allocations.
     pub(crate) fn note_refusals(&mut self, events: &[BufferEvent], now: UnixTime) {
         for event in events.iter().filter(|event| event.op == Op::OutOfMemory) {
             let asked = event.size.map_or_else(String::new, |bytes| format!(" {}", size(bytes)));

@@ -7,7 +7,6 @@ use ttmon_model::snapshot::Device;
 use ttmon_model::{Missing, Reading};
 use ttmon_print::quantity;
 
-/// A field with a chart.
 pub(crate) struct Metric {
     pub(crate) chart: &'static Chart,
     pub(crate) title: &'static str,
@@ -24,7 +23,6 @@ impl Metric {
         }
     }
 
-    /// Returns the upper limit.
     pub(crate) fn limit(&self, device: &Device) -> Reading<f64> {
         self.limit.map_or(Err(Missing::NoSource), |limit| limit.number(device))
     }
@@ -40,7 +38,6 @@ impl Metric {
     }
 }
 
-/// All metrics, in the order of the charts.
 pub(crate) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let find = |name: Option<&str>| name.and_then(DeviceField::find);
     let metric = |field: DeviceField| {
@@ -52,7 +49,6 @@ pub(crate) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     metrics
 });
 
-/// The index of the metric with this name.
 pub(crate) fn by_name(name: &str) -> Option<usize> {
     METRICS.iter().position(|metric| metric.chart.name == name)
 }

@@ -17,13 +17,13 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
 use crate::alerts::Alerts;
-use crate::background::{ANSWER_TIME_MAX, Answers, KeyOutcome};
+use crate::background::{self, ANSWER_TIME_MAX, Answers, KeyOutcome};
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
 use crate::feed::{Feed, Lost, Request};
 use crate::host::Host;
-use crate::screen::Screen;
+use crate::screen::{self, Screen};
 use crate::settings::Settings;
 use crate::signals;
 use crate::state::State;
@@ -35,11 +35,9 @@ use crate::view::view;
 const FIRST_LOOK: Duration = Duration::from_millis(8);
 /// A feed is considered silent if its message is later than this.
 const LATE: Duration = Duration::from_millis(1500);
-/// The same limit for another host.
 const LATE_ELSEWHERE: Duration = Duration::from_secs(5);
 /// A missing service is polled again within this time.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
-/// Largest supported width and height of the screen.
 const SIZE_MAX: u16 = 1000;
 
 /// Options of the program.
@@ -137,7 +135,6 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), question }.run(&arrivals, effects)
 }
 
-/// Starts a thread that sends signals as events.
 fn listen(events: &Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
     let events = events.clone();
@@ -152,7 +149,6 @@ fn listen(events: &Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread that sends keys, mouse events and size changes of the terminal as events.
 fn read_keys(events: Sender<Event>) -> io::Result<()> {
     use crossterm::event::{Event as Input, KeyEventKind, read};
     let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
@@ -168,7 +164,7 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
                         continue;
                     }
                     KeyOutcome::Answer(Some(background)) => Event::Background(background),
-                    KeyOutcome::Answer(None) | KeyOutcome::Nothing => continue,
+                    KeyOutcome::Answer(None) => continue,
                 },
                 Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
                 Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),
@@ -194,7 +190,6 @@ fn size() -> io::Result<(u16, u16)> {
     Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
 }
 
-/// State of the request for the terminal's background.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     /// Sent after the first frame, to avoid a delay.
@@ -206,7 +201,6 @@ enum Question {
 struct Loop {
     state: State,
     screen: Screen,
-    /// The channel to each machine's feed.
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
@@ -222,7 +216,7 @@ impl Loop {
         loop {
             self.draw()?;
             if let Question::Planned = self.question {
-                self.screen.ask_background()?;
+                screen::write(background::QUESTION.as_bytes())?;
                 self.question = Question::Asked(Instant::now());
             }
             let mut next = Some(self.wait(arrivals, &heard)?);
@@ -230,13 +224,9 @@ impl Loop {
                 if let Event::News(host, _) = &event {
                     heard[*host] = Instant::now();
                 }
-                if let Event::Background(_) = &event
-                    && !self.is_awaited()
-                {
-                    next = arrivals.try_recv().ok();
-                    continue;
-                }
-                for effect in update(&mut self.state, event) {
+                let is_late = matches!(event, Event::Background(_)) && !self.is_awaited();
+                let effects = if is_late { Vec::new() } else { update(&mut self.state, event) };
+                for effect in effects {
                     if let Some(end) = self.perform(effect)? {
                         return Ok(end);
                     }
@@ -318,9 +308,9 @@ impl Loop {
                 say(&mut self.state, outcome);
             }
             Effect::Redraw => self.screen.forget(),
-            Effect::Ring => self.screen.ring()?,
+            Effect::Ring => screen::write(b"\x07")?,
             Effect::Suspend => {
-                self.screen.suspend();
+                screen::give_back();
                 emulate_default_handler(SIGTSTP)?;
                 self.screen.resume()?;
                 self.state.size = size()?;

@@ -12,8 +12,6 @@ use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
-use crate::background;
-
 /// Switches to the alternate screen, hides the cursor, and reports mouse buttons (not movements) with coordinates of any size.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J";
 const LEAVE: &str = "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l";
@@ -22,10 +20,8 @@ const SYNCHRONIZED_BYTES_MIN: usize = 1024;
 /// Up to this many unchanged cells are written again, because moving the cursor over them would need as many bytes.
 const GAP_MAX: u16 = 3;
 
-/// Whether the terminal is taken over and has to be restored.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal. It is restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Screen {
     shown: Buffer,
@@ -43,10 +39,8 @@ impl Screen {
                 tell(info);
             }));
         });
-        enable_raw_mode()?;
-        IS_TAKEN.store(true, Ordering::SeqCst);
-        let screen = Self { shown: Buffer::empty(Rect::ZERO), pen: Pen::default() };
-        write(ENTER.as_bytes())?;
+        let mut screen = Self { shown: Buffer::empty(Rect::ZERO), pen: Pen::default() };
+        screen.resume()?;
         Ok(screen)
     }
 
@@ -75,32 +69,15 @@ impl Screen {
         Ok(())
     }
 
-    /// Makes the next frame write all cells.
     pub(crate) fn forget(&mut self) {
         self.shown = Buffer::empty(Rect::ZERO);
     }
 
-    /// Restores the terminal for the shell.
-    pub(crate) fn suspend(&mut self) {
-        give_back();
-    }
-
-    /// Takes the terminal over again.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         self.shown = Buffer::empty(Rect::ZERO);
         write(ENTER.as_bytes())
-    }
-
-    /// Queries the background. The answer arrives as keyboard input.
-    pub(crate) fn ask_background(&self) -> io::Result<()> {
-        write(background::QUESTION.as_bytes())
-    }
-
-    /// Rings the terminal bell.
-    pub(crate) fn ring(&self) -> io::Result<()> {
-        write(b"\x07")
     }
 }
 
@@ -111,20 +88,19 @@ impl Drop for Screen {
 }
 
 /// Restores the terminal, once.
-fn give_back() {
+pub(crate) fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = write(LEAVE.as_bytes());
         let _ = disable_raw_mode();
     }
 }
 
-fn write(bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()
 }
 
-/// Position of the terminal's cursor, and its current style.
 #[derive(Debug, Default)]
 struct Pen {
     /// `None` if unknown: at the start, and after the last column, where terminals differ.

@@ -8,7 +8,6 @@
 //! theme = "auto"
 //! ```
 
-use std::fmt;
 use std::time::Duration;
 
 use toml::{Table, Value};
@@ -20,28 +19,21 @@ use crate::state::View;
 
 /// Time spans of charts, in seconds.
 pub(crate) const ZOOMS: [u64; 5] = [60, 300, 900, 1800, 3600];
-/// Refresh intervals that the keys select.
 pub(crate) const REFRESHES: [Duration; 8] = [ms(100), ms(250), ms(500), ms(1000), ms(2000), ms(5000), ms(10_000), ms(60_000)];
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// The theme that the user selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ThemeChoice {
+pub(crate) enum ThemeChoice {
     /// Follows the background of the terminal.
     #[default]
     Auto,
-    /// Light text on a dark background.
     Dark,
-    /// Dark text on a light background.
     Light,
-    /// No colours.
     Mono,
-    /// High contrast.
     HighContrast,
-    /// Blue and orange.
     ColorBlind,
 }
 
@@ -67,8 +59,7 @@ pub struct Settings {
     pub view: View,
     /// Refresh interval.
     pub refresh: Duration,
-    /// Colours.
-    pub theme: ThemeChoice,
+    pub(crate) theme: ThemeChoice,
     pub(crate) sort: usize,
     pub(crate) descending: bool,
     pub(crate) tree: bool,
@@ -76,9 +67,7 @@ pub struct Settings {
     pub(crate) metric: usize,
     pub(crate) zoom: usize,
     pub(crate) worst_first: bool,
-    /// Charts: all devices in one chart.
     pub(crate) overlay: bool,
-    /// Charts: every metric of one device, or one metric of every device.
     pub(crate) by_device: bool,
     pub(crate) bell: bool,
 }
@@ -103,10 +92,8 @@ impl Default for Settings {
     }
 }
 
-/// One key of the file: how it is read and written.
 struct Row {
     key: &'static str,
-    /// Its valid values, for the docs and the error message.
     takes: fn() -> String,
     help: &'static str,
     read: fn(&mut Settings, &Value) -> Option<()>,
@@ -200,12 +187,9 @@ fn list(value: &Value) -> Option<Vec<usize>> {
 impl Settings {
     /// Selects utilization as the metric of charts if `is_read`, unless the user chose another metric.
     pub(crate) fn prefer_utilization(&mut self, is_read: bool) {
+        let Some(utilization) = metric::by_name("utilization") else { return };
         let usual = Self::default().metric;
-        let (before, after) = match (metric::by_name("utilization"), is_read) {
-            (None, _) => return,
-            (Some(utilization), true) => (usual, utilization),
-            (Some(utilization), false) => (utilization, usual),
-        };
+        let (before, after) = if is_read { (usual, utilization) } else { (utilization, usual) };
         if self.metric == before {
             self.metric = after;
         }
@@ -232,8 +216,8 @@ impl Settings {
 
     /// Returns the text of a file with these settings. Other keys and comments of the earlier file are kept. If the earlier file is not
     /// TOML, returns an error, because its content would be lost.
-    pub fn write(&self, earlier: &str) -> Result<String, NotToml> {
-        let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
+    pub fn write(&self, earlier: &str) -> Result<String, String> {
+        let mut wanted = earlier.parse::<Table>().map_err(|error| format!("it is not TOML: {}", error.message()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for row in ROWS {
             let value = (row.write)(self);
@@ -246,18 +230,6 @@ impl Settings {
         Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
 }
-
-/// A file that is not TOML.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotToml(String);
-
-impl fmt::Display for NotToml {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it is not TOML: {}", self.0)
-    }
-}
-
-impl std::error::Error for NotToml {}
 
 /// Writes a value into the lines of a file: replaces the old value, or appends it to the top-level keys.
 fn set(lines: &mut Vec<String>, key: &str, value: &Value) {

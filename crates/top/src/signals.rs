@@ -13,7 +13,6 @@ use ttmon_source::Life;
 /// Signals always go to processes of this machine, for any `--root`.
 const PROC: &str = "/proc";
 
-/// A signal that can be sent.
 pub(crate) struct Choice {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,

@@ -14,8 +14,7 @@ use crate::alerts::Alert;
 use crate::clock::Clock;
 use crate::columns::{self, COLUMNS};
 use crate::feed::Position;
-use crate::filter::{BadWord, Filter};
-use crate::history::History;
+use crate::filter::Filter;
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::theme::Theme;
@@ -57,7 +56,6 @@ impl View {
     }
 }
 
-/// The list in which the arrow keys move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Focus {
     Devices,
@@ -65,10 +63,8 @@ pub(crate) enum Focus {
     Processes,
 }
 
-/// A dialog over the view.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Dialog {
-    /// Text to read.
     Page {
         page: Page,
         scroll: usize,
@@ -112,22 +108,17 @@ pub(crate) struct SignalDialog {
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) user: String,
-    /// Index of the signal at the cursor.
     pub(crate) at: usize,
-    /// Whether the dialog shows the confirmation.
     pub(crate) is_asked: bool,
 }
 
-/// The grouping of the buffer list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListBy {
-    /// No groups: one row per buffer.
     #[default]
     Buffer,
     Line,
     Tag,
     Op,
-    /// One group per size.
     Size,
 }
 
@@ -145,7 +136,6 @@ impl ListBy {
     }
 }
 
-/// The sort order of the buffer list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListSort {
     #[default]
@@ -159,7 +149,6 @@ impl ListSort {
     pub(crate) const ALL: [Self; 3] = [Self::Bytes, Self::Second, Self::Name];
 }
 
-/// The buffer list of the memory view: grouping, order, filter and cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryList {
     pub(crate) by: ListBy,
@@ -167,7 +156,6 @@ pub(crate) struct MemoryList {
     pub(crate) is_reversed: bool,
     /// Shows only rows that contain this text, in lower case.
     pub(crate) filter: String,
-    /// The row of the cursor.
     pub(crate) at: usize,
     /// The group whose buffers are listed, by its name.
     pub(crate) open: Option<String>,
@@ -177,10 +165,8 @@ pub(crate) struct MemoryList {
     pub(crate) cursor: Option<MapCursor>,
 }
 
-/// A position in the address map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapCursor {
-    /// Row of the map.
     pub(crate) row: usize,
     /// Position in the address space of that row, from 0 to `WHOLE`.
     pub(crate) share: u32,
@@ -193,7 +179,6 @@ impl MapCursor {
     pub(crate) const WHOLE: u32 = 1 << 20;
 }
 
-/// A message to the user, shown for some time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) text: String,
@@ -201,10 +186,8 @@ pub(crate) struct Message {
     pub(crate) until: Option<UnixTime>,
 }
 
-/// Variables of a process, once its feed has sent them.
 pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
-/// The whole state of the program.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) size: (u16, u16),
@@ -220,11 +203,9 @@ pub(crate) struct State {
 
     pub(crate) settings: Settings,
     pub(crate) is_read_only: bool,
-    /// Whether `--deep` is on for this machine.
     pub(crate) wants_deep: bool,
     /// The monitored machines: this machine, or services of other machines. There is always at least one.
     pub(crate) hosts: Vec<Host>,
-    /// Index of the selected machine.
     pub(crate) at: usize,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
@@ -233,7 +214,6 @@ pub(crate) struct State {
     pub(crate) process_place: usize,
     /// Whether F2 changed something that is not saved yet.
     pub(crate) is_setup_changed: bool,
-    /// The list of buffers.
     pub(crate) memory: MemoryList,
     /// The first visible row of the list that scrolls in this view.
     pub(crate) scroll: usize,
@@ -243,14 +223,11 @@ pub(crate) struct State {
     pub(crate) environment: Option<Environment>,
     /// Index of the machine whose live buffers are read.
     pub(crate) buffers_of: Option<usize>,
-    /// The wiring of the chips, if the user gave a descriptor.
     pub(crate) cluster: Option<Cluster>,
-    /// Position in the recording, if one is replayed.
     pub(crate) replay: Option<Position>,
 }
 
 impl State {
-    /// The initial state, before the first snapshot.
     pub(crate) fn new(size: (u16, u16), settings: Settings, detected: Theme, clock: Clock) -> Self {
         Self {
             size,
@@ -283,7 +260,6 @@ impl State {
         }
     }
 
-    /// The selected machine.
     pub(crate) fn here(&self) -> &Host {
         &self.hosts[self.at]
     }
@@ -292,23 +268,16 @@ impl State {
         &mut self.hosts[self.at]
     }
 
-    /// The history of the selected machine.
-    pub(crate) fn history(&self) -> &History {
-        &self.here().history
-    }
-
     /// Turns `--deep` on or off. Charts then prefer utilization or not, unless the user chose a metric.
     pub(crate) fn set_deep(&mut self, wants_deep: bool) {
         self.wants_deep = wants_deep;
         self.settings.prefer_utilization(wants_deep);
     }
 
-    /// Whether any machine is shown with the values of `--deep`.
     pub(crate) fn is_deep(&self) -> bool {
         self.hosts.iter().filter_map(|host| host.shown()).any(|snapshot| snapshot.is_deep())
     }
 
-    /// Whether there is more than one machine.
     pub(crate) fn has_groups(&self) -> bool {
         self.hosts.len() > 1
     }
@@ -323,24 +292,12 @@ impl State {
         !self.is_read_only && self.replay.is_none() && self.hosts[host].place.is_none()
     }
 
-    /// The snapshot on the screen.
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
         self.here().shown()
     }
 
-    /// Whether the user paused the display.
     pub(crate) fn is_frozen(&self) -> bool {
         self.hosts.iter().any(|host| host.frozen.is_some())
-    }
-
-    /// How many samples before the newest one the shown snapshot is.
-    pub(crate) fn back(&self) -> usize {
-        self.here().back()
-    }
-
-    /// The time of the newest snapshot.
-    pub(crate) fn now(&self) -> UnixTime {
-        self.here().now()
     }
 
     /// The alerts of all machines, newest first. If there are several machines, each alert has its machine's name.
@@ -354,7 +311,6 @@ impl State {
         alerts
     }
 
-    /// The devices in display order.
     pub(crate) fn devices<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Device> {
         let mut devices: Vec<&Device> = snapshot.devices.iter().collect();
         if self.settings.worst_first {
@@ -363,18 +319,15 @@ impl State {
         devices
     }
 
-    /// The index of the selected device in that order.
     pub(crate) fn device_row(&self, snapshot: &Snapshot, devices: &[&Device]) -> usize {
         let chosen = self.chosen_device(snapshot).map(|device| device.id);
         devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0)
     }
 
-    /// The selected device, or the first.
     pub(crate) fn chosen_device<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
         self.here().chosen(snapshot)
     }
 
-    /// The snapshot on the screen, and its selected device.
     pub(crate) fn shown_device(&self) -> Option<(&Snapshot, &Device)> {
         let snapshot = self.shown()?;
         Some((snapshot, self.chosen_device(snapshot)?))
@@ -405,7 +358,6 @@ impl State {
         lines.iter().copied().filter(|line| line.device.is_some() || !has_devices(line.host)).collect()
     }
 
-    /// Processes that pass the filter, sorted, each with its depth in the tree.
     pub(crate) fn processes(&self) -> Vec<Row<'_>> {
         let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
         let rows = columns::sorted(&COLUMNS[self.settings.sort], self.settings.descending, all.filter(|row| self.filter.matches(row)));
@@ -413,7 +365,7 @@ impl State {
     }
 
     /// Filters processes by a text. An invalid text changes nothing.
-    pub(crate) fn set_filter(&mut self, text: &str) -> Result<(), BadWord> {
+    pub(crate) fn set_filter(&mut self, text: &str) -> Result<(), String> {
         self.filter = Filter::parse(text)?;
         text.clone_into(&mut self.filter_text);
         Ok(())
@@ -447,7 +399,6 @@ impl State {
     }
 }
 
-/// A line of the device list of several machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) host: usize,
@@ -455,7 +406,6 @@ pub(crate) struct Line {
     pub(crate) device: Option<DeviceId>,
 }
 
-/// A row of the process table: a process and its machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) host: usize,
@@ -478,13 +428,11 @@ impl Deref for Row<'_> {
     }
 }
 
-/// The processes of a machine, unsorted.
 pub(crate) fn rows(index: usize, host: &Host) -> impl Iterator<Item = Row<'_>> {
     let processes = host.shown().into_iter().flat_map(|snapshot| &snapshot.processes);
     processes.map(move |process| Row { host: index, host_name: host.name(), process, depth: Depth::default() })
 }
 
-/// Position of a process in the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depth {
     pub(crate) level: u16,

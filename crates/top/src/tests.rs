@@ -110,11 +110,11 @@ pub(crate) fn several(size: (u16, u16)) -> State {
     }
     let mut pair = machine::n300();
     pair.host = "tt-b".to_owned();
-    pair.time = state.now();
+    pair.time = state.here().now();
     update(&mut state, Event::News(1, News::Snapshot(Box::new(pair))));
     for host in [1, 2] {
         let message = "cannot be reached (Connection refused)".to_owned();
-        let lost = Lost { message, is_no_device: false, since: state.now() };
+        let lost = Lost { message, is_no_device: false, since: state.here().now() };
         update(&mut state, Event::News(host, News::Lost(lost)));
     }
     state

@@ -11,26 +11,17 @@ use ratatui_core::style::{Color, Modifier, Style};
 use crate::settings::ThemeChoice;
 use palette::{Ink, Palette, Rgb};
 
-/// The role of a text, which decides its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// No special style.
     Plain,
-    /// Less important, or missing.
     Dim,
-    /// More important.
     Strong,
-    /// The heading of a column.
     Heading,
-    /// The title of a section or view.
     Title,
     /// Rules, frames, the empty part of a bar.
     Frame,
-    /// The line of the cursor.
     Selected,
-    /// Close to a limit.
     Warning,
-    /// At a limit, or gone.
     Critical,
 }
 
@@ -152,7 +143,6 @@ impl Theme {
         if self.colors == Colors::True { Color::from_u32(rgb) } else { palette::indexed(rgb) }
     }
 
-    /// Returns the colour for a share of a limit.
     pub(crate) fn load(self, share: f64) -> Style {
         let [low, middle, high] = self.palette().load;
         let color = match self.colors {
@@ -165,7 +155,6 @@ impl Theme {
         Style::new().fg(color)
     }
 
-    /// Returns the colour of a device in a chart.
     pub(crate) fn hue(self, index: usize) -> Style {
         let hues = &self.palette().hues;
         self.colored(hues[index % hues.len()])
@@ -194,7 +183,6 @@ impl Theme {
     }
 }
 
-/// Returns the index of the background for a share of a limit.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, clamped")]
 fn heat_step(share: f64) -> usize {
     match share {
@@ -204,7 +192,6 @@ fn heat_step(share: f64) -> usize {
     }
 }
 
-/// Returns a colour of the gradient.
 fn load_rgb(palette: &Palette, share: f64) -> Rgb {
     let share = (share.clamp(0.0, 1.0) * LOAD_COLORS).round() / LOAD_COLORS;
     let [low, middle, high] = palette.load;
@@ -215,7 +202,6 @@ fn load_rgb(palette: &Palette, share: f64) -> Rgb {
     }
 }
 
-/// The characters for drawing.
 #[derive(Debug)]
 pub(crate) struct Glyphs {
     pub(crate) ellipsis: &'static str,

@@ -14,9 +14,9 @@ use ttmon_model::{ProcessKey, Snapshot};
 
 use crate::alerts::Grade;
 use crate::event::Event;
-use crate::feed::{JUMP_NANOS, News, Request};
+use crate::feed::{JUMP_NANOS, Lost, News, Request};
 use crate::history::History;
-use crate::host::{Absence, Frozen};
+use crate::host::Frozen;
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::marks::Marks;
@@ -29,9 +29,7 @@ pub(crate) use dialog::setup_rows;
 
 /// Maximum number of buffer events kept per host; beyond that, the oldest are dropped.
 const BUFFER_EVENTS_MAX: usize = 200;
-/// Message if a key needs a process and the selected one is gone.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
-/// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
 /// An action that the caller of [`update`] must perform.
@@ -40,7 +38,6 @@ pub(crate) enum Effect {
     Quit,
     /// Exit as if this signal had killed the program.
     Die(i32),
-    /// Ctrl-Z.
     Suspend,
     /// Send a request to the feed of the host with this index.
     Ask(usize, Request),
@@ -51,8 +48,7 @@ pub(crate) enum Effect {
     /// Redraw everything: another program may have written to the terminal.
     Redraw,
     Ring,
-    /// The program cannot continue.
-    Fail(crate::feed::Lost),
+    Fail(Lost),
 }
 
 /// Applies an event. Also starts or stops the reading of buffers if the shown view requires it.
@@ -87,15 +83,13 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
         }
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
-        Event::Broken => {
-            let message = "the sampling thread panicked (see above); please report this defect".to_owned();
-            vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
-        }
-        Event::InputLost(why) => {
-            let message = format!("the keyboard is gone: {why}; start it again in a terminal");
-            vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
-        }
+        Event::Broken => failed(state, "the sampling thread panicked (see above); please report this defect".to_owned()),
+        Event::InputLost(why) => failed(state, format!("the keyboard is gone: {why}; start it again in a terminal")),
     }
+}
+
+fn failed(state: &State, message: String) -> Vec<Effect> {
+    vec![Effect::Fail(Lost { message, is_no_device: false, since: state.here().now() })]
 }
 
 fn take_news(state: &mut State, index: usize, news: News) -> Vec<Effect> {
@@ -115,7 +109,7 @@ fn take_news(state: &mut State, index: usize, news: News) -> Vec<Effect> {
             if is_first {
                 host.alerts.note(lost.since, Grade::Critical, format!("no answer: {}", lost.message));
             }
-            host.lost = Some(Absence { why: lost.message, since: lost.since });
+            host.lost = Some(lost);
             if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
         }
         News::Past(grid) => {
@@ -171,7 +165,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
         host.history.push(&snapshot, chosen);
         if let Some(frozen) = &mut host.frozen {
             // The screen does not change, so the newest sample is one step further from it.
-            frozen.back = (frozen.back + 1).min(host.history.len() - 1);
+            frozen.back = (frozen.back + 1).min(host.history.times().len() - 1);
         }
     }
     if let Some(message) = state.message.as_mut().filter(|_| index == state.at) {
@@ -213,7 +207,6 @@ fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     effects
 }
 
-/// Performs the action of a key, or of a click on the label of a key.
 pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
     if state.view == View::Memory && memory::act(state, action) {
         return Vec::new();
@@ -255,11 +248,8 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Mark => memory::mark(state),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
-        Action::Fold => {
-            if state.has_groups() {
-                state.here_mut().is_folded ^= true;
-            }
-        }
+        Action::Fold if state.has_groups() => state.here_mut().is_folded ^= true,
+        Action::Fold => {}
         Action::Overlay => state.settings.overlay = !state.settings.overlay,
         Action::WorstFirst => {
             state.settings.worst_first = !state.settings.worst_first;
@@ -318,13 +308,16 @@ fn escape(state: &mut State) {
 
 /// Selects the next or previous device. After the last device of a host, continues on the next host.
 fn choose_device(state: &mut State, step: Step) {
-    let choices = state.choices();
-    if choices.is_empty() {
-        return;
-    }
-    let chosen = state.chosen_line();
+    choose(state, |at, count| stepped(at, step, count));
+}
+
+/// Selects another line of the device list. `next` returns its index from the index of the selected one and the number of lines.
+fn choose(state: &mut State, next: impl Fn(usize, usize) -> usize) {
+    let (choices, chosen) = (state.choices(), state.chosen_line());
     let at = choices.iter().position(|line| *line == chosen).unwrap_or(0);
-    choose_line(state, choices[stepped(at, step, choices.len())]);
+    if let Some(line) = choices.get(next(at, choices.len())) {
+        choose_line(state, *line);
+    }
 }
 
 pub(super) fn choose_line(state: &mut State, line: Line) {
@@ -338,14 +331,7 @@ pub(super) fn choose_line(state: &mut State, line: Line) {
 fn go(state: &mut State, motion: Motion) {
     let Some(frame) = layout::frame(state.size) else { return };
     match (state.view, state.focus) {
-        (View::Main, Focus::Devices) => {
-            let choices = state.choices();
-            let chosen = state.chosen_line();
-            let at = choices.iter().position(|line| *line == chosen).unwrap_or(0);
-            if let Some(line) = choices.get(moved(at, motion, choices.len(), 8)) {
-                choose_line(state, *line);
-            }
-        }
+        (View::Main, Focus::Devices) => choose(state, |at, count| moved(at, motion, count, 8)),
         (View::Main, Focus::Processes) => {
             let page = process_rows(layout::main_of(state, frame.body).processes);
             let processes = state.processes();
@@ -375,7 +361,6 @@ fn go(state: &mut State, motion: Motion) {
     }
 }
 
-/// Returns the new index after a move in a list of `count` items.
 pub(super) fn moved(at: usize, motion: Motion, count: usize, page: usize) -> usize {
     let last = count.saturating_sub(1);
     match motion {
@@ -392,13 +377,12 @@ pub(super) fn moved(at: usize, motion: Motion, count: usize, page: usize) -> usi
 /// Returns the next or previous index, and wraps around at the ends.
 fn stepped(at: usize, step: Step, count: usize) -> usize {
     match step {
-        Step::Before => (at + count - 1) % count.max(1),
+        Step::Before => (at + count.max(1) - 1) % count.max(1),
         Step::After => (at + 1) % count.max(1),
     }
 }
 
-/// Returns the next or previous index, without wrapping.
-pub(super) fn bounded(at: usize, step: Step, count: usize) -> usize {
+pub(crate) fn bounded(at: usize, step: Step, count: usize) -> usize {
     match step {
         Step::Before => at.saturating_sub(1),
         Step::After => (at + 1).min(count.saturating_sub(1)),
@@ -463,7 +447,7 @@ fn freeze(state: &mut State) {
 /// Returns how many samples before the newest the next or previous sample is.
 fn one_sample(history: &History, back: usize, step: Step) -> usize {
     match step {
-        Step::Before => (back + 1).min(history.len().saturating_sub(1)),
+        Step::Before => (back + 1).min(history.times().len().saturating_sub(1)),
         Step::After => back.saturating_sub(1),
     }
 }
@@ -482,8 +466,8 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
     if step == Step::After && !state.is_frozen() {
         return;
     }
-    let back = other(state.history(), state.back(), step);
-    let Some(time) = state.history().snapshot(back).map(|snapshot| snapshot.time) else { return };
+    let back = other(&state.here().history, state.here().back(), step);
+    let Some(time) = state.here().history.snapshot(back).map(|snapshot| snapshot.time) else { return };
     for (index, host) in state.hosts.iter_mut().enumerate() {
         let back = if index == state.at { back } else { host.history.back_at(time) };
         let until = host.frozen.as_ref().map_or(host.now(), |frozen| frozen.until);
@@ -507,7 +491,6 @@ pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
     next.copied().unwrap_or(refresh)
 }
 
-/// Sends a changed refresh interval to the feeds.
 pub(super) fn send_pace(state: &State, before: Duration) -> Vec<Effect> {
     let now = state.settings.refresh;
     if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
@@ -555,7 +538,6 @@ fn next_metric(state: &mut State) {
     state.settings.metric = next.unwrap_or(0);
 }
 
-/// Shows a message to the user for some time.
 pub(crate) fn say(state: &mut State, text: impl Into<String>) {
     let until = state.here().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
     state.message = Some(Message { text: text.into(), until });

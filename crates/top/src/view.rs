@@ -12,7 +12,7 @@ mod panels;
 mod processes;
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::{Position, Rect};
+use ratatui_core::layout::Rect;
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::Severity;
@@ -25,18 +25,20 @@ use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
-use crate::state::{Dialog, ListBy, State, View};
+use crate::state::{Dialog, State, View};
 use crate::theme::Role;
 
 pub(crate) use devices::MATTER_MAX;
 pub(crate) use dialogs::page_line_count;
+pub(crate) use memory::{
+    buffer_at as memory_buffer, groups_by as memory_groups_by, list_rows as memory_rows, map_rows as memory_map_rows, names as memory_list,
+    row_at as memory_row_at,
+};
 pub(crate) use mesh::device_at as mesh_device_at;
 pub(crate) use processes::rows as process_rows;
 
-/// Minimum columns for a name in the title.
 const NAME_MIN: usize = 8;
 
-/// Draws everything.
 pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     let area = buffer.area;
     let canvas = &mut Canvas { buffer, theme: state.theme };
@@ -69,14 +71,13 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     }
 }
 
-/// Draws the screen before the first snapshot.
 fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     let host = state.here();
     let text = match (&host.lost, &host.place) {
         (Some(lost), Some(place)) => {
-            format!("no answer from {place} since {}: {}; retrying", state.clock.second(lost.since), lost.why)
+            format!("no answer from {place} since {}: {}; retrying", state.clock.second(lost.since), lost.message)
         }
-        (Some(lost), None) => lost.why.clone(),
+        (Some(lost), None) => lost.message.clone(),
         (None, Some(place)) => format!("asking {place}"),
         (None, None) if host.is_recording => "reading the recording".to_owned(),
         (None, None) => "reading the machine".to_owned(),
@@ -92,7 +93,6 @@ fn paragraph(canvas: &mut Canvas<'_>, area: Rect, column: u16, text: &str) {
     }
 }
 
-/// Draws the message for a screen that is too small, as far as it fits.
 fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let (columns, rows) = SIZE_MIN;
     let lines = [
@@ -126,7 +126,6 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
-/// Returns the snapshots on the screen: of all machines, or of one.
 fn looked_at(state: &State) -> Vec<&Snapshot> {
     let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.here()) };
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
@@ -177,7 +176,6 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     parts
 }
 
-/// Returns the refresh interval, or why the screen does not change.
 fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
@@ -199,7 +197,6 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     (text, Role::Dim)
 }
 
-/// Returns the time since a machine's last message, if it is too long.
 fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
     let nanoseconds = u64::try_from(host.silent_for.as_nanos()).unwrap_or(u64::MAX);
     (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
@@ -237,19 +234,19 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
 /// Draws the status line: a message, or why there is no answer, or the time of the paused display, or the newest alerts.
 fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
-    if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.now())) {
+    if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.here().now())) {
         let text = canvas.clean(&message.text);
         return canvas.rule(area, 0, &text, Role::Strong);
     }
     if let Some(lost) = state.here().lost.as_ref().filter(|_| !state.is_overview()) {
         let since = if state.here().place.is_some() { format!(" since {}", state.clock.second(lost.since)) } else { String::new() };
         let words = if state.replay.is_some() { String::new() } else { format!("no answer{since}: ") };
-        let text = canvas.clean(&format!("{words}{}", lost.why));
+        let text = canvas.clean(&format!("{words}{}", lost.message));
         return canvas.rule(area, 0, &text, Role::Critical);
     }
     if let Some(frozen) = &state.here().frozen {
-        let ago = quantity::age(frozen.snapshot.time, state.now());
-        let rest = if state.history().is_whole(frozen.back) { "" } else { ", without processes" };
+        let ago = quantity::age(frozen.snapshot.time, state.here().now());
+        let rest = if state.here().history.is_whole(frozen.back) { "" } else { ", without processes" };
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
         return canvas.rule(area, 0, &text, Role::Strong);
     }
@@ -272,7 +269,6 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// Draws the newest alerts, and the number of those that do not fit.
 fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let alerts = state.alerts();
     let mut at = 0;
@@ -288,7 +284,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         if index == 0 {
             // A single alert that is too long is cut, not left out.
             let room = area.width.saturating_sub(width(&rest));
-            canvas.field(area, Field { cut: Cut::End, ..Field::left(0, room) }, 0, &text, canvas.style(alert_role(alert)));
+            canvas.field(area, Field::start(0, room), 0, &text, canvas.style(alert_role(alert)));
             at = room;
         }
         canvas.say(area, at, 0, &rest, Role::Strong);
@@ -306,7 +302,6 @@ fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     lines
 }
 
-/// The text of an alert: time, machine, message.
 fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
     let name = host.map_or_else(String::new, |host| format!("{host}: "));
     format!("{} {name}{}", state.clock.second(alert.time), alert.text)
@@ -345,43 +340,6 @@ fn graded(share: f64, critical: f64) -> Role {
     devices::severity_role(Severity::of_share(share, critical))
 }
 
-/// Names of the rows in the buffer list.
-pub(crate) fn memory_list(state: &State) -> Vec<String> {
-    let items = state.shown_device().map(|(snapshot, device)| memory::items(state, snapshot, device));
-    items.into_iter().flatten().map(|item| item.name()).collect()
-}
-
-/// Whether a grouping of the buffers on the selected device has a group with a name.
-pub(crate) fn memory_groups_by(state: &State, by: ListBy) -> bool {
-    state.shown_device().is_some_and(|(snapshot, device)| memory::has_key(snapshot, device, by))
-}
-
-/// All details of the buffer in a row of the buffer list; `None` if the row is a group.
-pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
-    let (snapshot, device) = state.shown_device()?;
-    match memory::items(state, snapshot, device).get(at)? {
-        memory::Item::Buffer(buffer) => Some(memory::buffer_lines(snapshot, buffer)),
-        memory::Item::Group(_) => None,
-    }
-}
-
-/// Number of visible rows of the buffer list.
-pub(crate) fn memory_rows(state: &State) -> usize {
-    let shown = state.shown_device().zip(layout::frame(state.size));
-    shown.map_or(0, |((snapshot, device), frame)| memory::list_rows(state, snapshot, device, frame.body))
-}
-
-/// The index of the buffer-list row at a position on the screen.
-pub(crate) fn memory_row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
-    let (snapshot, device) = state.shown_device()?;
-    memory::row_at(state, snapshot, device, body, at)
-}
-
-/// Number of rows of the address map.
-pub(crate) fn memory_map_rows(state: &State) -> usize {
-    state.shown_device().map_or(0, |(snapshot, device)| memory::map_rows(snapshot, device))
-}
-
 /// The height of a view that scrolls as a whole, and its visible part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -407,7 +365,6 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
     }
 }
 
-/// The conditions that decide which keys the bottom line shows.
 pub(crate) fn scene(state: &State) -> Scene {
     Scene {
         view: state.view,

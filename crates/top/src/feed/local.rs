@@ -18,7 +18,6 @@ use super::served::Served;
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::signals::start_ticks;
 
-/// Maximum number of bytes that are read of the environment of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 
 /// A machine and its selected devices.
@@ -47,8 +46,7 @@ impl Local {
         let mut next = Instant::now();
         let mut wants_buffers = false;
         let mut recorder = Recorder::default();
-        let mut served = Served::new(mem::take(&mut self.services));
-        served.set_deep(self.is_deep);
+        let mut served = Served::new(mem::take(&mut self.services), self.is_deep);
         served.look_for_one(interval, &tell);
         let mut last = None;
         loop {

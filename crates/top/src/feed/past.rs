@@ -10,7 +10,6 @@ use ttmon_model::units::UnixTime;
 use crate::history::{GAP, SAMPLES_MAX, narrow};
 use crate::metric::METRICS;
 
-/// The longest time that charts show.
 const SPAN: Duration = Duration::from_secs(3600);
 
 /// Metrics of devices on an even grid of time.

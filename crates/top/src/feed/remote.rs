@@ -15,7 +15,6 @@ use super::{Lost, News, Request, unix_time};
 
 /// Timeout of a request. The network to another host may be slow.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Longest time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The parts of a snapshot that the memory view needs.

@@ -12,10 +12,10 @@ use ttmon_wire::recording::{Error, Reader};
 
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::keys::Step;
+use crate::update::bounded;
 
 /// Speeds, in quarters of the original speed.
 const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// Index of the original speed.
 const SPEED_OWN: usize = 2;
 /// The longest wait between two frames; longer gaps in the recording are shortened.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -33,7 +33,6 @@ pub struct Replay {
     selection: Selection,
 }
 
-/// Position in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Index of the frame, from 0.
@@ -108,6 +107,10 @@ impl Replay {
         next.min(self.reader.len() - 1)
     }
 
+    fn stepped(&mut self, number: usize, step: Step) -> usize {
+        if step == Step::Before { number.saturating_sub(1) } else { self.following(number) }
+    }
+
     /// Returns the first frame at or after a time that follows the frame `behind`.
     fn not_before(&mut self, time: UnixTime, behind: usize) -> usize {
         let last = self.reader.len() - 1;
@@ -166,26 +169,18 @@ impl Replay {
             }
             Request::Step(step) => {
                 position.is_paused = true;
-                position.at = match step {
-                    Step::Before => position.at.saturating_sub(1),
-                    Step::After => self.following(position.at),
-                };
+                position.at = self.stepped(position.at, *step);
             }
             Request::Jump(step) => {
                 position.at = match (step, self.time(position.at)) {
-                    (Step::Before, None) => position.at.saturating_sub(1),
-                    (Step::After, None) => self.following(position.at),
+                    (step, None) => self.stepped(position.at, *step),
                     (Step::Before, Some(now)) => self.not_after(UnixTime(now.0.saturating_sub(JUMP_NANOS))).min(position.at),
                     (Step::After, Some(now)) => self.not_before(UnixTime(now.0.saturating_add(JUMP_NANOS)), position.at),
                 };
             }
             Request::Speed(step) => {
                 let place = SPEEDS.iter().position(|speed| *speed == position.speed).unwrap_or(SPEED_OWN);
-                let place = match step {
-                    Step::Before => place.saturating_sub(1),
-                    Step::After => (place + 1).min(SPEEDS.len() - 1),
-                };
-                position.speed = SPEEDS[place];
+                position.speed = SPEEDS[bounded(place, *step, SPEEDS.len())];
             }
             Request::Deep(_) | Request::Interval(_) | Request::Now | Request::Buffers(_) | Request::Environment(_) => {}
         }

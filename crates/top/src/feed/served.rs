@@ -22,40 +22,28 @@ const INTERVAL_MIN: Duration = Duration::from_millis(500);
 const TICKS: u64 = 100;
 const SECOND: u64 = 1_000_000_000;
 
-/// The possible services, the one in use, and when to search for one again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Served {
     services: Vec<Service>,
     used: Option<usize>,
     failures: u32,
-    /// Whether only services with `--deep` are used.
     is_deep: bool,
-    /// Why the last service is not used any more.
     trouble: Option<String>,
-    next: Instant,
+    next: Option<Instant>,
     /// Start times in ticks. Signals need them, but a service's documents do not have them.
     ticks: BTreeMap<(u32, u64), u64>,
     booted: Option<u64>,
 }
 
 impl Served {
-    pub(super) fn new(services: Vec<Service>) -> Self {
-        Self {
-            services,
-            used: None,
-            failures: 0,
-            is_deep: false,
-            trouble: None,
-            next: Instant::now(),
-            ticks: BTreeMap::new(),
-            booted: None,
-        }
+    pub(super) fn new(services: Vec<Service>, is_deep: bool) -> Self {
+        Self { services, is_deep, ..Self::default() }
     }
 
     /// Uses only services with `--deep`, or any service.
     pub(super) fn set_deep(&mut self, is_deep: bool) {
         if self.is_deep != is_deep {
-            (self.is_deep, self.used, self.failures, self.next) = (is_deep, None, 0, Instant::now());
+            (self.is_deep, self.used, self.failures, self.next) = (is_deep, None, 0, None);
         }
     }
 
@@ -93,13 +81,13 @@ impl Served {
     fn leave(&mut self) {
         self.used = None;
         self.failures += 1;
-        self.next = Instant::now() + pause(self.failures);
+        self.next = Some(Instant::now() + pause(self.failures));
     }
 
     /// Searches a service that answers, if it is time, and sends its history. Done after sampling the machine, so that a hung
     /// service delays nothing.
     pub(super) fn look_for_one(&mut self, interval: Duration, tell: &impl Fn(News) -> bool) {
-        if self.used.is_some() || interval < INTERVAL_MIN || Instant::now() < self.next {
+        if self.used.is_some() || interval < INTERVAL_MIN || self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
         let is_there = |index: &usize| match self.services[*index].place() {
@@ -108,7 +96,7 @@ impl Served {
         };
         let there: Vec<usize> = (0..self.services.len()).filter(is_there).collect();
         if there.is_empty() {
-            self.next = Instant::now() + pause(self.failures.max(3));
+            self.next = Some(Instant::now() + pause(self.failures.max(3)));
             return;
         }
         // A dead service may have left its socket, so try them all.
@@ -174,7 +162,7 @@ mod tests {
         });
         let nobody = "http://127.0.0.1:1".parse().unwrap();
         let services = [ServicePlace::Unix(dead), nobody, ServicePlace::Unix(alive)].map(|place| Service::new(place, None, None));
-        let mut served = Served::new(services.into());
+        let mut served = Served::new(services.into(), false);
         let interval = Duration::from_secs(1);
         served.look_for_one(interval, &|_| true);
         assert_eq!(served.used, Some(2));

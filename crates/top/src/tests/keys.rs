@@ -30,6 +30,18 @@ fn typed(state: &mut State, characters: &str) {
     }
 }
 
+/// Also a key that ttmon does not use.
+#[test]
+fn any_key_removes_the_message() {
+    for chord in [Chord::Plain(KeyCode::Insert), Chord::Plain(KeyCode::Backspace), letter('x')] {
+        let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
+        press(&mut state, letter('w'));
+        assert!(state.message.is_some());
+        press(&mut state, chord);
+        assert_eq!(state.message, None);
+    }
+}
+
 #[test]
 fn every_key_anywhere() {
     let chords: Vec<Chord> = KEYS.iter().flat_map(|key| key.chords.iter().copied()).collect();
@@ -191,7 +203,10 @@ fn going_back_in_time() {
         earlier.time = UnixTime(eight().time.0 - 5 * SECOND);
         update(&mut state, Event::News(0, News::Snapshot(Box::new(earlier))));
         let expected = if is_replay { (1, 0) } else { (11, alerts) };
-        assert_eq!((state.history().len(), state.alerts().iter().filter(|(_, alert)| alert.time != state.now()).count()), expected);
+        assert_eq!(
+            (state.here().history.times().len(), state.alerts().iter().filter(|(_, alert)| alert.time != state.here().now()).count()),
+            expected
+        );
     }
 }
 

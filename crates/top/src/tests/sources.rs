@@ -46,7 +46,7 @@ fn a_returning_machine_is_reported() {
     let mut state = several((120, 40));
     assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let mut back = machine::n300();
-    (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.now().0 + 9 * super::SECOND));
+    (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.here().now().0 + 9 * super::SECOND));
     update(&mut state, Event::News(1, News::Snapshot(Box::new(back))));
     let screen = text(&drawn(&state));
     assert!(screen.contains("tt-b: answers again") && !screen.contains("tt-b  NO ANSWER"), "{screen}");
@@ -82,12 +82,12 @@ fn namesakes() {
     let mut state = several((120, 40));
     assert_eq!(state.hosts[1].name(), "tt-b");
     let mut same = machine::n300();
-    (same.host, same.time) = ("tt-b".to_owned(), state.now());
+    (same.host, same.time) = ("tt-b".to_owned(), state.here().now());
     update(&mut state, Event::News(2, News::Snapshot(Box::new(same))));
     let names: Vec<&str> = state.hosts.iter().map(crate::host::Host::name).collect();
     assert_eq!(names[1..], ["tt-b:9477", "tt-c:9477"]);
     let mut other = machine::n300();
-    (other.host, other.time) = ("tt-c".to_owned(), UnixTime(state.now().0 + super::SECOND));
+    (other.host, other.time) = ("tt-c".to_owned(), UnixTime(state.here().now().0 + super::SECOND));
     update(&mut state, Event::News(2, News::Snapshot(Box::new(other))));
     assert_eq!((state.hosts[1].name(), state.hosts[2].name()), ("tt-b", "tt-c"));
 }
@@ -122,7 +122,7 @@ fn what_is_old_is_dim() {
     let theme = Theme { colors: Colors::True, ..Theme::default() };
     let mut state = watched(&super::eight(), (120, 40), theme, 3);
     state.hosts[0].place = Some("tt-a:9477".to_owned());
-    let lost = Lost { message: "cannot be reached (Connection refused)".to_owned(), is_no_device: false, since: state.now() };
+    let lost = Lost { message: "cannot be reached (Connection refused)".to_owned(), is_no_device: false, since: state.here().now() };
     for news in [None, Some(News::Lost(lost))] {
         match news {
             None => update(&mut state, Event::Silence(0, Duration::from_secs(9))),
@@ -167,7 +167,7 @@ fn why_a_machine_is_missing_is_shown_in_full() {
     let mut state = several((80, 24));
     assert!(text(&drawn(&state)).contains("▾ tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let message = "answers in another way than this ttmon knows (a document of schema 9, which is newer than 1, of version 7.8.9)";
-    let lost = Lost { message: message.to_owned(), is_no_device: false, since: state.now() };
+    let lost = Lost { message: message.to_owned(), is_no_device: false, since: state.here().now() };
     update(&mut state, Event::News(2, News::Lost(lost.clone())));
     (state.at, state.view) = (2, View::Detail);
     let screen = text(&drawn(&state));

@@ -22,17 +22,13 @@ const fn ink(rgb: Rgb, ansi: Color) -> Ink {
 /// The colours of a theme. The background is never painted, so they must be readable on every common background.
 #[derive(Debug)]
 pub(crate) struct Palette {
-    /// Less important, or missing.
     pub(crate) dim: Ink,
-    /// Rules, frames, the empty part of a bar.
     pub(crate) frame: Ink,
-    /// Titles of sections and views.
     pub(crate) accent: Ink,
     pub(crate) warning: Ink,
     pub(crate) critical: Ink,
     /// Colours of load: up to 60 % of a limit, at 85 %, at the limit.
     pub(crate) load: [Ink; 3],
-    /// Colours of devices in a chart.
     pub(crate) hues: [Ink; 8],
     /// Backgrounds of cells and tiles, dark to bright. The last one is for values at their limit.
     pub(crate) heat: [Rgb; 8],
@@ -152,7 +148,6 @@ pub(crate) fn indexed(rgb: Rgb) -> Color {
     }
 }
 
-/// Red, green, blue.
 fn parts(rgb: Rgb) -> [u8; 3] {
     let [_, red, green, blue] = rgb.to_be_bytes();
     [red, green, blue]
@@ -181,7 +176,6 @@ pub(crate) fn spark_on(background: Rgb) -> Rgb {
     tones.find(|tone| contrast(*tone, background) >= 3.0).unwrap_or(letters)
 }
 
-/// Computes the contrast as in WCAG 2.
 fn contrast(one: Rgb, other: Rgb) -> f64 {
     let (one, other) = (luminance(one), luminance(other));
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
@@ -196,7 +190,6 @@ fn luminance(rgb: Rgb) -> f64 {
     0.2126 * red + 0.7152 * green + 0.0722 * blue
 }
 
-/// Returns a colour between two colours.
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
     let ([red, green, blue], to) = (parts(one), parts(other));
     of_parts([mix(red, to[0], share), mix(green, to[1], share), mix(blue, to[2], share)])

@@ -13,7 +13,6 @@ use crate::signals::SIGNALS;
 use crate::state::{Dialog, Page, State, View};
 use crate::view::page_line_count;
 
-/// Longest filter text, in characters.
 const FILTER_CHARACTERS_MAX: usize = 200;
 
 pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
@@ -63,7 +62,6 @@ fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
     moved(scroll.min(last), motion, last + 1, 10)
 }
 
-/// Applies a key to the text of a filter.
 pub(super) fn edit(text: &mut String, chord: Chord) {
     match chord {
         Chord::Ctrl('u') => text.clear(),
@@ -81,7 +79,7 @@ fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
             if let Err(bad) = state.set_filter(&text) {
                 // Restore the earlier filter instead of applying the valid part of an invalid one.
                 _ = state.set_filter(&before);
-                super::say(state, bad.to_string());
+                super::say(state, bad);
             }
         }
         _ => {
@@ -112,7 +110,6 @@ struct Choice {
     step: fn(&mut Settings, Step),
 }
 
-/// The settings of the dialog; the columns follow them.
 #[rustfmt::skip] // one row per line
 const CHOICES: &[Choice] = &[
     Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = paced(s.refresh, step) },
@@ -128,13 +125,11 @@ fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-/// Returns the next or previous item of a list, without wrapping.
 fn neighbour<T: Copy + PartialEq>(all: &[T], one: T, step: Step) -> T {
     let place = all.iter().position(|other| *other == one).unwrap_or(0);
     all[bounded(place, step, all.len())]
 }
 
-/// The rows of the F2 dialog: names and values.
 pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
     let settings = &state.settings;
     let choices = CHOICES.iter().map(|choice| (choice.name.to_owned(), (choice.value)(settings)));

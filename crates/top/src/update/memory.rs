@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
 
 use super::dialog::edit;
-use super::{Effect, moved, say};
+use super::{Effect, moved, say, stepped};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
 use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, State};
@@ -37,12 +37,10 @@ pub(super) fn act(state: &mut State, action: Action) -> bool {
 fn sort(state: &mut State, step: Step) {
     let all = ListSort::ALL;
     let at = all.iter().position(|sort| *sort == state.memory.sort).unwrap_or(0);
-    let next = if step == Step::After { (at + 1) % all.len() } else { (at + all.len() - 1) % all.len() };
-    state.memory.sort = all[next];
+    state.memory.sort = all[stepped(at, step, all.len())];
     state.memory.is_reversed = false;
 }
 
-/// Selects the next grouping.
 pub(super) fn group(state: &mut State) {
     let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
     let mut next = ListBy::ALL.into_iter().cycle().skip(at + 1).take(ListBy::ALL.len());
@@ -52,7 +50,7 @@ pub(super) fn group(state: &mut State) {
 
 /// Sets the mark from which growth is counted. A second call removes it.
 pub(super) fn mark(state: &mut State) {
-    state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.now()) };
+    state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.here().now()) };
     let is_set = state.memory.mark.is_some();
     if is_set && state.memory.by == ListBy::Buffer {
         state.memory.by = if memory_groups_by(state, ListBy::Tag) { ListBy::Tag } else { ListBy::Size };
@@ -99,7 +97,6 @@ fn focus(state: &mut State) {
     };
 }
 
-/// Moves the map cursor one cell to the left or right.
 fn along(state: &mut State, step: Step) {
     let Some(cursor) = &mut state.memory.cursor else { return };
     let cell = MapCursor::WHOLE / (u32::from(state.size.0).max(1) << cursor.zoom);

@@ -6,7 +6,6 @@ use crate::keys::Action;
 use crate::settings::Settings;
 use crate::state::{Focus, MemoryList, Owner, Row, State, View};
 
-/// Returns why a key cannot be used in this view.
 pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     let view = state.view;
     match action {
@@ -24,7 +23,6 @@ pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     }
 }
 
-/// The parts of the state that a key can change.
 #[derive(PartialEq)]
 pub(super) struct Trace {
     settings: Settings,
@@ -52,7 +50,6 @@ impl Trace {
     }
 }
 
-/// Returns why a key did nothing.
 pub(super) fn why_nothing(action: Action) -> &'static str {
     match action {
         Action::Show(_) => "this view is shown already",

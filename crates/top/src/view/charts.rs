@@ -1,5 +1,7 @@
 //! Charts: every metric of one device, or one metric of every device, in a grid or in one chart.
 
+use std::slice::from_ref;
+
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Location;
 use ttmon_model::units::{Unit, UnixTime};
@@ -14,9 +16,7 @@ use crate::settings::ZOOMS;
 use crate::state::{State, View};
 use crate::theme::Role;
 
-/// Columns for the number of hidden charts.
 const HIDDEN_COLUMNS: u16 = 16;
-/// Minimum columns and rows of a pane.
 const PANE: (u16, u16) = (38, 7);
 /// Maximum number of charts side by side in the main view, and the minimum width of each.
 const MAIN_PANES_MAX: usize = 4;
@@ -45,7 +45,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
 
 fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let known = metrics(state, device);
+    let known: Vec<usize> = metrics(state, from_ref(device)).collect();
     if known.is_empty() {
         let text = match device.location {
             Location::Local => "nothing was measured of this device since this was started; 3 shows why",
@@ -62,14 +62,13 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     hidden(canvas, area, known.len(), first, places.len());
 }
 
-/// Returns the metrics of a device that have a chart.
-fn metrics(state: &State, device: &Device) -> Vec<usize> {
+/// Returns the metrics that have a value on any of these devices, the selected one first.
+fn metrics<'a>(state: &'a State, devices: &'a [Device]) -> impl Iterator<Item = usize> + 'a {
     let chosen = state.settings.metric;
-    let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
-    std::iter::once(chosen).chain(others).filter(|metric| has_values(state, device, *metric)).collect()
+    let others = (0..METRICS.len()).filter(move |metric| *metric != chosen);
+    std::iter::once(chosen).chain(others).filter(move |metric| devices.iter().any(|device| has_values(state, device, *metric)))
 }
 
-/// Returns the number of panes side by side.
 fn columns(places: &[Rect]) -> usize {
     places.iter().filter(|place| place.y == places[0].y).count().max(1)
 }
@@ -84,12 +83,11 @@ fn rows(count: usize, columns: usize, places: &[Rect]) -> Extent {
     Extent { lines: count.div_ceil(columns), page: places.len().div_ceil(columns).max(1) }
 }
 
-/// Returns the number of rows of charts, and how many are visible at once.
 pub(super) fn extent(state: &State, snapshot: &Snapshot, body: Rect) -> Extent {
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = state.settings.metric;
     let (count, pane) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
-        Some(device) => (metrics(state, device).len(), PANE),
+        Some(device) => (metrics(state, from_ref(device)).count(), PANE),
         None if state.settings.overlay => (1, PANE),
         None => (snapshot.devices.iter().filter(|device| has_values(state, device, metric)).count(), PANE_SMALL),
     };
@@ -117,13 +115,11 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     hidden(canvas, area, known.len(), first, places.len());
 }
 
-/// Shows how many charts are above and below the visible ones.
 fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, first: usize, shown: usize) {
     let text = super::more(canvas, first, all.saturating_sub(first + shown));
     super::at_the_end(canvas, Rect { y: area.y.saturating_sub(1), height: 1, ..area }, &text);
 }
 
-/// Leaves one empty column between panes.
 fn inner(place: Rect) -> Rect {
     Rect { x: place.x + 1, width: place.width.saturating_sub(2), ..place }
 }
@@ -131,11 +127,8 @@ fn inner(place: Rect) -> Rect {
 /// Draws charts below the device rows: the selected metric and the next metrics with values, as many as fit side by side. Returns whether
 /// there is a chart.
 pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) -> bool {
-    let chosen = state.settings.metric;
-    let is_known = |metric: &usize| snapshot.devices.iter().any(|device| has_values(state, device, *metric));
-    let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
     let most = usize::from(area.width / MAIN_PANE_COLUMNS).clamp(1, MAIN_PANES_MAX);
-    let shown: Vec<usize> = std::iter::once(chosen).chain(others).filter(is_known).take(most).collect();
+    let shown: Vec<usize> = metrics(state, &snapshot.devices).take(most).collect();
     let columns = u16::try_from(shown.len()).unwrap_or(1).max(1);
     for (metric, place) in shown.iter().zip(panes(area, shown.len(), area.width / columns, area.height)) {
         let chart = match snapshot.devices.as_slice() {
@@ -151,7 +144,7 @@ fn has_values(state: &State, device: &Device, metric: usize) -> bool {
     // A part of a total that never had a value needs no chart.
     let is_part = METRICS[metric].chart.part.is_some();
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
-    state.history().column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
+    state.here().history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
 fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
@@ -177,7 +170,7 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
 }
 
 fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>> {
-    Some(Line { name: device.id.to_string(), values: state.history().column(device.id, metric)? })
+    Some(Line { name: device.id.to_string(), values: state.here().history.column(device.id, metric)? })
 }
 
 /// Properties that all charts of a screen share: the time span, its marks, and the selected time.
@@ -191,7 +184,7 @@ pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
         detail: String::new(),
         role: Role::Title,
         unit: Unit::None,
-        times: state.history().times(),
+        times: state.here().history.times(),
         lines: Vec::new(),
         limit: None,
         until,
@@ -223,7 +216,6 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     }
 }
 
-/// Returns the median of sorted values.
 fn median(values: &[(f64, u32)]) -> Option<f64> {
     let upper = values.get(values.len() / 2)?.0;
     let lower = values.get((values.len() - 1) / 2)?.0;

@@ -12,7 +12,6 @@ use crate::canvas::{Canvas, Field};
 use crate::state::State;
 use crate::theme::Role;
 
-/// One line of the page.
 struct Line {
     name: String,
     value: String,
@@ -21,16 +20,12 @@ struct Line {
     role: Role,
 }
 
-/// Age of values that are read with every sample, and of values that change only with a reset.
+/// Age of values that are read with every sample.
 const NOW: &str = "now";
-const ONCE: &str = "once";
-/// Age of values that are read every few samples.
-const SELDOM: &str = "seldom";
 /// Minimum columns of a line with a source, and of a line with a source and an age.
 const SOURCE_MIN: u16 = 56;
 const AGE_MIN: u16 = 76;
 
-/// Columns of the longest name of a field.
 const NAME_COLUMNS: u16 = 23;
 
 /// Minimum width for two columns of lines. Each column has room for everything, and no number is cut.
@@ -58,13 +53,11 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     super::on_the_rule(canvas, body, &hidden);
 }
 
-/// Returns the number of columns of lines, and the number of visible lines.
 fn page(area: Rect) -> (u16, usize) {
     let columns: u16 = if area.width >= TWO_COLUMNS_MIN { 2 } else { 1 };
     (columns, usize::from(area.height) * usize::from(columns))
 }
 
-/// Returns the number of lines and of visible lines, for scrolling.
 pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent {
     let (_, page) = page(Rect { height: body.height.saturating_sub(1), ..body });
     Extent { lines: lines(snapshot, device).len(), page }
@@ -85,10 +78,7 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
         SOURCE_MIN.. => (17, 0),
         _ => (0, 0),
     };
-    let field = Field {
-        cut: ttmon_print::text::Cut::End,
-        ..Field::left(NAME_COLUMNS + 3, area.width.saturating_sub(NAME_COLUMNS + 4 + from + age))
-    };
+    let field = Field::start(NAME_COLUMNS + 3, area.width.saturating_sub(NAME_COLUMNS + 4 + from + age));
     canvas.field(area, field, row, &value, canvas.style(line.role));
     if from > 0 {
         canvas.field(area, Field::left(area.width - from - age, from - 1), row, line.from, canvas.style(Role::Dim));
@@ -110,8 +100,8 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
             let from = field.attr().map_or("", |attr| attr.attribute().file);
             let age = field.attr().map_or("", |attr| match attr.attribute().pace {
                 ReadInterval::Dynamic => NOW,
-                ReadInterval::Slow => SELDOM,
-                ReadInterval::Static => ONCE,
+                ReadInterval::Slow => "seldom",
+                ReadInterval::Static => "once",
             });
             let (value, role) = match (field.get)(device) {
                 Ok(value) => {
@@ -128,13 +118,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     for (process, use_of) in snapshot.processes_on(device.id) {
         let name = process.title().unwrap_or_else(|_| "?".to_owned());
         let dram = size_or_absent(use_of.kinds.dram());
-        lines.push(Line {
-            name: process.key.pid.to_string(),
-            value: format!("{dram} {name}"),
-            from: process.status.name(),
-            age: "",
-            role: Role::Plain,
-        });
+        lines.push(Line { from: process.status.name(), ..line(process.key.pid.to_string(), format!("{dram} {name}"), Role::Plain) });
     }
     lines
 }
@@ -147,8 +131,12 @@ fn shown(value: &Value, unit: Unit) -> String {
     }
 }
 
+fn line(name: String, value: String, role: Role) -> Line {
+    Line { name, value, from: "", age: "", role }
+}
+
 fn title(text: &str) -> Line {
-    Line { name: text.to_owned(), value: String::new(), from: "", age: "", role: Role::Heading }
+    line(text.to_owned(), String::new(), Role::Heading)
 }
 
 fn kind_line(device: &Device, kind: Kind) -> Line {
@@ -168,7 +156,7 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
             }
             Line { name, value, from: memory.figure.source.map_or("", |source| source.name()), age: NOW, role: Role::Plain }
         }
-        Err(reason) => Line { name, value: format!("N/A: {}", reason.explanation()), from: "", age: "", role: Role::Dim },
+        Err(reason) => line(name, format!("N/A: {}", reason.explanation()), Role::Dim),
     }
 }
 

@@ -22,13 +22,10 @@ use crate::theme::Role;
 
 /// Width from which the board column also names the chip through which a remote chip is reached.
 const GATEWAY_MIN: u16 = 14;
-/// Minimum width to show a reason.
 const REASON_COLUMNS_MIN: u16 = 24;
-/// Seconds of a sparkline.
 const SPARK_SECONDS: u16 = 60;
 /// Narrower cells show a percentage.
 const CELL_WIDE_MIN: u16 = 13;
-/// Columns of the text in a cell of the grid.
 const CELL_TEXT_MAX: u16 = 20;
 /// Devices whose load is in the same of these steps are listed in the order of their ids.
 const LOAD_STEPS: f64 = 20.0;
@@ -137,7 +134,6 @@ pub(super) fn device_row(
     }
 }
 
-/// Formats a value in the colour of its load.
 fn colored<T>(reading: Reading<T>, canvas: &Canvas<'_>, show: impl FnOnce(T) -> (String, f64)) -> (String, Style) {
     reading.map_or_else(
         |_| (ABSENT.to_owned(), canvas.style(Role::Dim)),
@@ -152,7 +148,6 @@ fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
     colored(bar.ratio(), canvas, |share| (format!("{sign}{}", percent(share)), share))
 }
 
-/// Formats the programs started per second, over all processes that report it.
 fn activity(host: &Host, device: &Device) -> (String, Role) {
     let Some(snapshot) = host.shown() else { return (String::new(), Role::Dim) };
     let rates = snapshot.processes_on(device.id).filter_map(|(process, _)| process.launches_per_s.ok());
@@ -350,7 +345,6 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
 
 /// Screen width from which a bar of the selected device has its figures beside it, because its row may not be visible.
 const FIGURES_MIN: u16 = 110;
-/// Columns of the parts of a bar.
 const PARTS_COLUMNS: u16 = 62;
 
 /// Draws the memory of the selected device: bars in the colours of their parts, and the names of the parts.

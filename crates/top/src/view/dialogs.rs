@@ -34,7 +34,6 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
     }
 }
 
-/// Number of lines of a page, for scrolling.
 pub(crate) fn page_line_count(state: &State, page: &Page) -> usize {
     let columns = columns(state.size.0);
     match page {
@@ -45,12 +44,10 @@ pub(crate) fn page_line_count(state: &State, page: &Page) -> usize {
     }
 }
 
-/// Rows of a window with all of these lines.
 fn rows_of<T>(lines: &[T]) -> u16 {
     u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2)
 }
 
-/// Columns of the help, and of the keys in it.
 const HELP_COLUMNS: u16 = 76;
 const CHORDS_COLUMNS: u16 = 16;
 
@@ -74,10 +71,9 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
         canvas.field(inside, Field::left(1, CHORDS_COLUMNS), row, chords, canvas.style(Role::Strong));
         canvas.say(inside, CHORDS_COLUMNS + 2, row, text, Role::Plain);
     }
-    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
+    hidden(canvas, area, first, lines.len());
 }
 
-/// Draws the list of all kept alerts.
 fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", state.alerts().len());
     let mut lines = super::alert_lines(state, columns(body.width));
@@ -92,7 +88,6 @@ fn columns(width: u16) -> u16 {
     width.saturating_sub(8)
 }
 
-/// Draws lines in a window of this many rows, or fewer if there is no room.
 fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, columns(body.width) + 4, rows);
     let inside = canvas.window(area, title);
@@ -100,16 +95,16 @@ fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas:
     for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
         canvas.say(inside, 1, row, text, *role);
     }
-    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
+    hidden(canvas, area, first, lines.len());
 }
 
 /// Draws how many lines are above and below on the lower edge of a window, and the visible part on its right edge.
-fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
+fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, all: usize) {
     let rows = usize::from(area.height.saturating_sub(2));
+    let below = all.saturating_sub(above + rows);
     if above + below > 0 && rows > 0 && area.width > 0 {
         let all = above + rows + below;
-        let (from, to) = (above * rows / all, ((above + rows) * rows).div_ceil(all));
-        for row in from..to.min(rows) {
+        for row in above * rows / all..((above + rows) * rows).div_ceil(all).min(rows) {
             let row = u16::try_from(row).unwrap_or(u16::MAX).saturating_add(1);
             canvas.say(area, area.width - 1, row, canvas.glyphs().thumb, Role::Title);
         }
@@ -118,7 +113,6 @@ fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
     super::on_the_rule(canvas, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, &text);
 }
 
-/// Draws a list with a cursor in a window.
 fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = crate::layout::choices(body, lines.len());
     let inside = canvas.window(area, title);
@@ -127,7 +121,7 @@ fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, bo
         let role = if index == at { Role::Selected } else { Role::Plain };
         canvas.field(inside, Field::left(0, inside.width), row, &format!(" {line}"), canvas.style(role));
     }
-    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
+    hidden(canvas, area, first, lines.len());
 }
 
 fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
@@ -160,13 +154,8 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
     let first = scrolled(0, dialog.at, usize::from(last.saturating_sub(2)), SIGNALS.len());
     for (row, (index, signal)) in (2..last).zip(SIGNALS.iter().enumerate().skip(first)) {
         let role = if index == dialog.at { Role::Selected } else { Role::Plain };
-        canvas.field(
-            inside,
-            Field::left(1, inside.width.saturating_sub(2)),
-            row,
-            &format!(" {:<6} {}", signal.name, signal.help),
-            canvas.style(role),
-        );
+        let text = format!(" {:<6} {}", signal.name, signal.help);
+        canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), row, &text, canvas.style(role));
     }
     if dialog.is_asked {
         let name = SIGNALS[dialog.at].name;
@@ -185,7 +174,6 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
 }
 
-/// Returns all details of a process, each line in full length.
 fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let fold = |(text, role): (String, Role)| {
         let text = text::clean(&text, state.theme.ascii);

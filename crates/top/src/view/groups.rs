@@ -57,7 +57,7 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
     let at = canvas.say(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
     let text = canvas.clean(&text);
-    let field = Field { cut: Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
+    let field = Field::start(at, area.width.saturating_sub(at));
     canvas.field(area, field, 0, &text, canvas.style(role));
     if is_chosen {
         let row = if state.focus == Focus::Devices { area } else { Rect { width: 1, ..area } };
@@ -65,10 +65,9 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
     }
 }
 
-/// Returns a one-line summary of a machine.
 fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     if let Some(lost) = &host.lost {
-        return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.why), Role::Critical);
+        return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.message), Role::Critical);
     }
     let Some(snapshot) = host.shown() else {
         return ("asking".to_owned(), Role::Dim);

@@ -11,11 +11,12 @@ use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{percent, size};
 
-pub(super) use self::list::{Item, buffer_lines, has_key, items};
+use self::list::items;
+pub(crate) use self::list::{buffer_at, groups_by, names};
 use super::devices::or_absent;
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
-use crate::layout::scrolled;
+use crate::layout::{frame, scrolled};
 use crate::state::State;
 use crate::theme::Role;
 
@@ -23,11 +24,9 @@ use crate::theme::Role;
 const CORES_MIN: u16 = 118;
 const CORES_COLUMNS: u16 = 40;
 
-/// A column of the table of kinds.
-type KindColumn = (&'static str, u16);
-const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
+const KIND_COLUMNS: [(&str, u16); 7] =
+    [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
 
-/// The areas of the view.
 struct Parts {
     kinds: Rect,
     map: Rect,
@@ -88,36 +87,38 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     events::draw(state, snapshot, device, canvas, parts.events);
 }
 
-/// Number of buffer rows in an area, without the rule and the heading.
 fn buffer_rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
 /// Number of visible rows of the buffer list.
-pub(super) fn list_rows(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> usize {
-    buffer_rows(parts(state, snapshot, device, body).buffers)
+pub(crate) fn list_rows(state: &State) -> usize {
+    let shown = state.shown_device().zip(frame(state.size));
+    shown.map_or(0, |((snapshot, device), frame)| buffer_rows(parts(state, snapshot, device, frame.body).buffers))
 }
 
 /// The index of the buffer-list row at a position on the screen.
-pub(super) fn row_at(state: &State, snapshot: &Snapshot, device: &Device, body: Rect, at: Position) -> Option<usize> {
+pub(crate) fn row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
+    let (snapshot, device) = state.shown_device()?;
     let area = parts(state, snapshot, device, body).buffers;
     let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
     let count = items(state, snapshot, device).len();
     Some(scrolled(state.scroll, state.memory.at, buffer_rows(area), count) + usize::from(row))
 }
 
-pub(super) fn map_rows(snapshot: &Snapshot, device: &Device) -> usize {
-    map::rows(snapshot, device).len()
+pub(crate) fn map_rows(state: &State) -> usize {
+    state.shown_device().map_or(0, |(snapshot, device)| map::rows(snapshot, device).len())
 }
 
 fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.buffer.set_style(Rect { height: 1, ..area }, canvas.theme.style(Role::Heading));
     let mut at = 1;
-    for (title, columns) in KIND_COLUMNS {
+    let fields = KIND_COLUMNS.map(|(title, columns)| {
         let field = if title == "KIND" { Field::left(at, columns) } else { Field::right(at, columns) };
         canvas.field(area, field, 0, title, canvas.style(Role::Heading));
         at += columns + 1;
-    }
+        field
+    });
     for (row, kind) in (1..).zip(Kind::ALL) {
         let memory = &device.memory.kinds[kind];
         let peak = memory.figure.peak.or_else(|reason| only_peak(snapshot, device, kind).ok_or(reason));
@@ -130,12 +131,9 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
             peak.map(size),
             memory.figure.source.map(|source| source.name().to_owned()),
         ];
-        let mut at = 1;
-        for ((title, columns), text) in KIND_COLUMNS.iter().zip(texts) {
-            let field = if *title == "KIND" { Field::left(at, *columns) } else { Field::right(at, *columns) };
+        for (field, text) in fields.into_iter().zip(texts) {
             let (text, role) = or_absent(text, |text| text);
             canvas.field(area, field, row, &text, canvas.style(role));
-            at += columns + 1;
         }
         let share = memory.figure.used.and_then(|used| memory.total.map(|total| used as f64 / total.max(1) as f64));
         if let (Ok(share), true) = (share, area.width >= at + 20) {
@@ -152,7 +150,6 @@ fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     peaks.next().filter(|_| peaks.next().is_none())
 }
 
-/// Buffers of a device.
 fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> + use<'a> {
     let id = device.id;
     snapshot.buffers.iter().filter(move |buffer| buffer.devices().contains(&id))

@@ -16,13 +16,10 @@ use crate::theme::Role;
 
 /// Largest tile. A larger one would have empty space.
 const TILE_MAX: (u16, u16) = (40, 11);
-/// Smallest useful tile.
 const TILE_MIN: (u16, u16) = (8, 2);
 /// Space between tiles for links: columns and rows.
 const LINK_GAP: (u16, u16) = (3, 1);
-/// Cells of the last minute in a tile.
 const SPARK_COLUMNS_MAX: u16 = 30;
-/// Narrower tiles have no bar.
 const BAR_MIN: u16 = 12;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
@@ -46,7 +43,6 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     legend(state, snapshot, &mesh, is_wired, canvas, area);
 }
 
-/// Returns the device of the tile at a position on the screen.
 pub(crate) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
@@ -54,14 +50,11 @@ pub(crate) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Posi
     mesh.tiles.iter().find(|tile| grid.place(&mesh, tile).contains(at)).map(|tile| tile.device)
 }
 
-/// Position of the tiles on the screen.
 #[derive(Clone)]
 struct Grid {
     area: Rect,
-    /// Width of a tile.
     width: u16,
     height: u16,
-    /// Columns and rows between tiles.
     gap: (u16, u16),
     /// Columns and rows that a frame takes on each side.
     border: u16,
@@ -100,7 +93,6 @@ impl Grid {
         Rect { x: self.left(mesh, tile.column), y, width: self.width, height: self.height }
     }
 
-    /// Draws a frame with the name around each board or tray.
     fn frames(&self, mesh: &Mesh, canvas: &mut Canvas<'_>, area: Rect) {
         for frame in mesh.frames.iter().filter(|_| self.border > 0) {
             let left = self.left(mesh, frame.columns.start) - 1;

@@ -11,7 +11,6 @@ use crate::layout::{process_columns, scrolled};
 use crate::state::{Depth, Focus, State};
 use crate::theme::Role;
 
-/// Returns the rows of the list in an area, without the rule and the heading.
 pub(crate) fn rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
@@ -82,7 +81,7 @@ fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let is_certain = state.hosts.iter().all(is_told);
     let text = match () {
         () if state.process_count() > 0 => "no process passes the filter; Esc drops it",
-        () if state.is_frozen() && !state.history().is_whole(state.back()) => "processes are not kept this far back",
+        () if state.is_frozen() && !state.here().history.is_whole(state.here().back()) => "processes are not kept this far back",
         () if is_certain => "no process holds a device",
         () => "no process is seen to hold a device",
     };

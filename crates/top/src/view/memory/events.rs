@@ -41,7 +41,6 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     }
 }
 
-/// Returns the label of an event, or `None` for events that are not shown.
 fn label(event: &BufferEvent) -> Option<&'static str> {
     Some(match event.op {
         Op::Alloc if event.program.is_some() => "cb",

@@ -8,7 +8,7 @@ use ttmon_print::quantity::percent;
 use super::super::chart::{Chart, Line};
 use super::super::charts::{duration, frame};
 use crate::canvas::{Canvas, spark};
-use crate::history::FRAGMENTED;
+use crate::history::History;
 use crate::settings::ZOOMS;
 use crate::state::State;
 use crate::theme::Role;
@@ -17,41 +17,38 @@ use crate::theme::Role;
 pub(super) const ROOM_FOR_CHART: u16 = 14;
 pub(super) const CHART_ROWS: u16 = 6;
 pub(super) const ROOM_FOR_LINE: u16 = 6;
-/// Cells of each kind in the line.
 const SPARK_COLUMNS: u8 = 12;
 
-/// Whether a process on this device reported its fragmentation.
 pub(super) fn is_known(state: &State, device: &Device) -> bool {
-    state.history().fragmentation(device.id).iter().any(Option::is_some)
+    History::fragmented().any(|(metric, _)| state.here().history.column(device.id, metric).is_some())
 }
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let seconds = ZOOMS[state.settings.zoom];
-    let columns = FRAGMENTED.into_iter().zip(state.history().fragmentation(device.id));
+    let columns = History::fragmented().filter_map(|(metric, kind)| Some((metric, kind, state.here().history.column(device.id, metric)?)));
     let last = |values: &std::collections::VecDeque<f32>| {
-        let value = values.get(values.len().checked_sub(state.back() + 1)?).copied()?;
+        let value = values.get(values.len().checked_sub(state.here().back() + 1)?).copied()?;
         (!value.is_nan()).then(|| percent(value.into()))
     };
     if area.height < CHART_ROWS {
         let mut at = canvas.say(area, 1, 0, &format!("Fragmentation, {}:", duration(seconds)), Role::Title) + 1;
-        for (kind, values) in columns {
-            let Some(values) = values else { continue };
-            let metric = state.history().fragmentation_metric(kind);
-            let means =
-                state.history().means(device.id, metric, SPARK_COLUMNS.into(), (seconds / u64::from(SPARK_COLUMNS)).max(1), state.back());
+        for (metric, kind, values) in columns {
+            let means = state.here().history.means(
+                device.id,
+                metric,
+                SPARK_COLUMNS.into(),
+                (seconds / u64::from(SPARK_COLUMNS)).max(1),
+                state.here().back(),
+            );
             at = canvas.say(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
             at = canvas.put(area, at, 0, &spark(&means, (0.0, 1.0), canvas.glyphs().spark), canvas.theme.hue(0));
             at = canvas.say(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;
         }
         return;
     }
-    let lines: Vec<Line<'_>> = columns
-        .filter_map(|(kind, values)| {
-            let values = values?;
-            let now = last(values).unwrap_or_else(|| "N/A".to_owned());
-            Some(Line { name: format!("{} {now}", kind.name()), values })
-        })
-        .collect();
+    let named = |values| last(values).unwrap_or_else(|| "N/A".to_owned());
+    let lines: Vec<Line<'_>> =
+        columns.map(|(_, kind, values)| Line { name: format!("{} {}", kind.name(), named(values)), values }).collect();
     // A chart with one line has no legend.
     let only = if let [line] = lines.as_slice() { format!(" {}", line.name) } else { String::new() };
     let title = format!("Fragmentation{only}, the last {}", duration(seconds));

@@ -1,7 +1,7 @@
 //! The list of the memory view: buffers, or groups of buffers.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ratatui_core::layout::Rect;
@@ -17,15 +17,14 @@ use crate::layout::scrolled;
 use crate::state::{ListBy, ListSort, State};
 use crate::theme::Role;
 
-/// A row of the list.
-pub(crate) enum Item<'a> {
+pub(super) enum Item<'a> {
     Group(BufferGroup),
     Buffer(&'a Buffer),
 }
 
 impl Item<'_> {
     /// Returns the name of a row. The name of a group is the line, tag, operation or size that its buffers share.
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::Group(group) => key_text(&group.key),
             Self::Buffer(buffer) => buffer_name(buffer),
@@ -39,7 +38,6 @@ impl Item<'_> {
         }
     }
 
-    /// Returns the count of a group, or the age of a buffer.
     fn second(&self) -> u64 {
         match self {
             Self::Group(group) => group.count,
@@ -56,8 +54,7 @@ fn buffer_name(buffer: &Buffer) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
-/// The rows of the list, sorted and filtered.
-pub(crate) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) -> Vec<Item<'a>> {
+pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) -> Vec<Item<'a>> {
     let list = &state.memory;
     let is_wanted = |buffer: &&Buffer| {
         let entry = &buffer.entry;
@@ -71,23 +68,18 @@ pub(crate) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) 
         (Some(open), by) => buffers().filter(|buffer| key_text(&key(buffer, by)) == *open).map(Item::Buffer).collect(),
         (None, ListBy::Buffer) => buffers().map(Item::Buffer).collect(),
     };
-    let compare = |one: &Item<'a>, other: &Item<'a>| -> Ordering {
-        let order = match list.sort {
-            ListSort::Bytes => other.bytes().cmp(&one.bytes()),
-            ListSort::Second => other.second().cmp(&one.second()),
-            ListSort::Name => one.name().cmp(&other.name()),
-        };
-        if list.is_reversed { order.reverse() } else { order }
-    };
-    match list.sort {
+    match (list.sort, list.is_reversed) {
+        (ListSort::Bytes, false) => items.sort_by_key(|item| Reverse(item.bytes())),
+        (ListSort::Bytes, true) => items.sort_by_key(Item::bytes),
+        (ListSort::Second, false) => items.sort_by_key(|item| Reverse(item.second())),
+        (ListSort::Second, true) => items.sort_by_key(Item::second),
         // Build each name once per row, not for each comparison.
-        ListSort::Name => {
+        (ListSort::Name, is_reversed) => {
             items.sort_by_cached_key(Item::name);
-            if list.is_reversed {
+            if is_reversed {
                 items.reverse();
             }
         }
-        ListSort::Bytes | ListSort::Second => items.sort_by(compare),
     }
     items
 }
@@ -99,7 +91,8 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
         ListBy::Tag => GroupBy::Tag,
         ListBy::Op => GroupBy::Op,
         ListBy::Buffer | ListBy::Size => {
-            let mut found: HashMap<u64, Vec<_>> = HashMap::new();
+            // Sorted, because groups of the same rank would otherwise change places in every frame.
+            let mut found: BTreeMap<u64, Vec<_>> = BTreeMap::new();
             entries.for_each(|entry| found.entry(entry.size).or_default().push(entry));
             let group = |(bytes, entries): (u64, Vec<_>)| {
                 let one = groups(entries.into_iter(), GroupBy::Op, state.memory.mark);
@@ -118,13 +111,28 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
     groups(entries, by, state.memory.mark)
 }
 
-/// Whether any buffer of a device has a name for a grouping. Without buffers, every grouping can be chosen.
-pub(crate) fn has_key(snapshot: &Snapshot, device: &Device, by: ListBy) -> bool {
-    let is_named = |buffer: &Buffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
-    on(snapshot, device).next().is_none() || on(snapshot, device).any(is_named)
+/// Names of the rows in the buffer list.
+pub(crate) fn names(state: &State) -> Vec<String> {
+    let items = state.shown_device().map(|(snapshot, device)| items(state, snapshot, device));
+    items.into_iter().flatten().map(|item| item.name()).collect()
 }
 
-/// The group key of a buffer.
+/// Whether any buffer on the selected device has a name for a grouping. Without buffers, every grouping can be chosen.
+pub(crate) fn groups_by(state: &State, by: ListBy) -> bool {
+    let is_named = |buffer: &Buffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
+    let has_key = |snapshot, device| on(snapshot, device).next().is_none() || on(snapshot, device).any(is_named);
+    state.shown_device().is_some_and(|(snapshot, device)| has_key(snapshot, device))
+}
+
+/// All details of the buffer in a row of the buffer list; `None` if the row is a group.
+pub(crate) fn buffer_at(state: &State, at: usize) -> Option<Vec<String>> {
+    let (snapshot, device) = state.shown_device()?;
+    match items(state, snapshot, device).get(at)? {
+        Item::Buffer(buffer) => Some(buffer_lines(snapshot, buffer)),
+        Item::Group(_) => None,
+    }
+}
+
 fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
     let entry = &buffer.entry;
     match by {
@@ -205,17 +213,12 @@ fn counted_as(count: usize, noun: &str) -> String {
 
 /// Returns the symbol for the heading of the column that the list is sorted by.
 fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'static str {
-    let sorted = match state.memory.sort {
-        ListSort::Bytes => 0,
-        ListSort::Second if is_group => 2,
-        ListSort::Second => 4,
-        ListSort::Name => {
-            if is_group {
-                5
-            } else {
-                6
-            }
-        }
+    let sorted = match (state.memory.sort, is_group) {
+        (ListSort::Bytes, _) => 0,
+        (ListSort::Second, true) => 2,
+        (ListSort::Second, false) => 4,
+        (ListSort::Name, true) => 5,
+        (ListSort::Name, false) => 6,
     };
     let is_down = (state.memory.sort == ListSort::Name) == state.memory.is_reversed;
     match (column == sorted, is_down) {
@@ -225,7 +228,6 @@ fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'
     }
 }
 
-/// Headings of the last column, the longest first.
 const NAMES: [&str; 3] = ["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"];
 
 /// A narrower list has only the size, the kind or the count, and the name.
@@ -291,8 +293,7 @@ fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Optio
     ]
 }
 
-/// Returns all details of a buffer.
-pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
+fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
     let entry = &buffer.entry;
     let process = snapshot.processes.iter().find(|process| process.key == buffer.process());
     let title = process.and_then(|process| process.title().ok()).unwrap_or_default();
@@ -316,7 +317,6 @@ pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> 
     lines
 }
 
-/// Returns the buffer at an address of an allocator.
 pub(super) fn named_at(snapshot: &Snapshot, process: ttmon_model::ProcessKey, kind: Kind, address: u64) -> Option<String> {
     let is_it =
         |buffer: &&Buffer| buffer.process() == process && buffer.entry.address == address && buffer.entry.kind.name() == kind.name();

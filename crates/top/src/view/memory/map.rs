@@ -4,7 +4,6 @@ use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Allocator, Banks, Block};
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size, size_or_absent};
-use ttmon_print::text::Cut;
 
 use super::super::{more, on_the_rule};
 use crate::canvas::{Canvas, Field};
@@ -12,7 +11,6 @@ use crate::layout::scrolled;
 use crate::state::{MapCursor, State};
 use crate::theme::Role;
 
-/// Columns before and after the map.
 const NAME_COLUMNS: u16 = 20;
 const FIGURES_COLUMNS: u16 = 34;
 
@@ -27,7 +25,6 @@ pub(super) fn rows<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<(&'a Allo
     rows
 }
 
-/// Returns the number of visible rows, without the rule.
 pub(super) fn page(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
@@ -44,13 +41,13 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     on_the_rule(canvas, area, &hidden);
     for (row, (index, (allocator, kind, banks))) in (1..area.height).zip(rows.into_iter().enumerate().skip(first)) {
         let name = format!("{}.{} {}", allocator.process.pid, allocator.slot, kind.name());
-        canvas.field(area, Field { cut: Cut::End, ..Field::left(1, NAME_COLUMNS - 2) }, row, &name, canvas.style(Role::Plain));
+        canvas.field(area, Field::start(1, NAME_COLUMNS - 2), row, &name, canvas.style(Role::Plain));
         let width = area.width.saturating_sub(NAME_COLUMNS + FIGURES_COLUMNS);
         let at = area.width.saturating_sub(FIGURES_COLUMNS);
         match banks.no_blocks {
             Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.name()), Role::Dim),
             None if banks.table.is_empty() => {
-                let field = Field { cut: Cut::End, ..Field::left(NAME_COLUMNS, width) };
+                let field = Field::start(NAME_COLUMNS, width);
                 canvas.field(area, field, row, "N/A: its blocks are unknown here", canvas.style(Role::Dim));
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
             }
@@ -79,7 +76,6 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[usize]) {
     }
 }
 
-/// Returns the legend of the cells, or the buffer at the cursor.
 fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Option<MapCursor>, canvas: &Canvas<'_>) -> String {
     let [free, largest, part, used] = canvas.glyphs().map;
     let legend = format!("Banks: {used} used  {part} partly  {free} free  {largest} largest free  Tab: cursor");
@@ -107,7 +103,6 @@ fn span(blocks: &[Block]) -> Option<(u64, u64)> {
     Some((first.address, last.address.saturating_add(last.size).max(first.address.saturating_add(1))))
 }
 
-/// Returns the address at the cursor.
 #[allow(clippy::cast_possible_truncation, reason = "a part of a span of 64 bits")]
 fn address_of((from, to): (u64, u64), cursor: MapCursor) -> u64 {
     from.saturating_add((u128::from(to - from) * u128::from(cursor.share) / u128::from(MapCursor::WHOLE)) as u64)
@@ -121,7 +116,6 @@ fn zoomed(whole: (u64, u64), cursor: Option<MapCursor>) -> (u64, u64) {
     (from, from + length)
 }
 
-/// Returns the cell of an address.
 #[allow(clippy::cast_possible_truncation, reason = "a share of a screen's width")]
 fn cell_of(address: u64, (from, to): (u64, u64), width: u16) -> u16 {
     let at = u128::from(address.saturating_sub(from)) * u128::from(width) / u128::from((to - from).max(1));
