@@ -80,7 +80,6 @@ pub(crate) struct Scene {
     pub(crate) is_replay: bool,
     pub(crate) is_frozen: bool,
     pub(crate) can_signal: bool,
-    /// Charts of one device, or of one metric.
     pub(crate) is_by_device: bool,
     /// Whether the content exceeds the screen, so that the arrow keys scroll.
     pub(crate) can_scroll: bool,

@@ -40,7 +40,6 @@ impl Served {
         Self { services, is_deep, ..Self::default() }
     }
 
-    /// Uses only services with `--deep`, or any service.
     pub(super) fn set_deep(&mut self, is_deep: bool) {
         if self.is_deep != is_deep {
             (self.is_deep, self.used, self.failures, self.next) = (is_deep, None, 0, None);

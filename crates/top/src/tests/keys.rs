@@ -1,6 +1,7 @@
 //! Every key in every view and dialog: no key panics, and the important keys work as described.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ttmon_model::ledger::LedgerBuffer;
 use ttmon_model::units::UnixTime;
 
 use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched};
@@ -8,9 +9,10 @@ use crate::columns::COLUMNS;
 use crate::event::Event;
 use crate::feed::{News, Position, Request};
 use crate::keys::{Chord, KEYS, Step, letter};
-use crate::state::{Dialog, Page, State, View};
+use crate::state::{Dialog, ListBy, ListSort, Page, State, View};
 use crate::theme::Theme;
 use crate::update::{Effect, update};
+use crate::view::memory_list;
 
 fn event(chord: Chord) -> KeyEvent {
     match chord {
@@ -422,4 +424,19 @@ fn no_word_of_the_help_is_cut() {
     for word in KEYS.iter().flat_map(|key| key.help.split(' ')) {
         assert!(seen.contains(word), "{word}");
     }
+}
+
+/// Groups of the same rank keep their places from frame to frame.
+#[test]
+fn groups_of_the_same_rank_stay_where_they_are() {
+    let mut snapshot = machine::hooked();
+    let first = snapshot.buffers[0].clone();
+    snapshot.buffers = (1..40)
+        .map(|size| ttmon_model::snapshot::Buffer { entry: LedgerBuffer { size, ..first.entry.clone() }, ..first.clone() })
+        .collect();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    (state.view, state.memory.by, state.memory.sort) = (View::Memory, ListBy::Size, ListSort::Second);
+    let names = memory_list(&state);
+    assert_eq!(names.len(), 39);
+    assert!((0..9).all(|_| memory_list(&state) == names));
 }

@@ -37,7 +37,6 @@ pub(super) struct Line<'a> {
 
 pub(super) struct Chart<'a> {
     pub(super) title: String,
-    /// More details, shown after the legend if there is room.
     pub(super) detail: String,
     pub(super) role: Role,
     pub(super) unit: Unit,

@@ -91,7 +91,6 @@ fn buffer_rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-/// Number of visible rows of the buffer list.
 pub(crate) fn list_rows(state: &State) -> usize {
     let shown = state.shown_device().zip(frame(state.size));
     shown.map_or(0, |((snapshot, device), frame)| buffer_rows(parts(state, snapshot, device, frame.body).buffers))

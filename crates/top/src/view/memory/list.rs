@@ -111,7 +111,6 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<
     groups(entries, by, state.memory.mark)
 }
 
-/// Names of the rows in the buffer list.
 pub(crate) fn names(state: &State) -> Vec<String> {
     let items = state.shown_device().map(|(snapshot, device)| items(state, snapshot, device));
     items.into_iter().flatten().map(|item| item.name()).collect()
