@@ -73,7 +73,8 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
     let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
     let lines = snapshot.processes.iter().flat_map(|process| {
         let line = |device, used| Line { snapshot, device, process: Ok(process), used, local_time: &style.local_time };
-        let mapped = process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device).ok_or(Missing::NoSource), use_of.kinds.dram()));
+        let mapped =
+            process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device).ok_or(Missing::NoSource), use_of.kinds.dram()));
         mapped.chain(process.unmapped.iter().map(move |unmapped| line(Err(Missing::NoSource), unmapped.kinds.dram())))
     });
     print(&columns, lines, options, style, out)
