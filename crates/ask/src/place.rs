@@ -25,16 +25,9 @@ pub enum ServicePlace {
 }
 
 /// The text is not an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give http://HOST:PORT, https://HOST:PORT or unix:PATH")]
 pub struct BadPlace;
-
-impl fmt::Display for BadPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("give http://HOST:PORT, https://HOST:PORT or unix:PATH")
-    }
-}
-
-impl std::error::Error for BadPlace {}
 
 impl FromStr for ServicePlace {
     type Err = BadPlace;

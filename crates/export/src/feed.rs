@@ -160,36 +160,14 @@ impl LedgerFeed {
 }
 
 /// Why the events of a ledger could not be read to the end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum FeedError {
-    /// The ledger cannot be read.
-    Ledger(ReadError),
-    /// The events cannot be stored.
-    Spool(io::Error),
+    #[error("cannot read its ledger: {0}")]
+    Ledger(#[from] ReadError),
+    #[error("cannot keep its events: {0}")]
+    Spool(#[from] io::Error),
 }
-
-impl From<ReadError> for FeedError {
-    fn from(error: ReadError) -> Self {
-        Self::Ledger(error)
-    }
-}
-
-impl From<io::Error> for FeedError {
-    fn from(error: io::Error) -> Self {
-        Self::Spool(error)
-    }
-}
-
-impl std::fmt::Display for FeedError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Ledger(error) => write!(f, "cannot read its ledger: {error}"),
-            Self::Spool(error) => write!(f, "cannot keep its events: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for FeedError {}
 
 fn is_drawn(event: &Event) -> bool {
     let is_of_buffer = matches!(event.op, Op::Alloc | Op::Free | Op::FreeAll | Op::UnlistedAlloc | Op::UnlistedFree | Op::Failed);

@@ -9,7 +9,6 @@ pub(crate) mod item;
 pub(crate) mod memory;
 mod process;
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
@@ -23,33 +22,20 @@ use item::Item;
 use memory::Owners;
 
 /// Why a text is not a document of ttmon.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum ReadError {
-    /// The text is not JSON, for this reason.
+    #[error("not JSON: {0}")]
     NotJson(String),
-    /// This program does not support the schema.
+    #[error("schema {0} is not known to this ttmon, which knows {SCHEMA}")]
     Schema(u64),
-    /// A part is missing or invalid.
+    #[error("{0} is missing or not what it should be")]
     Shape(&'static str),
-    /// The document has more items of this type than any host has.
+    #[error("it has more {0} than any host has")]
     TooMuch(&'static str),
-    /// Reading the document took too long.
+    #[error("reading it takes too long")]
     Late,
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson(why) => write!(f, "not JSON: {why}"),
-            Self::Schema(number) => write!(f, "schema {number} is not known to this ttmon, which knows {SCHEMA}"),
-            Self::TooMuch(what) => write!(f, "it has more {what} than any host has"),
-            Self::Late => f.write_str("reading it takes too long"),
-            Self::Shape(part) => write!(f, "{part} is missing or not what it should be"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads a document.
 pub fn read(text: &str) -> Result<Snapshot, ReadError> {

@@ -4,7 +4,6 @@
 //! first line and its number of lines. So `zstdcat` prints the whole recording, and a reader can find any time without unpacking earlier
 //! frames. If the recorder is killed, the file is valid up to the last complete frame.
 
-use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use serde_json::{Value, json};
@@ -34,38 +33,20 @@ const LEVEL: i32 = 3;
 const FRAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a recording cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum Error {
-    /// The file cannot be read.
-    Io(io::Error),
-    /// The file is not a recording.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is not a recording of ttmon")]
     NotOurs,
-    /// This program does not support the version of the recording.
+    #[error("it is of version {0}, and this ttmon knows {VERSION}")]
     Version(u64),
     /// The recording has no complete frame.
+    #[error("the recording is empty")]
     Empty,
-    /// A frame is damaged.
+    #[error("a part of the recording is damaged")]
     Damaged,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::NotOurs => f.write_str("it is not a recording of ttmon"),
-            Self::Version(version) => write!(f, "it is of version {version}, and this ttmon knows {VERSION}"),
-            Self::Empty => f.write_str("the recording is empty"),
-            Self::Damaged => f.write_str("a part of the recording is damaged"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// Writes a recording.

@@ -6,8 +6,6 @@
 //! type has arrived, because the other bytes are zero. A query waits for [`Wait::Grace`], because its sender sends nothing until it has the
 //! reply. Once the size is known, it never changes. The decoder never searches for the start of a message in the middle of a stream.
 
-use std::fmt;
-
 use super::{HEADER_BYTES, MESSAGE_BYTES_MAX, Request, Size, Type};
 
 /// State of one connection's stream.
@@ -67,33 +65,23 @@ pub enum Wait {
 }
 
 /// Why a stream is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum Malformed {
-    /// Unknown type.
+    #[error("no message has type {0}")]
     Type(u8),
-    /// A byte that must be zero is not zero.
+    #[error("padding that is not zero")]
     Padding,
     /// A device id below -1.
+    #[error("device id {0}")]
     Device(i32),
     /// A nonzero byte after the header at an offset where no message can begin.
+    #[error("bytes at offset {0} of a request, where all are zero")]
     Trailing(usize),
     /// A type that messages of this size do not support.
+    #[error("type {} in a message of {} bytes", *.0 as u8, .1.bytes())]
     TypeOfSize(Type, Size),
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type(byte) => write!(f, "no message has type {byte}"),
-            Self::Padding => f.write_str("padding that is not zero"),
-            Self::Device(device) => write!(f, "device id {device}"),
-            Self::Trailing(at) => write!(f, "bytes at offset {at} of a request, where all are zero"),
-            Self::TypeOfSize(kind, size) => write!(f, "type {} in a message of {} bytes", *kind as u8, size.bytes()),
-        }
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 impl Framing {
     /// Creates the state of a stream with an unknown size.
