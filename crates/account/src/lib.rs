@@ -13,4 +13,4 @@ mod size;
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip};
 pub use checks::{Checks, buffers};
 pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, LeftBuffer, is_named};
-pub use size::{Limit, Size};
+pub use size::{Limit, Size, SizeError};

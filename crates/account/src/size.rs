@@ -15,13 +15,23 @@ pub enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
+/// Why a text is neither a size nor a share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum SizeError {
+    #[error("{0:?} is no size: give bytes, or a number with K, M, G or T")]
+    Size(String),
+    #[error("{0:?} is no share: give 0% to 100%, without a sign")]
+    Share(String),
+}
+
 const UNITS: [(&str, u32); 6] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: give bytes, or a number with K, M, G or T");
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let wrong = || SizeError::Size(text.to_owned());
         let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start().to_ascii_uppercase();
@@ -42,16 +52,16 @@ impl FromStr for Size {
 }
 
 impl FromStr for Limit {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let Some(share) = text.strip_suffix('%') else { return Ok(Self::Bytes(text.parse::<Size>()?.0)) };
         let share = share.trim_end();
         // A sign would mean a change, which is not supported.
         let is_plain = share.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
         match share.parse::<f64>() {
             Ok(share) if is_plain && share <= 100.0 => Ok(Self::Share(share / 100.0)),
-            _ => Err(format!("{text:?} is no share: give 0% to 100%, without a sign")),
+            _ => Err(SizeError::Share(text.to_owned())),
         }
     }
 }

@@ -21,6 +21,9 @@ use ttmon_model::{Device, DeviceId};
 
 use crate::window::Window;
 
+pub use parse::ConditionError;
+pub use promql::PromqlError;
+
 /// A condition over the fields of one device.
 #[derive(Clone, Debug)]
 pub struct Condition {
@@ -108,12 +111,12 @@ impl PartialEq for Condition {
 
 impl Condition {
     /// Parses a condition.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ConditionError> {
         Ok(Self { text: text.split_whitespace().collect::<Vec<_>>().join(" "), any: parse::condition(text)? })
     }
 
     /// Returns the condition as PromQL over the service's metrics. The error names a field that has no metric.
-    pub fn promql(&self) -> Result<String, String> {
+    pub fn promql(&self) -> Result<String, PromqlError> {
         promql::condition(&self.any)
     }
 

@@ -19,7 +19,7 @@ use toml::{Table, Value};
 use ttmon_model::duration;
 
 use crate::builtin::builtin;
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionError};
 use crate::limits::{
     ARGUMENTS_MAX, CLEAR_FOR_DEFAULT, CLEAR_FOR_MIN, COMMAND_TIMEOUT_DEFAULT, COMMAND_TIMEOUT_MAX, DURATION_MAX, RECEIVERS_MAX,
     RESEND_DEFAULT, RESEND_RANGE, RULES_MAX,
@@ -87,8 +87,40 @@ pub enum UrlFrom {
     File(PathBuf),
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
-    Err(why.into())
+/// Why the table is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum ConfigError {
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    #[error("alerts is a table: [alerts]")]
+    NoTable,
+    #[error("alerts.{0}: unknown key (builtin, rule, command, webhook, alertmanager)")]
+    UnknownKey(String),
+    #[error("alerts.{0} is a list of tables: [[alerts.{0}]]")]
+    NoList(String),
+    #[error("alerts.{list} {entry}: {why}")]
+    Entry { list: String, entry: String, why: Box<Self> },
+    #[error("more than {RULES_MAX} rules")]
+    ManyRules,
+    #[error("more than {RECEIVERS_MAX} receivers")]
+    ManyReceivers,
+    #[error("name takes lower-case letters, digits, - and _, at most 64")]
+    Name,
+    #[error("{0}: {1}")]
+    Condition(&'static str, ConditionError),
+    #[error("when is missing, and no built-in rule has this name")]
+    NoCondition,
+    #[error("another receiver has this name")]
+    SameName,
+    #[error("argv takes a list of texts, the first of which is the absolute path of a program; there is no shell")]
+    Arguments,
+    #[error("unknown key {0} (there are {1})")]
+    UnknownKeyOfEntry(String, String),
+    #[error("{0} takes {1}")]
+    Value(&'static str, String),
+    #[error("give either url or url_file")]
+    Url,
 }
 
 impl Default for Config {
@@ -101,44 +133,44 @@ impl Default for Config {
 impl Config {
     /// Reads a whole configuration file and adds its table `alerts`, if there is one. Rules with the name of an existing rule change or
     /// replace it; receivers are added.
-    pub fn read(&mut self, text: &str) -> Result<(), String> {
-        let file: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    pub fn read(&mut self, text: &str) -> Result<(), ConfigError> {
+        let file: Table = text.parse()?;
         let Some(table) = file.get("alerts") else { return Ok(()) };
-        let Some(table) = table.as_table() else { return wrong("alerts is a table: [alerts]") };
+        let Some(table) = table.as_table() else { return Err(ConfigError::NoTable) };
         if Keys(table).truth("builtin")? == Some(false) {
             self.rules.retain(|rule| !rule.is_builtin);
         }
         for (key, value) in table.iter().filter(|(key, _)| *key != "builtin") {
             if !["rule", "command", "webhook", "alertmanager"].contains(&key.as_str()) {
-                return wrong(format!("alerts.{key}: unknown key (builtin, rule, command, webhook, alertmanager)"));
+                return Err(ConfigError::UnknownKey(key.clone()));
             }
             let entries = value.as_array().and_then(|entries| entries.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
-            let Some(entries) = entries else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
+            let Some(entries) = entries else { return Err(ConfigError::NoList(key.clone())) };
             for (number, entry) in (1..).zip(entries) {
                 let keys = Keys(entry);
                 let named = keys.text("name")?.unwrap_or_else(|| format!("number {number}"));
                 let added = if key == "rule" { self.add_rule(&keys) } else { self.add_receiver(key, &keys) };
-                added.map_err(|why| format!("alerts.{key} {named}: {why}"))?;
+                added.map_err(|why| ConfigError::Entry { list: key.clone(), entry: named, why: Box::new(why) })?;
             }
         }
         if self.rules.len() > RULES_MAX {
-            return wrong(format!("more than {RULES_MAX} rules"));
+            return Err(ConfigError::ManyRules);
         }
-        if self.receivers.len() > RECEIVERS_MAX { wrong(format!("more than {RECEIVERS_MAX} receivers")) } else { Ok(()) }
+        if self.receivers.len() > RECEIVERS_MAX { Err(ConfigError::ManyReceivers) } else { Ok(()) }
     }
 
-    fn add_rule(&mut self, keys: &Keys<'_>) -> Result<(), String> {
+    fn add_rule(&mut self, keys: &Keys<'_>) -> Result<(), ConfigError> {
         keys.only(&["name", "when", "for", "clear", "clear_for", "severity", "summary", "enabled"])?;
         let Some(name) = keys.text("name")?.filter(|name| is_name(name)) else {
-            return wrong("name takes lower-case letters, digits, - and _, at most 64");
+            return Err(ConfigError::Name);
         };
         let place = self.rules.iter().position(|rule| rule.name == name);
         if keys.truth("enabled")? == Some(false) {
             place.map(|place| self.rules.remove(place));
             return Ok(());
         }
-        let condition = |key: &str| {
-            let parsed = keys.text(key)?.map(|text| Condition::parse(&text).map_err(|why| format!("{key}: {why}")));
+        let condition = |key| {
+            let parsed = keys.text(key)?.map(|text| Condition::parse(&text).map_err(|why| ConfigError::Condition(key, why)));
             parsed.transpose()
         };
         let when = condition("when")?;
@@ -154,7 +186,7 @@ impl Config {
                 summary: summary(when),
                 is_builtin: false,
             },
-            (None, None) => return wrong("when is missing, and no built-in rule has this name"),
+            (None, None) => return Err(ConfigError::NoCondition),
         };
         if let Some(when) = when.filter(|when| *when != rule.when) {
             // The clear condition and the summary of the old condition may not match the new one.
@@ -172,7 +204,7 @@ impl Config {
         Ok(())
     }
 
-    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>) -> Result<(), String> {
+    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>) -> Result<(), ConfigError> {
         let how = match sort {
             "command" => command(keys),
             "webhook" => webhook(keys),
@@ -181,10 +213,10 @@ impl Config {
         let number = self.receivers.iter().filter(|other| other.how.sort() == sort).count() + 1;
         let name = keys.text("name")?.unwrap_or_else(|| format!("{sort}-{number}"));
         if !is_name(&name) {
-            return wrong("name takes lower-case letters, digits, - and _, at most 64");
+            return Err(ConfigError::Name);
         }
         if self.receivers.iter().any(|other| other.name == name) {
-            return wrong("another receiver has this name");
+            return Err(ConfigError::SameName);
         }
         self.receivers.push(Receiver { name, severity: keys.severity()?.unwrap_or(Severity::Info), how });
         Ok(())
@@ -209,74 +241,74 @@ fn summary(when: &Condition) -> String {
     format!("{} ({})", when.to_string().replace(['{', '}'], ""), values.join(", "))
 }
 
-fn command(keys: &Keys<'_>) -> Result<Delivery, String> {
+fn command(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "argv", "timeout"])?;
     let words = keys.0.get("argv").and_then(Value::as_array).filter(|words| (1..=ARGUMENTS_MAX).contains(&words.len()));
     let argv: Option<Vec<String>> = words.and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
     let is_plain = |argv: &Vec<String>| argv[0].starts_with('/') && argv.iter().all(|word| !word.contains('\0'));
     let Some(argv) = argv.filter(is_plain) else {
-        return wrong("argv takes a list of texts, the first of which is the absolute path of a program; there is no shell");
+        return Err(ConfigError::Arguments);
     };
     let timeout = keys.duration("timeout", Duration::from_secs(1), COMMAND_TIMEOUT_MAX)?;
     Ok(Delivery::Command { argv, timeout: timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT) })
 }
 
-fn webhook(keys: &Keys<'_>) -> Result<Delivery, String> {
+fn webhook(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca"])?;
     Ok(Delivery::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
 }
 
-fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, String> {
+fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca", "resend"])?;
     let resend = keys.duration("resend", RESEND_RANGE.0, RESEND_RANGE.1)?.unwrap_or(RESEND_DEFAULT);
     Ok(Delivery::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
 }
 
-fn takes(key: &str, what: &str) -> String {
-    format!("{key} takes {what}")
+fn takes(key: &'static str, what: &str) -> ConfigError {
+    ConfigError::Value(key, what.to_owned())
 }
 
 /// The keys of one entry.
 struct Keys<'a>(&'a Table);
 
 impl Keys<'_> {
-    fn only(&self, known: &[&str]) -> Result<(), String> {
+    fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
         match self.0.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => wrong(format!("unknown key {key} (there are {})", known.join(", "))),
+            Some(key) => Err(ConfigError::UnknownKeyOfEntry(key.clone(), known.join(", "))),
             None => Ok(()),
         }
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, String> {
+    fn text(&self, key: &'static str) -> Result<Option<String>, ConfigError> {
         let value = self.0.get(key).map(|value| value.as_str().map(str::to_owned).ok_or_else(|| takes(key, "text")));
         value.transpose()
     }
 
-    fn truth(&self, key: &str) -> Result<Option<bool>, String> {
+    fn truth(&self, key: &'static str) -> Result<Option<bool>, ConfigError> {
         self.0.get(key).map(|value| value.as_bool().ok_or_else(|| takes(key, "true or false"))).transpose()
     }
 
-    fn duration(&self, key: &str, least: Duration, most: Duration) -> Result<Option<Duration>, String> {
+    fn duration(&self, key: &'static str, least: Duration, most: Duration) -> Result<Option<Duration>, ConfigError> {
         let parsed = self.text(key)?.map(|text| duration::parse(&text).filter(|value| (least..=most).contains(value)));
         let range = || format!("a duration of {} to {}, such as 30s, 5m, 1h", duration::format(least), duration::format(most));
         parsed.map(|parsed| parsed.ok_or_else(|| takes(key, &range()))).transpose()
     }
 
-    fn severity(&self) -> Result<Option<Severity>, String> {
+    fn severity(&self) -> Result<Option<Severity>, ConfigError> {
         let named = self.text("severity")?.map(|name| Severity::from_name(&name));
         named.map(|named| named.ok_or_else(|| takes("severity", "info, warning or critical"))).transpose()
     }
 
-    fn path(&self, key: &str) -> Result<Option<PathBuf>, String> {
+    fn path(&self, key: &'static str) -> Result<Option<PathBuf>, ConfigError> {
         let path = self.text(key)?.map(PathBuf::from);
         path.map(|path| if path.is_absolute() { Ok(path) } else { Err(takes(key, "an absolute path")) }).transpose()
     }
 
-    fn url(&self) -> Result<UrlFrom, String> {
+    fn url(&self) -> Result<UrlFrom, ConfigError> {
         match (self.text("url")?, self.path("url_file")?) {
             (Some(url), None) => Ok(UrlFrom::Text(url)),
             (None, Some(path)) => Ok(UrlFrom::File(path)),
-            _ => wrong("give either url or url_file"),
+            _ => Err(ConfigError::Url),
         }
     }
 }

@@ -28,7 +28,7 @@ pub use past::{Past, Series};
 pub use place::{BadPlace, ServicePlace};
 pub use post::{Credentials, Target, get, post};
 pub use tls::Roots;
-pub use trouble::Trouble;
+pub use trouble::{RootsError, Trouble};
 
 use stream::{Deadline, Stream};
 

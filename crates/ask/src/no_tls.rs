@@ -3,8 +3,8 @@
 use std::net::TcpStream;
 use std::path::Path;
 
-use crate::Trouble;
 use crate::stream::{Stream, Timed};
+use crate::{RootsError, Trouble};
 
 /// There are no certificates in this build.
 #[derive(Clone, Debug)]
@@ -12,8 +12,8 @@ pub enum Roots {}
 
 impl Roots {
     /// Always returns an error.
-    pub fn read(_file: Option<&Path>) -> Result<Self, String> {
-        Err("this build of ttmon has no TLS; build it with --features tls, or use an SSH tunnel and http://localhost".to_owned())
+    pub fn read(_file: Option<&Path>) -> Result<Self, RootsError> {
+        Err(RootsError::NotBuiltIn)
     }
 }
 

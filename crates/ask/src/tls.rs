@@ -11,8 +11,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ttmon_model::limits::CERTIFICATES_BYTES_MAX;
 
-use crate::Trouble;
 use crate::stream::{Stream, Timed};
+use crate::{RootsError, Trouble};
 
 /// Files with the system's trusted certificates, by distribution.
 const SYSTEM: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
@@ -29,11 +29,10 @@ impl fmt::Debug for Roots {
 
 impl Roots {
     /// Reads the certificates of a PEM file; without a file, those of the system. An error says why they cannot be used.
-    pub fn read(file: Option<&Path>) -> Result<Self, String> {
+    pub fn read(file: Option<&Path>) -> Result<Self, RootsError> {
         let system = || SYSTEM.iter().map(PathBuf::from).find(|path| path.exists());
-        let path =
-            file.map(Path::to_owned).or_else(system).ok_or("this system has no list of certificates to trust; give one with --ca FILE")?;
-        let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
+        let path = file.map(Path::to_owned).or_else(system).ok_or(RootsError::NoList)?;
+        let wrong = |why: &dyn fmt::Display| RootsError::File(path.clone(), why.to_string());
         let mut roots = RootCertStore::empty();
         let bytes = ttmon_files::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&bytes) {

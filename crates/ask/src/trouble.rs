@@ -1,37 +1,53 @@
 //! Errors of a request.
 
-use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use ttmon_wire::ReadError;
 
 /// Why there is no answer. The text is printed after the name of the service: «the service at … does not answer in time».
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum Trouble {
-    /// The service cannot be reached.
+    #[error("cannot be reached ({})", words(.0))]
     Unreachable(io::Error),
-    /// The service does not answer.
+    #[error("does not answer ({})", words(.0))]
     Silent(io::Error),
-    /// The service does not answer in time.
+    #[error("does not answer in time")]
     Late,
     /// The answer exceeds the limit.
+    #[error("answers without an end")]
     Endless,
     /// The answer ended early.
+    #[error("answers with half of an answer")]
     Half,
-    /// The answer is not text.
+    #[error("answers with something that is not text")]
     NotText,
-    /// The service requires a token, or another one.
+    #[error("wants a token that it knows (--token-file)")]
     Refused,
-    /// The service answers with an error status.
+    #[error("has nothing to show ({0})")]
     Status(u16),
-    /// A message is answered with a redirect.
+    #[error("answers with a redirect ({0}), which is not followed; give the final address")]
     Redirect(u16),
     /// A message is answered with an error status.
+    #[error("answers with status {0}")]
     NotAccepted(u16),
-    /// The answer is unexpected.
+    #[error("answers in another way than this ttmon knows ({0})")]
     Strange(String),
-    /// The certificate is not trusted, or TLS failed.
+    #[error("cannot be trusted ({0})")]
     Tls(String),
+}
+
+/// Why there are no certificates to trust.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum RootsError {
+    #[error("this build of ttmon has no TLS; build it with --features tls, or use an SSH tunnel and http://localhost")]
+    NotBuiltIn,
+    #[error("this system has no list of certificates to trust; give one with --ca FILE")]
+    NoList,
+    #[error("{0}: {1}")]
+    File(PathBuf, String),
 }
 
 impl Trouble {
@@ -54,27 +70,6 @@ impl Trouble {
         }
     }
 }
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(error) => write!(f, "cannot be reached ({})", words(error)),
-            Self::Silent(error) => write!(f, "does not answer ({})", words(error)),
-            Self::Late => f.write_str("does not answer in time"),
-            Self::Endless => f.write_str("answers without an end"),
-            Self::Half => f.write_str("answers with half of an answer"),
-            Self::NotText => f.write_str("answers with something that is not text"),
-            Self::Refused => f.write_str("wants a token that it knows (--token-file)"),
-            Self::Status(status) => write!(f, "has nothing to show ({status})"),
-            Self::Redirect(status) => write!(f, "answers with a redirect ({status}), which is not followed; give the final address"),
-            Self::NotAccepted(status) => write!(f, "answers with status {status}"),
-            Self::Strange(why) => write!(f, "answers in another way than this ttmon knows ({why})"),
-            Self::Tls(why) => write!(f, "cannot be trusted ({why})"),
-        }
-    }
-}
-
-impl std::error::Error for Trouble {}
 
 /// Returns the kernel's message, without its number.
 fn words(error: &io::Error) -> String {

@@ -12,15 +12,27 @@ use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_
 /// Labels of a series, without its name.
 pub type Labels = BTreeMap<String, String>;
 
+/// Why an answer cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum AnswerError {
+    #[error("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")]
+    TooLarge,
+    #[error("refuses the query ({0})")]
+    Refused(String),
+    #[error("answers in another way than Prometheus's HTTP API ({0})")]
+    Strange(String),
+}
+
 /// The result of a query: series and their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vector(pub Vec<(Labels, f64)>);
 
 impl Vector {
     /// Parses an answer. Values that are not finite numbers are left out.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, AnswerError> {
         if text.len() > ANSWER_BYTES_MAX {
-            return Err(too_large());
+            return Err(AnswerError::TooLarge);
         }
         let mut found = Found::default();
         let mut input = serde_json::Deserializer::from_str(text);
@@ -30,7 +42,7 @@ impl Vector {
         }
         read.map_err(|error| strange(&error.to_string()))?;
         if found.status.as_deref() == Some("error") {
-            return Err(format!("refuses the query ({})", found.refusal.as_deref().unwrap_or("no reason")));
+            return Err(AnswerError::Refused(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
         }
         match (found.kind.as_deref(), found.series) {
             (Some("vector"), Some(series)) => Ok(Self(series)),
@@ -45,12 +57,8 @@ impl Vector {
     }
 }
 
-fn strange(why: &str) -> String {
-    format!("answers in another way than Prometheus's HTTP API ({why})")
-}
-
-fn too_large() -> String {
-    format!("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")
+fn strange(why: &str) -> AnswerError {
+    AnswerError::Strange(why.to_owned())
 }
 
 /// The values that were parsed so far. Series are parsed one at a time; other keys are skipped.
@@ -60,7 +68,7 @@ struct Found {
     refusal: Option<String>,
     kind: Option<String>,
     series: Option<Vec<(Labels, f64)>>,
-    error: Option<String>,
+    error: Option<AnswerError>,
 }
 
 /// The top level of the answer, or its `data`.
@@ -128,7 +136,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
         let (mut series, mut count) = (Vec::new(), 0);
         while let Some(row) = rows.next_element::<&RawValue>()? {
             count += 1;
-            let read = if count > SERIES_MAX { Err(too_large()) } else { read_series(row.get()) };
+            let read = if count > SERIES_MAX { Err(AnswerError::TooLarge) } else { read_series(row.get()) };
             match read {
                 Ok(one) => series.extend(one),
                 Err(error) => {
@@ -143,7 +151,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 }
 
 /// Parses one series. Returns `None` if its value is not a finite number.
-fn read_series(text: &str) -> Result<Option<(Labels, f64)>, String> {
+fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
     if text.len() > SERIES_BYTES_MAX {
         return Err(strange("a long series"));
     }
@@ -199,8 +207,8 @@ mod tests {
             (r#"{"data":{"resultType":"vector","result":[]}} {}"#, false),
         ] {
             let error = Vector::parse(text).expect_err(text);
-            assert_eq!(error.starts_with("refuses"), is_refusal, "{error}");
+            assert_eq!(matches!(error, AnswerError::Refused(_)), is_refusal, "{error}");
         }
-        assert_eq!(Vector::parse(&many), Err(too_large()));
+        assert_eq!(Vector::parse(&many), Err(AnswerError::TooLarge));
     }
 }

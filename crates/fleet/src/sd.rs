@@ -15,27 +15,45 @@ pub struct Target {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Why a list of hosts cannot be used. Lines have numbers.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum SdError {
+    #[error("line {0}: {1:?} is no LABEL=VALUE")]
+    Label(usize, String),
+    #[error("line {0}: {1:?} is no host, and no list such as tt[01-16]")]
+    Hosts(usize, String),
+    #[error("line {0}: {1:?} is no host")]
+    Host(usize, String),
+    #[error("line {0}: no node and partition; use sinfo --noheader --Node --format \"%N %R %f\"")]
+    NoNode(usize),
+    #[error("{0}; use kubectl get nodes -o json")]
+    Json(#[from] serde_json::Error),
+    #[error("{0}; use kubectl get nodes -o json")]
+    Kubernetes(&'static str),
+    #[error("more than {TARGETS_MAX} hosts, or {} MiB of labels", TARGET_LABEL_BYTES_MAX >> 20)]
+    TooMany,
+}
+
 /// Returns the JSON of a list.
 pub fn document(targets: &[Target]) -> Value {
     targets.iter().map(|target| json!({"targets": [target.address], "labels": target.labels})).collect()
 }
 
 /// Parses a list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` means sixteen hosts, `#` begins a comment.
-pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, String> {
+pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let (mut targets, mut label_bytes) = (Vec::new(), 0);
-    for (index, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let Some(name) = words.next() else { continue };
-        let wrong = |why: String| of_line(index, &why);
-        let labels = words
-            .map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE"))))
-            .collect::<Result<BTreeMap<_, _>, _>>()?;
+        let labels =
+            words.map(|word| label(word).ok_or_else(|| SdError::Label(number, word.to_owned()))).collect::<Result<BTreeMap<_, _>, _>>()?;
         let line_bytes: usize = labels.iter().map(|(name, value)| name.len() + value.len() + LABEL_OVERHEAD).sum();
-        for name in expanded(name).ok_or_else(|| wrong(format!("{name:?} is no host, and no list such as tt[01-16]")))? {
+        for name in expanded(name).ok_or_else(|| SdError::Hosts(number, name.to_owned()))? {
             targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
             label_bytes += line_bytes;
             if targets.len() > TARGETS_MAX || label_bytes > TARGET_LABEL_BYTES_MAX {
-                return Err(too_many());
+                return Err(SdError::TooMany);
             }
         }
     }
@@ -44,15 +62,15 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, String> {
 
 /// Parses the output of `sinfo --noheader --Node --format "%N %R %f"`: node, partition, features. A node in several partitions is listed
 /// once, with their names joined by commas. A feature `rack=r1` or `rack:r1` becomes the label `rack`.
-pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, String> {
+pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let mut nodes: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let mut words = line.split_whitespace();
         let (Some(node), Some(partition)) = (words.next(), words.next()) else {
-            return Err(of_line(index, "no node and partition; use sinfo --noheader --Node --format \"%N %R %f\""));
+            return Err(SdError::NoNode(number));
         };
         if !is_host(node) {
-            return Err(of_line(index, &format!("{node:?} is no host")));
+            return Err(SdError::Host(number, node.to_owned()));
         }
         let labels = nodes.entry(node.to_owned()).or_default();
         let partitions = labels.entry("partition".to_owned()).or_default();
@@ -65,19 +83,18 @@ pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, String> {
         labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_owned())));
     }
     if nodes.len() > TARGETS_MAX {
-        return Err(too_many());
+        return Err(SdError::TooMany);
     }
     Ok(nodes.into_iter().map(|(node, labels)| Target { address: addressed(&node, port), labels }).collect())
 }
 
 /// Parses the output of `kubectl get nodes -o json`: nodes with Tenstorrent cards, by their internal address. The label `rack` is the
 /// node's label `topology.kubernetes.io/rack`, and `partition` is its `node.kubernetes.io/instance-type`.
-pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, String> {
-    let wrong = |why: &str| format!("{why}; use kubectl get nodes -o json");
-    let document: Value = serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
-    let nodes = document["items"].as_array().ok_or_else(|| wrong("no list of nodes"))?;
+pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+    let document: Value = serde_json::from_str(text)?;
+    let nodes = document["items"].as_array().ok_or(SdError::Kubernetes("no list of nodes"))?;
     if nodes.len() > TARGETS_MAX {
-        return Err(too_many());
+        return Err(SdError::TooMany);
     }
     let mut targets = Vec::new();
     for node in nodes {
@@ -87,10 +104,10 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, String> {
             continue;
         }
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        let addresses = node["status"]["addresses"].as_array().ok_or_else(|| wrong("a node without addresses"))?;
+        let addresses = node["status"]["addresses"].as_array().ok_or(SdError::Kubernetes("a node without addresses"))?;
         let internal = addresses.iter().find(|address| address["type"] == "InternalIP").and_then(|address| address["address"].as_str());
         let address =
-            internal.filter(|address| is_host(address) || address.contains(':')).ok_or_else(|| wrong("a node without an address"))?;
+            internal.filter(|address| is_host(address) || address.contains(':')).ok_or(SdError::Kubernetes("a node without an address"))?;
         let address = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
         let mut labels = BTreeMap::from([("node".to_owned(), name.to_owned())]);
         for (label, key) in [("rack", "topology.kubernetes.io/rack"), ("partition", "node.kubernetes.io/instance-type")] {
@@ -99,14 +116,6 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, String> {
         targets.push(Target { address, labels });
     }
     Ok(targets)
-}
-
-fn of_line(index: usize, why: &str) -> String {
-    format!("line {}: {why}", index + 1)
-}
-
-fn too_many() -> String {
-    format!("more than {TARGETS_MAX} hosts, or {} MiB of labels", TARGET_LABEL_BYTES_MAX >> 20)
 }
 
 fn label(word: &str) -> Option<(String, String)> {
@@ -169,25 +178,26 @@ mod tests {
     #[test]
     fn bad_lines_are_named() {
         for text in ["a b", "a 1x=y", "a\"b", "tt[1-", "tt[3-1]", "tt[a-b]", "tt[0-4000000000]", "a:port", "[::1", "a/b", "a =x"] {
-            assert!(hosts(&format!("ok\n{text}"), 1).is_err_and(|why| why.starts_with("line 2: ")), "{text}");
+            assert!(hosts(&format!("ok\n{text}"), 1).is_err_and(|why| why.to_string().starts_with("line 2: ")), "{text}");
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for text in [long.clone(), format!("{long}[0-99999]"), format!("t[{}1-2]", "0".repeat(70_000))] {
-            assert!(hosts(&text, 1).is_err_and(|why| why.starts_with("line 1: ")), "{} bytes", text.len());
+            assert!(hosts(&text, 1).is_err_and(|why| why.to_string().starts_with("line 1: ")), "{} bytes", text.len());
         }
-        assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(too_many()));
+        let is_too_many = |text: &str| matches!(hosts(text, 1), Err(SdError::TooMany));
+        assert!(is_too_many("t[1-60000]\nt[1-60000]"));
         let short: String = (0..300).map(|number| format!(" l{number}=")).collect();
-        assert_eq!(hosts(&format!("t[1-99999]{short}"), 1), Err(too_many()), "30 million labels");
+        assert!(is_too_many(&format!("t[1-99999]{short}")), "30 million labels");
         let labels: String = (0..100).map(|number| format!(" l{number}={}", "x".repeat(1000))).collect();
-        assert_eq!(hosts(&format!("t[1-1000]{labels}"), 1), Err(too_many()), "a line of 100 KB stands for 100 MB");
+        assert!(is_too_many(&format!("t[1-1000]{labels}")), "a line of 100 KB stands for 100 MB");
     }
 
     #[test]
     fn nodes_of_slurm_are_listed_once() {
         let text = "tt01 batch* rack=r1,n300\ntt01 debug rack=r1,n300\ntt02 batch (null)\n";
         assert_eq!(lines(&slurm(text, 9478).expect("nodes")), ["tt01:9478 partition=batch,debug rack=r1", "tt02:9478 partition=batch"]);
-        assert!(slurm("tt01\n", 1).is_err_and(|why| why.starts_with("line 1: ")));
-        assert!(slurm("a b c\n\"; b\n", 1).is_err_and(|why| why.starts_with("line 2: ")));
+        assert!(slurm("tt01\n", 1).is_err_and(|why| why.to_string().starts_with("line 1: ")));
+        assert!(slurm("a b c\n\"; b\n", 1).is_err_and(|why| why.to_string().starts_with("line 2: ")));
     }
 
     #[test]
@@ -201,7 +211,7 @@ mod tests {
         assert_eq!(lines(&kubernetes(&text, 9478).expect("nodes")), ["10.0.0.1:9478 node=a rack=r1", "[fd00::1]:9478 node=c rack=r1"]);
         let without = json!({"items": [node("a", "true", "10.0.0.1; rm")]}).to_string();
         for text in ["", "[]", "{}", &without] {
-            assert!(kubernetes(text, 1).is_err_and(|why| why.ends_with("use kubectl get nodes -o json")), "{text}");
+            assert!(kubernetes(text, 1).is_err_and(|why| why.to_string().ends_with("use kubectl get nodes -o json")), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use ttmon_ask::{Credentials, Roots, Target, Trouble};
 
-use crate::answer::Vector;
+use crate::answer::{AnswerError, Vector};
 use crate::find::{FindRequest, MatchingHost};
 use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT};
 use crate::overview::Overview;
@@ -20,13 +20,35 @@ pub struct Store {
     credentials: Option<Credentials>,
 }
 
+/// Why an address cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum BadStore {
+    #[error("give http://HOST:PORT[/PATH] or https://HOST[:PORT][/PATH], without a user or a query")]
+    Url,
+    #[error("the token or password could be read on its way; use https://, or a tunnel and http://localhost")]
+    Exposed,
+}
+
+/// Why a query failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum StoreError {
+    #[error("wants a token or password that it knows (--store-token-file, --store-password-file)")]
+    Refused,
+    #[error(transparent)]
+    Trouble(Trouble),
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
 impl Store {
     /// Creates a store at an address. `https://` needs trusted certificates.
-    pub fn new(url: &str, roots: Option<Roots>, credentials: Option<Credentials>) -> Result<Self, &'static str> {
+    pub fn new(url: &str, roots: Option<Roots>, credentials: Option<Credentials>) -> Result<Self, BadStore> {
         let address = url.parse().ok().filter(|_| !url.contains('?'));
-        let target: Target = address.ok_or("give http://HOST:PORT[/PATH] or https://HOST[:PORT][/PATH], without a user or a query")?;
+        let target: Target = address.ok_or(BadStore::Url)?;
         if credentials.is_some() && !target.is_private() {
-            return Err("the token or password could be read on its way; use https://, or a tunnel and http://localhost");
+            return Err(BadStore::Exposed);
         }
         Ok(Self { url: url.to_owned(), target, roots, credentials })
     }
@@ -37,18 +59,18 @@ impl Store {
     }
 
     /// Runs an instant query.
-    pub fn query(&self, query: &str) -> Result<Vector, String> {
+    pub fn query(&self, query: &str) -> Result<Vector, StoreError> {
         let target = self.target.joined(&query_path(query));
         let text = ttmon_ask::get(&target, self.roots.as_ref(), self.credentials.as_ref(), ANSWER_BYTES_MAX, QUERY_TIMEOUT);
         let text = text.map_err(|trouble| match trouble {
-            Trouble::Refused => "wants a token or password that it knows (--store-token-file, --store-password-file)".to_owned(),
-            trouble => trouble.to_string(),
+            Trouble::Refused => StoreError::Refused,
+            trouble => StoreError::Trouble(trouble),
         })?;
-        Vector::parse(&text)
+        Ok(Vector::parse(&text)?)
     }
 
     /// Queries the hosts with idle chips.
-    pub fn find(&self, request: &FindRequest) -> Result<Vec<MatchingHost>, String> {
+    pub fn find(&self, request: &FindRequest) -> Result<Vec<MatchingHost>, StoreError> {
         request.ask(|query| self.query(query))
     }
 
@@ -58,7 +80,7 @@ impl Store {
     }
 
     /// Runs a few instant queries at the same time.
-    fn query_all(&self, queries: &[&str]) -> Result<Vec<Vector>, String> {
+    fn query_all(&self, queries: &[&str]) -> Result<Vec<Vector>, StoreError> {
         thread::scope(|scope| {
             let ask = |query| move || self.query(query);
             // If no thread can be started, this thread runs the query.
@@ -125,7 +147,11 @@ mod tests {
                 let _ = write!(peer, "HTTP/1.0 {status}\r\n\r\n");
             });
             let error = store.query("up").expect_err("refused");
-            assert_eq!(error, "wants a token or password that it knows (--store-token-file, --store-password-file)", "{status}");
+            assert_eq!(
+                error.to_string(),
+                "wants a token or password that it knows (--store-token-file, --store-password-file)",
+                "{status}"
+            );
             serving.join().expect("the store");
         }
     }
@@ -144,7 +170,7 @@ mod tests {
         ] {
             let store = Store::new(url, None, if has_token { token() } else { None });
             match (store, expected) {
-                (Err(why), Err(beginning)) => assert!(why.starts_with(beginning), "{url}: {why}"),
+                (Err(why), Err(beginning)) => assert!(why.to_string().starts_with(beginning), "{url}: {why}"),
                 (store, expected) => assert_eq!(store.is_ok(), expected.is_ok(), "{url}"),
             }
         }

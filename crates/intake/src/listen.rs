@@ -39,10 +39,38 @@ struct BoundSocket {
     locked: File,
 }
 
+/// Why a path cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum BindError {
+    #[error("{0}: {1}; use another --socket")]
+    Io(PathBuf, io::Error),
+    #[error("{}: a server listens there already{}; stop it, or use another --socket", .0.display(), of_pid(*.1))]
+    Live(PathBuf, Option<u32>),
+    /// The lock is beside the socket.
+    #[error(
+        "{0}: a process holds this lock of user {1}, and nobody listens: \
+         a server that starts or ends, or a mischief; try again, or use another --socket"
+    )]
+    Locked(PathBuf, u32),
+    #[error("{0} is {1} and not a socket: it is left alone; move it, or use another --socket")]
+    Foreign(PathBuf, &'static str),
+    #[error(
+        "{0}: an abandoned socket of user {1}, which this user may not remove; \
+         remove it as that user or as root, or use another --socket"
+    )]
+    Owned(PathBuf, u32),
+}
+
+/// Formats the pid of another server, if it is known.
+pub(crate) fn of_pid(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
 impl Listener {
     /// Listens at `path` with the permissions `mode`.
-    pub fn bind(path: &Path, mode: u32) -> Result<Self, String> {
-        let io = |error: io::Error| failed(path, &error);
+    pub fn bind(path: &Path, mode: u32) -> Result<Self, BindError> {
+        let io = |error: io::Error| BindError::Io(path.to_owned(), error);
         let (lock, locked) = take_lock(path)?;
         clear(path)?;
         let address = SocketAddrUnix::new(path).map_err(|error| io(error.into()))?;
@@ -111,11 +139,11 @@ impl Drop for BoundSocket {
     }
 }
 
-fn take_lock(path: &Path) -> Result<(PathBuf, File), String> {
+fn take_lock(path: &Path) -> Result<(PathBuf, File), BindError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let lock = PathBuf::from(name);
-    let io = |error: io::Error| failed(&lock, &error);
+    let io = |error: io::Error| BindError::Io(lock.clone(), error);
     loop {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         // Any user who can open the file can lock it, so only the owner may open it.
@@ -126,23 +154,23 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), String> {
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
         let file = match opened {
             Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(foreign(&lock, "a symbolic link")),
+            Err(Errno::LOOP) => return Err(BindError::Foreign(lock, "a symbolic link")),
             Err(error) => {
                 let there = listening(path).ok().filter(|_| error == Errno::ACCESS);
-                return Err(there.map_or_else(|| io(error.into()), |pid| live(path, pid)));
+                return Err(there.map_or_else(|| io(error.into()), |pid| BindError::Live(path.to_owned(), pid)));
             }
         };
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
-            return Err(foreign(&lock, "no plain file"));
+            return Err(BindError::Foreign(lock, "no plain file"));
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             // Any user may have written the content of the file, so the pid comes from the kernel.
             Err(Errno::WOULDBLOCK) => {
                 return Err(match listening(path) {
-                    Ok(pid) => live(path, pid),
-                    Err(_) => locked(&lock, metadata.uid()),
+                    Ok(pid) => BindError::Live(path.to_owned(), pid),
+                    Err(_) => BindError::Locked(lock, metadata.uid()),
                 });
             }
             Err(error) => return Err(io(error.into())),
@@ -171,8 +199,8 @@ fn listening(path: &Path) -> Result<Option<u32>, Errno> {
 }
 
 /// Removes the socket at a path if no process listens on it.
-fn clear(path: &Path) -> Result<(), String> {
-    let io = |error: io::Error| failed(path, &error);
+fn clear(path: &Path) -> Result<(), BindError> {
+    let io = |error: io::Error| BindError::Io(path.to_owned(), error);
     let before = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -187,52 +215,26 @@ fn clear(path: &Path) -> Result<(), String> {
         } else {
             "a file"
         };
-        return Err(foreign(path, what));
+        return Err(BindError::Foreign(path.to_owned(), what));
     }
     match listening(path) {
-        Ok(pid) => return Err(live(path, pid)),
+        Ok(pid) => return Err(BindError::Live(path.to_owned(), pid)),
         // No process listens, or the socket was for datagrams.
         Err(Errno::CONNREFUSED) => {}
         Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ACCESS | Errno::PERM) => return Err(owned(path, before.uid())),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(BindError::Owned(path.to_owned(), before.uid())),
         Err(error) => return Err(io(error.into())),
     }
     let now = fs::symlink_metadata(path).map_err(io)?;
     if (now.dev(), now.ino()) != (before.dev(), before.ino()) {
-        return Err(live(path, None));
+        return Err(BindError::Live(path.to_owned(), None));
     }
     match fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(owned(path, before.uid())),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(BindError::Owned(path.to_owned(), before.uid())),
         Err(error) => Err(io(error)),
     }
-}
-
-fn failed(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}; use another --socket", path.display())
-}
-
-/// A server listens at the path; its pid, if known.
-fn live(path: &Path, pid: Option<u32>) -> String {
-    let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-    format!("{}: a server listens there already{pid}; stop it, or use another --socket", path.display())
-}
-
-/// No process listens, but one holds the lock beside the socket, which belongs to this user.
-fn locked(lock: &Path, uid: u32) -> String {
-    let why = "a server that starts or ends, or a mischief; try again, or use another --socket";
-    format!("{}: a process holds this lock of user {uid}, and nobody listens: {why}", lock.display())
-}
-
-fn foreign(path: &Path, what: &str) -> String {
-    format!("{} is {what} and not a socket: it is left alone; move it, or use another --socket", path.display())
-}
-
-/// An abandoned socket that this user may not remove.
-fn owned(path: &Path, uid: u32) -> String {
-    let remedy = "remove it as that user or as root, or use another --socket";
-    format!("{}: an abandoned socket of user {uid}, which this user may not remove; {remedy}", path.display())
 }
 
 #[cfg(test)]
@@ -248,7 +250,7 @@ mod tests {
         let lock = fs::symlink_metadata(directory.path().join("a.sock.lock")).expect("lock");
         assert_eq!(lock.mode() & 0o777, 0o600, "a user who could open it could hold it");
         let second = Listener::bind(&path, 0o666).expect_err("taken");
-        assert!(second.contains(&format!("pid {}", std::process::id())), "{second}");
+        assert!(second.to_string().contains(&format!("pid {}", std::process::id())), "{second}");
         drop(first);
         assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0, "nothing is left");
         Listener::bind(&path, 0o600).expect("free again");
@@ -266,7 +268,7 @@ mod tests {
             rustix::net::connect(&socket, &SocketAddrUnix::new(&path).expect("path")).ok().map(|()| socket)
         })
         .collect();
-        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.contains("listens there already;")));
+        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.to_string().contains("listens there already;")));
     }
 
     #[test]
@@ -276,7 +278,7 @@ mod tests {
         let lock = File::create(directory.path().join("a.sock.lock")).expect("lock");
         io::Write::write_all(&mut &lock, b"1\n").expect("written");
         flock(&lock, FlockOperation::LockExclusive).expect("locked");
-        let message = Listener::bind(&path, 0o666).expect_err("locked");
+        let message = Listener::bind(&path, 0o666).expect_err("locked").to_string();
         assert!(message.contains("holds this lock") && !message.contains("pid 1"), "{message}");
     }
 
@@ -285,7 +287,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let _other = UnixListener::bind(&path).expect("free");
-        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.contains("listens there already (pid ")));
+        assert!(Listener::bind(&path, 0o666).is_err_and(|why| why.to_string().contains("listens there already (pid ")));
         assert!(path.exists());
     }
 
@@ -310,12 +312,12 @@ mod tests {
         std::os::unix::fs::symlink(at("file"), at("link")).expect("link");
         std::os::unix::fs::symlink(at("nowhere"), at("dangling")).expect("link");
         for name in ["file", "folder", "link", "dangling"] {
-            assert!(Listener::bind(&at(name), 0o666).is_err_and(|why| why.contains("and not a socket")), "{name}");
+            assert!(Listener::bind(&at(name), 0o666).is_err_and(|why| why.to_string().contains("and not a socket")), "{name}");
         }
         assert_eq!(fs::read_to_string(at("file")).expect("file"), "mine");
         assert!(!at("nowhere").exists() && at("dangling").is_symlink());
         std::os::unix::fs::symlink(at("file"), at("other.lock")).expect("link");
         let other = Listener::bind(&at("other"), 0o666);
-        assert!(other.is_err_and(|why| why.contains("and not a socket")), "nor is a link for the lock followed");
+        assert!(other.is_err_and(|why| why.to_string().contains("and not a socket")), "nor is a link for the lock followed");
     }
 }

@@ -20,6 +20,7 @@ use ttmon_source::served::{self, Storage};
 use ttmon_sys::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
+use crate::listen::of_pid;
 use crate::owner::View;
 use crate::peer::{self, HeldProcess};
 
@@ -57,6 +58,20 @@ pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
     let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
     place.is_some_and(|place| served::storage(place).is_ok_and(|storage| storage == Storage::Memory))
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum StateError {
+    #[error("{0}: {1}; use another --state-dir")]
+    Io(PathBuf, io::Error),
+    #[error("{0}: neither in memory nor on a disk of this host; use another --state-dir, such as one below /dev/shm")]
+    Foreign(PathBuf),
+    #[error("{0}: other users may write there, or own it; have it removed, or use a --state-dir of this user alone")]
+    Writable(PathBuf),
+    #[error("{}: another server keeps its state there{}; stop it, or use another --state-dir", .0.display(), of_pid(*.1))]
+    Taken(PathBuf, Option<u32>),
 }
 
 /// Creates a directory that other users may list, and its ancestors, independent of the umask.
@@ -98,12 +113,8 @@ fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
 
 impl Store {
     /// Opens the directory and creates it if it is missing. `machine` is 0, or the mark of a simulated machine.
-    pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, String> {
-        let io = |error: io::Error| format!("{}: {error}; use another --state-dir", path.display());
-        let writable = |path: &Path| {
-            let remedy = "have it removed, or use a --state-dir of this user alone";
-            format!("{}: other users may write there, or own it; {remedy}", path.display())
-        };
+    pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, StateError> {
+        let io = |error: io::Error| StateError::Io(path.to_owned(), error);
         // Other users may list the directory: the processes in it are no secret, the content of the files is.
         make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -111,20 +122,17 @@ impl Store {
         let storage = served::storage(&directory).map_err(io)?;
         if storage == Storage::Foreign {
             // A network or user-space file system may never respond, so readers do not open files there.
-            let remedy = "use another --state-dir, such as one below /dev/shm";
-            return Err(format!("{}: neither in memory nor on a disk of this host; {remedy}", path.display()));
+            return Err(StateError::Foreign(path.to_owned()));
         }
         let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;
         if metadata.st_uid != geteuid().as_raw() || metadata.st_mode & 0o022 != 0 {
-            return Err(writable(path));
+            return Err(StateError::Writable(path.to_owned()));
         }
         if let Some(above) = open_above(&directory).map_err(io)? {
-            return Err(writable(&above));
+            return Err(StateError::Writable(above));
         }
-        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let pid = locks::holder(&directory).map_or_else(String::new, |pid| format!(" (pid {pid})"));
-            format!("{}: another server keeps its state there{pid}; stop it, or use another --state-dir", path.display())
-        })?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| StateError::Taken(path.to_owned(), locks::holder(&directory)))?;
         let config = Config { kind: WriterKind::Service, version, clock: ClockChoice::Auto, machine, on_created: None };
         let store = Self { directory, path: path.to_owned(), config, storage };
         if storage == Storage::Disk {
@@ -298,11 +306,9 @@ pub(crate) mod tests {
     fn nobody_else_may_put_another_directory_in_its_place() {
         let place = in_memory();
         let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
-        let refused = || {
-            let why = Store::open(&state, 0, "0.0.0").err()?;
-            let path =
-                why.strip_suffix(": other users may write there, or own it; have it removed, or use a --state-dir of this user alone");
-            Some(PathBuf::from(path.expect("an open directory")))
+        let refused = || match Store::open(&state, 0, "0.0.0").err()? {
+            StateError::Writable(path) => Some(path),
+            other => panic!("{other}"),
         };
         assert_eq!(refused(), None, "made where it was not");
         mode(&above, 0o777);

@@ -16,13 +16,25 @@ enum Selector {
     Board(String),
 }
 
+/// Why a list of devices cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum SelectionError {
+    #[error("no device {unknown} (available: {available})")]
+    Unknown { unknown: String, available: String },
+    #[error("the range {0} runs backwards")]
+    Backwards(String),
+    #[error("{0:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME")]
+    NotADevice(String),
+}
+
 /// A list of devices in the user's notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Vec<Selector>);
 
 impl Selection {
     /// Parses a comma-separated list.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, SelectionError> {
         text.split(',').map(|word| parse_word(word.trim())).collect::<Result<_, _>>().map(Self)
     }
 
@@ -42,7 +54,7 @@ impl Selection {
     }
 
     /// Returns an error for named devices that do not exist.
-    pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
+    pub fn check(&self, snapshot: &Snapshot) -> Result<(), SelectionError> {
         let devices = &snapshot.devices;
         let mut unknown: Vec<String> = Vec::new();
         for selector in self.0.iter().flat_map(|selector| selector.unknown(devices)) {
@@ -55,7 +67,7 @@ impl Selection {
             return Ok(());
         }
         let available = if devices.is_empty() { "none".to_owned() } else { ranges(devices.iter().map(|device| device.id)) };
-        Err(format!("no device {} (available: {available})", unknown.join(", ")))
+        Err(SelectionError::Unknown { unknown: unknown.join(", "), available })
     }
 
     /// Keeps only the selected devices and the processes on them.
@@ -111,7 +123,7 @@ impl fmt::Display for Selector {
     }
 }
 
-fn parse_word(word: &str) -> Result<Selector, String> {
+fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     if let Some(board) = word.strip_prefix("board:").filter(|board| !board.is_empty()) {
         return Ok(Selector::Board(board.to_owned()));
     }
@@ -120,7 +132,7 @@ fn parse_word(word: &str) -> Result<Selector, String> {
     }
     let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     if let Some((first, last)) = word.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
-        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(format!("the range {word} runs backwards")) };
+        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(SelectionError::Backwards(word.to_owned())) };
     }
     // Sixteen digits are a serial number, even if they could be parsed as an id.
     if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -128,9 +140,7 @@ fn parse_word(word: &str) -> Result<Selector, String> {
     }
     match word.strip_prefix("/dev/tenstorrent/").or(Some(word)).and_then(number) {
         Some(id) => Ok(Selector::Ids(id, id)),
-        None => Err(format!(
-            "{word:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME"
-        )),
+        None => Err(SelectionError::NotADevice(word.to_owned())),
     }
 }
 

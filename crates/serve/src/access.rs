@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
@@ -77,6 +78,20 @@ impl View {
 /// A secret that gives access to all data. It is compared in constant time and never printed.
 pub struct Token(Vec<u8>);
 
+/// Why a token cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum TokenError {
+    #[error("the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64")]
+    Short,
+    #[error("the token is not one word of at most {TOKEN_BYTES_MAX} plain characters")]
+    NotOneWord,
+    #[error("{0}: {1}")]
+    Unreadable(PathBuf, io::Error),
+    #[error("{0}: {1}")]
+    InFile(PathBuf, Box<Self>),
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -85,13 +100,13 @@ impl fmt::Debug for Token {
 
 impl Token {
     /// Parses a token from the text of a file or of the environment.
-    pub fn new(text: &[u8]) -> Result<Self, String> {
+    pub fn new(text: &[u8]) -> Result<Self, TokenError> {
         let text = text.trim_ascii();
         if text.len() < TOKEN_BYTES_MIN {
-            return Err(format!("the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64"));
+            return Err(TokenError::Short);
         }
         if text.len() > TOKEN_BYTES_MAX || !text.iter().all(u8::is_ascii_graphic) {
-            return Err(format!("the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"));
+            return Err(TokenError::NotOneWord);
         }
         Ok(Self(text.to_vec()))
     }
@@ -103,9 +118,10 @@ impl Token {
     }
 
     /// Reads a token from a file. Other users must not be able to read the file.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| error.to_string());
-        text.and_then(|text| Self::new(&text)).map_err(|why| format!("{}: {why}", path.display()))
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX);
+        let text = text.map_err(|error| TokenError::Unreadable(path.to_owned(), error))?;
+        Self::new(&text).map_err(|error| TokenError::InFile(path.to_owned(), Box::new(error)))
     }
 
     /// Returns whether a request has the right token, or `None` if it has no token.

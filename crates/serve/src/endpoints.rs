@@ -14,6 +14,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use ttmon_sys::locks;
 use ttmon_sys::refuse_descriptors;
 
+use crate::StartError;
+
 /// Connections that may wait to be accepted. The kernel drops further ones, and their clients retry a second later.
 const BACKLOG: i32 = 4096;
 
@@ -42,14 +44,9 @@ impl UnixEndpoint {
     }
 
     /// Creates the socket. The socket of a dead service is replaced; any other file is left unchanged.
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let refused = |path: &Path, why: &str| format!("cannot serve at {}: {why}", path.display());
-        let failed = |path: &Path, error: io::Error| refused(path, &format!("{error}; give another place with --api"));
-        let wrap = |error| failed(path, error);
-        let taken = |pid: Option<u32>| {
-            let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-            refused(path, &format!("another ttmon serve has it{pid}; stop that one, or give another --api"))
-        };
+    pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
+        let wrap = |error| StartError::Socket(path.to_owned(), error);
+        let taken = |pid| StartError::Taken { path: path.to_owned(), pid };
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             make(directory).map_err(wrap)?;
         }
@@ -65,9 +62,9 @@ impl UnixEndpoint {
             .mode(0o600)
             .custom_flags(flags)
             .open(&name)
-            .map_err(|error| failed(&name, error))?;
+            .map_err(|error| StartError::Socket(name.clone(), error))?;
         if !lock.metadata().map_err(wrap)?.is_file() {
-            return Err(failed(&name, io::Error::other("it is no plain file")));
+            return Err(StartError::Socket(name, io::Error::other("it is no plain file")));
         }
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken(locks::holder(&lock)))?;
         match fs::symlink_metadata(path) {
@@ -77,7 +74,7 @@ impl UnixEndpoint {
                 }
                 fs::remove_file(path).map_err(wrap)?;
             }
-            Ok(_) => return Err(refused(path, "there is something that is no socket; remove it, or give another --api")),
+            Ok(_) => return Err(StartError::Foreign(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(wrap(error)),
         }
@@ -119,8 +116,8 @@ impl Drop for UnixEndpoint {
     }
 }
 
-pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, String> {
-    let wrap = |error| format!("cannot listen on {address}: {error}; give another ADDR:PORT, or leave it out (--listen off)");
+pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let wrap = |error| StartError::Port(address, error);
     let listener = TcpListener::bind(address).map_err(wrap)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
     listener.set_nonblocking(true).map_err(wrap)?;
@@ -128,16 +125,13 @@ pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// Checks whether a TCP address is permitted. Loopback always is; other addresses need `allow_remote`, a token and TLS.
-pub(crate) fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), String> {
+pub(crate) fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), StartError> {
     let needs = [(allow_remote, "--allow-remote"), (has_token, "--token-file FILE"), (has_tls, "--tls-cert FILE --tls-key FILE")];
     let wanted: Vec<&str> = needs.into_iter().filter(|(is_given, _)| !is_given).map(|(_, flag)| flag).collect();
     if address.ip().is_loopback() || wanted.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
-        wanted.join(", ")
-    ))
+    Err(StartError::Exposed(address, wanted.join(", ")))
 }
 
 #[cfg(test)]
@@ -150,9 +144,6 @@ mod tests {
 
     use super::*;
 
-    const TAKEN: &str = "another ttmon serve has it";
-    const FOREIGN: &str = "there is something that is no socket";
-
     #[test]
     fn beyond_this_host_takes_a_will_a_token_and_tls() {
         let check = |address: &str, flags: [bool; 3]| may_listen(address.parse().expect("an address"), flags[0], flags[1], flags[2]);
@@ -162,7 +153,7 @@ mod tests {
             for lacking in 0..3 {
                 let mut flags = [true; 3];
                 flags[lacking] = false;
-                let why = check(address, flags).expect_err("a reason");
+                let why = check(address, flags).expect_err("a reason").to_string();
                 assert!(why.contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
             }
         }
@@ -173,7 +164,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("deep/api.sock");
         let door = UnixEndpoint::open(&path).expect("a door");
-        assert!(UnixEndpoint::open(&path).is_err_and(|why| why.contains(TAKEN)));
+        assert!(matches!(UnixEndpoint::open(&path), Err(StartError::Taken { .. })));
         let peer = UnixStream::connect(&path).expect("a connection");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -195,10 +186,10 @@ mod tests {
         assert!(UnixEndpoint::open(&stale).is_ok());
         let file = directory.path().join("file");
         fs::write(&file, "precious").expect("a file");
-        assert!(UnixEndpoint::open(&file).is_err_and(|why| why.contains(FOREIGN)));
+        assert!(matches!(UnixEndpoint::open(&file), Err(StartError::Foreign(_))));
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        assert!(UnixEndpoint::open(&link).is_err_and(|why| why.contains(FOREIGN)));
+        assert!(matches!(UnixEndpoint::open(&link), Err(StartError::Foreign(_))));
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
@@ -210,10 +201,10 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
         let _reader = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&lock).expect("its reader");
         let refusal = UnixEndpoint::open(&directory.path().join("fifo.sock")).expect_err("no lock");
-        assert!(refusal.contains("no plain file"), "{refusal}");
+        assert!(refusal.to_string().contains("no plain file"), "{refusal}");
         let live = directory.path().join("live.sock");
         let owner = UnixListener::bind(&live).expect("another's");
-        assert!(UnixEndpoint::open(&live).is_err_and(|why| why.contains(TAKEN)));
+        assert!(matches!(UnixEndpoint::open(&live), Err(StartError::Taken { .. })));
         assert!(UnixStream::connect(&live).is_ok() && owner.accept().is_ok());
     }
 

@@ -54,7 +54,7 @@ use tokio::sync::oneshot;
 use ttmon_reads::descriptors;
 use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
-pub use access::Token;
+pub use access::{Token, TokenError};
 pub use alerting::{SILENCES, deliver};
 pub use ended_processes::IntakeCallbacks;
 #[cfg(fuzzing)]
@@ -110,14 +110,45 @@ pub struct Options {
 }
 
 /// Why the service cannot start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum StartError {
-    /// The machine cannot be read.
-    Machine(Error),
-    /// The address is not permitted.
-    Refused(String),
-    /// Another error.
-    Failed(String),
+    #[error(transparent)]
+    Machine(#[from] Error),
+    #[error(
+        "--listen {0}: other hosts could read this host's processes there; it takes {1} too, or a proxy with TLS in front of 127.0.0.1"
+    )]
+    Exposed(SocketAddr, String),
+    #[error("cannot serve HTTPS: {0}: {1}")]
+    Certificate(PathBuf, String),
+    #[error(
+        "cannot serve HTTPS: this build of ttmon has no TLS; build it with --features tls, or put a proxy with TLS in front of 127.0.0.1"
+    )]
+    NoTls,
+    #[error("cannot serve at {path}: another ttmon serve has it{}; stop that one, or give another --api", of_pid(*.pid))]
+    Taken { path: PathBuf, pid: Option<u32> },
+    #[error("cannot serve at {0}: there is something that is no socket; remove it, or give another --api")]
+    Foreign(PathBuf),
+    #[error("cannot serve at {0}: {1}; give another place with --api")]
+    Socket(PathBuf, io::Error),
+    #[error("cannot listen on {0}: {1}; give another ADDR:PORT, or leave it out (--listen off)")]
+    Port(SocketAddr, io::Error),
+    #[error("cannot start the service's threads: {0}; check the limit on processes")]
+    Threads(#[from] io::Error),
+}
+
+fn of_pid(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+/// Why the service ended by itself.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum EndError {
+    #[error("cannot answer: {0}; start it again")]
+    Answer(io::Error),
+    #[error("a part of the service failed, which is a defect of ttmon; start it again")]
+    Defect,
 }
 
 /// A service with open sockets that does not answer yet.
@@ -146,24 +177,23 @@ impl Host {
     /// Opens the machine and the sockets. Forks, so it must be called while the program has one thread.
     pub fn prepare(root: Root, reading: ttmon_source::Options, options: Options) -> Result<Self, StartError> {
         if let Some(address) = options.listen {
-            may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some()).map_err(StartError::Refused)?;
+            may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some())?;
         }
         // Each connection needs a descriptor, and a process that reports on the allocation socket needs two more. The usual limit is 1,024,
         // although the kernel would allow many more.
         descriptors::allow(u64::MAX);
         descriptors::expect(DESCRIPTORS, io::stderr());
-        let tls = options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose();
-        let tls = tls.map_err(|why| StartError::Failed(format!("cannot serve HTTPS: {why}")))?;
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose()?;
         let cluster = reading.cluster.clone();
         // This forks. A socket that is already open would stay open in the reading process after the service is killed.
-        let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
+        let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split)?;
         let unix = match options.api_listener {
-            Some(listener) => Some(started(UnixEndpoint::inherited(listener))?),
-            None => options.api.as_deref().map(UnixEndpoint::open).transpose().map_err(StartError::Failed)?,
+            Some(listener) => Some(UnixEndpoint::inherited(listener)?),
+            None => options.api.as_deref().map(UnixEndpoint::open).transpose()?,
         };
         let tcp = |inherited: Option<TcpListener>, address: Option<SocketAddr>| match inherited {
-            Some(listener) => started(listener.set_nonblocking(true).map(|()| Some(listener))),
-            None => address.map(open_tcp).transpose().map_err(StartError::Failed),
+            Some(listener) => Ok(listener.set_nonblocking(true).map(|()| Some(listener))?),
+            None => address.map(open_tcp).transpose(),
         };
         let http = tcp(options.http_listener, options.listen)?;
         let metrics = tcp(options.metrics_listener, options.metrics_listen)?;
@@ -172,7 +202,7 @@ impl Host {
         service.state = options.state;
         service.cluster = cluster;
         service.detail = options.metrics_detail;
-        let address = started(http.as_ref().map(TcpListener::local_addr).transpose())?;
+        let address = http.as_ref().map(TcpListener::local_addr).transpose()?;
         service.page = address.map(|address| metrics::PageAddress { address, is_tls: tls.is_some() });
         service.fleet = options.fleet;
         service.complain = options.complain;
@@ -201,24 +231,20 @@ impl Host {
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
         let [sampler_ends, http_ends, alerts_ends] = ends;
         let for_alerts = Arc::clone(&service);
-        let (samples, mut threads) = started(alerting::start(&service))?;
+        let (samples, mut threads) = alerting::start(&service)?;
         let judging = move || alerting::run(&for_alerts, &samples);
-        threads.push(started(spawn("alerts", alerts_ends, judging))?);
+        threads.push(spawn("alerts", alerts_ends, judging)?);
         let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
-        let sampler = started(spawn("sampler", sampler_ends, sampling))?;
-        let answering = started(spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)))?;
+        let sampler = spawn("sampler", sampler_ends, sampling)?;
+        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped))?;
         threads.extend([sampler, answering]);
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }
 }
 
-fn started<T>(result: io::Result<T>) -> Result<T, StartError> {
-    result.map_err(|error| StartError::Failed(format!("cannot start the service's threads: {error}; check the limit on processes")))
-}
-
 impl Running {
     /// Ends the threads and closes the sockets. Returns the reason if a thread ended before by itself.
-    pub fn stop(mut self) -> Result<(), String> {
+    pub fn stop(mut self) -> Result<(), EndError> {
         let mut ended = Ok(());
         drop(self.stop_sampler.take());
         drop(self.stop_http.take());
@@ -231,8 +257,8 @@ impl Running {
             if thread.is_finished() {
                 match thread.join() {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => ended = Err(format!("cannot answer: {error}; start it again")),
-                    Err(_) => ended = Err("a part of the service failed, which is a defect of ttmon; start it again".to_owned()),
+                    Ok(Err(error)) => ended = Err(EndError::Answer(error)),
+                    Err(_) => ended = Err(EndError::Defect),
                 }
             }
         }
@@ -272,7 +298,7 @@ mod tests {
             Running { service: service(), stop_sampler: None, stop_http: None, threads: vec![thread] }.stop()
         };
         assert!(end_of(|| Ok(())).is_ok());
-        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| why.starts_with("cannot answer: ")));
-        assert!(end_of(|| panic!("a defect")).is_err_and(|why| why.contains("a defect of ttmon")));
+        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| why.to_string().starts_with("cannot answer: ")));
+        assert!(end_of(|| panic!("a defect")).is_err_and(|why| why.to_string().contains("a defect of ttmon")));
     }
 }

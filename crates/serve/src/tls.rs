@@ -20,6 +20,7 @@ mod with {
     use tokio_rustls::server::TlsStream;
     use ttmon_model::limits::{CERTIFICATES_BYTES_MAX, KEY_BYTES_MAX};
 
+    use crate::StartError;
     use crate::limits::HANDSHAKE_TIMEOUT;
 
     /// Performs TLS handshakes.
@@ -28,8 +29,8 @@ mod with {
 
     impl Acceptor {
         /// Creates an acceptor from a certificate chain and a key, both in PEM.
-        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
-            let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, StartError> {
+            let wrong = |path: &Path, why: &dyn std::fmt::Display| StartError::Certificate(path.to_owned(), why.to_string());
             let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
             let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             let chain = chain.map_err(|error| wrong(certificate, &error))?;
@@ -58,15 +59,16 @@ mod without {
 
     use tokio::net::TcpStream;
 
+    use crate::StartError;
+
     /// TLS is not available in this build.
     #[derive(Clone)]
     pub(crate) enum Acceptor {}
 
     impl Acceptor {
         /// Always returns an error.
-        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, String> {
-            let remedy = "build it with --features tls, or put a proxy with TLS in front of 127.0.0.1";
-            Err(format!("this build of ttmon has no TLS; {remedy}"))
+        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, StartError> {
+            Err(StartError::NoTls)
         }
 
         /// Never called, because there is no value of this type.

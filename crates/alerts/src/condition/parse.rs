@@ -9,8 +9,33 @@ use ttmon_model::fields::DeviceField;
 use super::{Comparison, Function, Measured, Op, Operand};
 use crate::limits::{COMPARISONS_MAX, CONDITION_BYTES_MAX, DURATION_MAX};
 
-fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
-    Err(why.into())
+/// Why a text is not a condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum ConditionError {
+    #[error("longer than {CONDITION_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("more than {COMPARISONS_MAX} comparisons")]
+    TooMany,
+    #[error("a text without its closing quote")]
+    Unclosed,
+    #[error("unexpected character {0:?}")]
+    Character(char),
+    #[error("expected {expected} {found}")]
+    Expected { expected: String, found: String },
+    #[error("a text is compared with == or !=, not {0}")]
+    Order(&'static str),
+    #[error("increase and growth are numbers, not text")]
+    TextOverTime,
+    #[error("{0} is no number, size or percentage")]
+    Number(String),
+    #[error("no field {0} (ttmon --help-fields lists them)")]
+    NoField(String),
+}
+
+/// Returns an error. `expected` ends with the words before the found token.
+fn expected<T>(expected: &str, found: String) -> Result<T, ConditionError> {
+    Err(ConditionError::Expected { expected: expected.to_owned(), found })
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,9 +66,9 @@ impl fmt::Display for Token {
     }
 }
 
-pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, String> {
+pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, ConditionError> {
     if text.len() > CONDITION_BYTES_MAX {
-        return wrong(format!("longer than {CONDITION_BYTES_MAX} bytes"));
+        return Err(ConditionError::TooLong);
     }
     let mut tokens = Tokens { tokens: tokens(text)?, at: 0 };
     let mut any = vec![vec![tokens.comparison()?]];
@@ -56,18 +81,18 @@ pub(super) fn condition(text: &str) -> Result<Vec<Vec<Comparison>>, String> {
                 }
                 tokens.comparison()?
             }
-            other => return wrong(format!("expected and, or, or the end; found {other}")),
+            other => return expected("and, or, or the end; found", other.to_string()),
         };
         count += 1;
         if count > COMPARISONS_MAX {
-            return wrong(format!("more than {COMPARISONS_MAX} comparisons"));
+            return Err(ConditionError::TooMany);
         }
         any.last_mut().expect("it begins with one list").push(comparison);
     }
     Ok(any)
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+fn tokens(text: &str) -> Result<Vec<Token>, ConditionError> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -78,7 +103,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
             ',' => push(&mut tokens, Token::Comma),
             '*' => push(&mut tokens, Token::Times),
             '"' => {
-                let Some(end) = rest[1..].find('"') else { return wrong("a text without its closing quote") };
+                let Some(end) = rest[1..].find('"') else { return Err(ConditionError::Unclosed) };
                 tokens.push(Token::Text(rest[1..=end].to_owned()));
                 end + 2
             }
@@ -97,7 +122,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                     tokens.push(Token::Op(op));
                     op.name().len()
                 }
-                None => return wrong(format!("unexpected character {other:?}")),
+                None => return Err(ConditionError::Character(other)),
             },
         };
         rest = rest[length..].trim_start();
@@ -127,35 +152,35 @@ impl Tokens {
         is_it
     }
 
-    fn expect(&mut self, token: &Token) -> Result<(), String> {
-        if self.takes(token) { Ok(()) } else { wrong(format!("expected {token}, found {}", self.found())) }
+    fn expect(&mut self, token: &Token) -> Result<(), ConditionError> {
+        if self.takes(token) { Ok(()) } else { expected(&format!("{token}, found"), self.found()) }
     }
 
-    fn word(&mut self, expected: &str) -> Result<String, String> {
+    fn word(&mut self, what: &str) -> Result<String, ConditionError> {
         let found = self.found();
-        if let Some(Token::Word(word)) = self.next() { Ok(word) } else { wrong(format!("expected {expected} {found}")) }
+        if let Some(Token::Word(word)) = self.next() { Ok(word) } else { expected(what, found) }
     }
 
     fn found(&self) -> String {
         self.tokens.get(self.at).map_or_else(|| "the end".to_owned(), Token::to_string)
     }
 
-    fn comparison(&mut self) -> Result<Comparison, String> {
+    fn comparison(&mut self) -> Result<Comparison, ConditionError> {
         let left = self.measured()?;
         let found = self.found();
-        let Some(Token::Op(op)) = self.next() else { return wrong(format!("expected a comparison such as >=, found {found}")) };
+        let Some(Token::Op(op)) = self.next() else { return expected("a comparison such as >=, found", found) };
         let right = self.operand()?;
         let is_text = matches!(right, Operand::Text(_));
         if is_text && !matches!(op, Op::Equal | Op::Unequal) {
-            return wrong(format!("a text is compared with == or !=, not {}", op.name()));
+            return Err(ConditionError::Order(op.name()));
         }
         if is_text && left.over.is_some() {
-            return wrong("increase and growth are numbers, not text");
+            return Err(ConditionError::TextOverTime);
         }
         Ok(Comparison { left, op, right })
     }
 
-    fn measured(&mut self) -> Result<Measured, String> {
+    fn measured(&mut self) -> Result<Measured, ConditionError> {
         let word = self.word("the name of a field, found")?;
         let function = match word.as_str() {
             "increase" => Function::Increase,
@@ -170,32 +195,32 @@ impl Tokens {
             Some(Token::Number(text)) => duration::parse(&text).filter(|span| (Duration::from_secs(30)..=DURATION_MAX).contains(span)),
             _ => None,
         };
-        let Some(span) = span else { return wrong(format!("expected a duration of 30s to 7d, found {found}")) };
+        let Some(span) = span else { return expected("a duration of 30s to 7d, found", found) };
         self.expect(&Token::Close)?;
         Ok(Measured { field: field(&word)?, over: Some((function, span)) })
     }
 
-    fn operand(&mut self) -> Result<Operand, String> {
+    fn operand(&mut self) -> Result<Operand, ConditionError> {
         let found = self.found();
         match self.next() {
             Some(Token::Text(text)) => Ok(Operand::Text(text)),
             Some(Token::Word(word)) if word == "true" || word == "false" => Ok(Operand::Bool(word == "true")),
             Some(Token::Word(word)) => Ok(Operand::Field(1.0, field(&word)?)),
             Some(Token::Number(text)) => {
-                let number = number(&text).ok_or_else(|| format!("{text} is no number, size or percentage"))?;
+                let number = number(&text).ok_or(ConditionError::Number(text))?;
                 if !self.takes(&Token::Times) {
                     return Ok(Operand::Number(number));
                 }
                 let word = self.word("a field after *, found")?;
                 Ok(Operand::Field(number, field(&word)?))
             }
-            _ => wrong(format!("expected a number, a text, true, false or a field; found {found}")),
+            _ => expected("a number, a text, true, false or a field; found", found),
         }
     }
 }
 
-fn field(name: &str) -> Result<DeviceField, String> {
-    DeviceField::find(name).map_or_else(|| wrong(format!("no field {name} (ttmon --help-fields lists them)")), Ok)
+fn field(name: &str) -> Result<DeviceField, ConditionError> {
+    DeviceField::find(name).ok_or_else(|| ConditionError::NoField(name.to_owned()))
 }
 
 /// Parses `95`, `0.5`, `95%`, `512M` or `10G`.

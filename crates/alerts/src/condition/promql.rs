@@ -5,19 +5,29 @@ use ttmon_model::fields::DeviceField;
 
 use super::{Comparison, Function, Measured, Op, Operand};
 
+/// Why a condition cannot be translated to PromQL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum PromqlError {
+    #[error("{0} is text, and no metric")]
+    Text(String),
+    #[error("{0} has no metric")]
+    NoMetric(String),
+}
+
 /// Joins series of the same device, independent of their other labels.
 const DEVICE: &str = "on (instance, device)";
 
-pub(super) fn condition(any: &[Vec<Comparison>]) -> Result<String, String> {
+pub(super) fn condition(any: &[Vec<Comparison>]) -> Result<String, PromqlError> {
     let all = |all: &Vec<Comparison>| {
-        let parts: Result<Vec<String>, String> = all.iter().map(comparison).collect();
+        let parts: Result<Vec<String>, PromqlError> = all.iter().map(comparison).collect();
         parts.map(|parts| parts.join(&format!(" and {DEVICE} ")))
     };
-    let parts: Result<Vec<String>, String> = any.iter().map(all).collect();
+    let parts: Result<Vec<String>, PromqlError> = any.iter().map(all).collect();
     parts.map(|parts| parts.join(" or "))
 }
 
-fn comparison(comparison: &Comparison) -> Result<String, String> {
+fn comparison(comparison: &Comparison) -> Result<String, PromqlError> {
     let Comparison { left: Measured { field, over }, op, right } = comparison;
     let factor = field.unit.base().factor;
     let right = match right {
@@ -42,18 +52,18 @@ fn comparison(comparison: &Comparison) -> Result<String, String> {
 }
 
 /// Translates a comparison of a state or a health. Each value has a separate series, which is 1 for the current value.
-fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, String> {
+fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, PromqlError> {
     let name = field.name();
     if name != "state" && name != "health" {
-        return Err(format!("{name} is text, and no metric"));
+        return Err(PromqlError::Text(name));
     }
     // Lean metrics have only the series of the current state.
     let is = if op == Op::Equal { "=" } else { "!=" };
     Ok(format!("ttmon_device_{name}{{{name}{is}\"{text}\"}} == 1"))
 }
 
-fn series(field: &DeviceField) -> Result<String, String> {
-    let metric = field.metric.ok_or_else(|| format!("{} has no metric", field.name()))?;
+fn series(field: &DeviceField) -> Result<String, PromqlError> {
+    let metric = field.metric.ok_or_else(|| PromqlError::NoMetric(field.name()))?;
     Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
 }
 

@@ -97,8 +97,8 @@ fn conditions_have_a_meaning_in_promql() {
         assert_eq!(Condition::parse(text).expect("a condition").promql().as_deref(), Ok(expected), "{text}");
     }
     let promql = |text| Condition::parse(text).expect("a condition").promql();
-    assert_eq!(promql("board == \"n300\""), Err("board is text, and no metric".to_owned()));
-    assert_eq!(promql("heartbeat > 5"), Err("heartbeat has no metric".to_owned()));
+    assert_eq!(promql("board == \"n300\""), Err(PromqlError::Text("board".to_owned())));
+    assert_eq!(promql("heartbeat > 5"), Err(PromqlError::NoMetric("heartbeat".to_owned())));
 }
 
 /// The alert belongs to the gateway.

@@ -1,6 +1,5 @@
 //! Delivers one message to one receiver.
 
-use std::fmt;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use ttmon_alerts::{Delivery, UrlFrom};
-use ttmon_ask::{Roots, Target, Trouble, post};
+use ttmon_ask::{Roots, RootsError, Target, Trouble, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
 
@@ -22,42 +21,27 @@ const ENVIRONMENT: [&str; 5] = ["HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DBUS
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why a message was not delivered. It contains no address, because some addresses are secret.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
 pub enum DeliveryError {
-    /// A file cannot be used.
+    /// A file cannot be used. The text is the key that names it.
+    #[error("{0}: {1}")]
     File(&'static str, io::Error),
-    /// The address is not a URL.
+    #[error("not a URL; give http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH")]
     Url,
-    /// The token would be sent unencrypted.
+    #[error("the token would be sent unencrypted; use https://")]
     Exposed,
-    /// There are no certificates to trust.
-    Roots(String),
-    /// The receiver did not accept the message.
+    #[error(transparent)]
+    Roots(RootsError),
+    #[error(transparent)]
     Post(Trouble),
-    /// The command could not be started.
+    #[error("cannot be started: {0}")]
     Start(io::Error),
-    /// The command exceeded its time limit and was killed.
+    #[error("took longer than {} s and was killed", .0.as_secs())]
     Late(Duration),
-    /// The command failed.
+    #[error("failed: {0}")]
     Failed(String),
 }
-
-impl fmt::Display for DeliveryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(key, error) => write!(f, "{key}: {error}"),
-            Self::Url => f.write_str("not a URL; give http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"),
-            Self::Exposed => f.write_str("the token would be sent unencrypted; use https://"),
-            Self::Roots(error) => error.fmt(f),
-            Self::Post(error) => error.fmt(f),
-            Self::Start(error) => write!(f, "cannot be started: {error}"),
-            Self::Late(limit) => write!(f, "took longer than {} s and was killed", limit.as_secs()),
-            Self::Failed(status) => write!(f, "failed: {status}"),
-        }
-    }
-}
-
-impl std::error::Error for DeliveryError {}
 
 /// Delivers a body in the format of this receiver. Takes at most the time limit of the receiver.
 pub fn deliver(how: &Delivery, body: &str) -> Result<(), DeliveryError> {

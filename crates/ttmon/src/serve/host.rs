@@ -101,8 +101,8 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Machine(error) => error.into(),
-            StartError::Refused(why) => Self::usage(why),
-            StartError::Failed(why) => Self::new(why),
+            StartError::Exposed(..) => Self::usage(error),
+            _ => Self::new(error),
         }
     }
 }
