@@ -6,6 +6,7 @@
 
 mod arrows;
 mod code;
+mod errors;
 mod fields;
 mod leftovers;
 mod length;
@@ -24,6 +25,7 @@ use crate::project::{Project, output};
 use crate::stop::{Stop, no_arguments};
 
 const RULES: &[fn(&File) -> Vec<Finding>] = &[
+    errors::texts,
     length::long_files,
     length::long_functions,
     names::nameless_paths,
