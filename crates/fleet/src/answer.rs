@@ -8,21 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_MAX, SERIES_MAX};
+use crate::store::StoreError;
 
 /// Labels of a series, without its name.
 pub type Labels = BTreeMap<String, String>;
-
-/// Why an answer cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the texts document the causes")]
-pub enum AnswerError {
-    #[error("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")]
-    TooLarge,
-    #[error("refuses the query ({0})")]
-    Refused(String),
-    #[error("answers in another way than Prometheus's HTTP API ({0})")]
-    Strange(String),
-}
 
 /// The result of a query: series and their values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,9 +19,9 @@ pub struct Vector(pub Vec<(Labels, f64)>);
 
 impl Vector {
     /// Parses an answer. Values that are not finite numbers are left out.
-    pub fn parse(text: &str) -> Result<Self, AnswerError> {
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
         if text.len() > ANSWER_BYTES_MAX {
-            return Err(AnswerError::TooLarge);
+            return Err(StoreError::TooLarge);
         }
         let mut found = Found::default();
         let mut input = serde_json::Deserializer::from_str(text);
@@ -42,7 +31,7 @@ impl Vector {
         }
         read.map_err(|error| strange(&error.to_string()))?;
         if found.status.as_deref() == Some("error") {
-            return Err(AnswerError::Refused(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
+            return Err(StoreError::Query(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
         }
         match (found.kind.as_deref(), found.series) {
             (Some("vector"), Some(series)) => Ok(Self(series)),
@@ -57,8 +46,8 @@ impl Vector {
     }
 }
 
-fn strange(why: &str) -> AnswerError {
-    AnswerError::Strange(why.to_owned())
+fn strange(why: &str) -> StoreError {
+    StoreError::Strange(why.to_owned())
 }
 
 /// The values that were parsed so far. Series are parsed one at a time; other keys are skipped.
@@ -68,7 +57,7 @@ struct Found {
     refusal: Option<String>,
     kind: Option<String>,
     series: Option<Vec<(Labels, f64)>>,
-    error: Option<AnswerError>,
+    error: Option<StoreError>,
 }
 
 /// The top level of the answer, or its `data`.
@@ -136,7 +125,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
         let (mut series, mut count) = (Vec::new(), 0);
         while let Some(row) = rows.next_element::<&RawValue>()? {
             count += 1;
-            let read = if count > SERIES_MAX { Err(AnswerError::TooLarge) } else { read_series(row.get()) };
+            let read = if count > SERIES_MAX { Err(StoreError::TooLarge) } else { read_series(row.get()) };
             match read {
                 Ok(one) => series.extend(one),
                 Err(error) => {
@@ -151,7 +140,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 }
 
 /// Parses one series. Returns `None` if its value is not a finite number.
-fn read_series(text: &str) -> Result<Option<(Labels, f64)>, AnswerError> {
+fn read_series(text: &str) -> Result<Option<(Labels, f64)>, StoreError> {
     if text.len() > SERIES_BYTES_MAX {
         return Err(strange("a long series"));
     }
@@ -207,8 +196,8 @@ mod tests {
             (r#"{"data":{"resultType":"vector","result":[]}} {}"#, false),
         ] {
             let error = Vector::parse(text).expect_err(text);
-            assert_eq!(matches!(error, AnswerError::Refused(_)), is_refusal, "{error}");
+            assert_eq!(matches!(error, StoreError::Query(_)), is_refusal, "{error}");
         }
-        assert_eq!(Vector::parse(&many), Err(AnswerError::TooLarge));
+        assert!(matches!(Vector::parse(&many), Err(StoreError::TooLarge)));
     }
 }

@@ -19,7 +19,7 @@ mod sd;
 mod store;
 mod templates;
 
-pub use answer::{AnswerError, Labels, Vector};
+pub use answer::{Labels, Vector};
 pub use dashboards::{DASHBOARDS, Dashboard, queries as dashboard_queries};
 pub use find::{FindRequest, MatchingHost};
 pub use limits::{ANSWER_BYTES_MAX, HOSTS_SHOWN, QUERY_TIMEOUT};
@@ -27,5 +27,5 @@ pub use overview::{HostRow, Overview, StoreState};
 pub use promql::{query_path, quoted, regex_prefix};
 pub use rules::recording_rules;
 pub use sd::{SdError, Target, document as sd_document, hosts, kubernetes, slurm};
-pub use store::{BadStore, Store, StoreError};
+pub use store::{Store, StoreError};
 pub use templates::{Subject, TEMPLATES, Template, probe};

@@ -5,9 +5,9 @@ use std::thread;
 
 use ttmon_ask::{Credentials, Roots, Target, Trouble};
 
-use crate::answer::{AnswerError, Vector};
+use crate::answer::Vector;
 use crate::find::{FindRequest, MatchingHost};
-use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT};
+use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT, SERIES_MAX};
 use crate::overview::Overview;
 use crate::promql::query_path;
 
@@ -20,35 +20,33 @@ pub struct Store {
     credentials: Option<Credentials>,
 }
 
-/// Why an address cannot be used.
+/// Why a store, or its answer, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts document the causes")]
-pub enum BadStore {
+pub enum StoreError {
     #[error("give http://HOST:PORT[/PATH] or https://HOST[:PORT][/PATH], without a user or a query")]
     Url,
     #[error("the token or password could be read on its way; use https://, or a tunnel and http://localhost")]
     Exposed,
-}
-
-/// Why a query failed.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the texts document the causes")]
-pub enum StoreError {
     #[error("wants a token or password that it knows (--store-token-file, --store-password-file)")]
     Refused,
     #[error(transparent)]
     Trouble(Trouble),
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
+    #[error("refuses the query ({0})")]
+    Query(String),
+    #[error("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")]
+    TooLarge,
+    #[error("answers in another way than Prometheus's HTTP API ({0})")]
+    Strange(String),
 }
 
 impl Store {
     /// Creates a store at an address. `https://` needs trusted certificates.
-    pub fn new(url: &str, roots: Option<Roots>, credentials: Option<Credentials>) -> Result<Self, BadStore> {
+    pub fn new(url: &str, roots: Option<Roots>, credentials: Option<Credentials>) -> Result<Self, StoreError> {
         let address = url.parse().ok().filter(|_| !url.contains('?'));
-        let target: Target = address.ok_or(BadStore::Url)?;
+        let target: Target = address.ok_or(StoreError::Url)?;
         if credentials.is_some() && !target.is_private() {
-            return Err(BadStore::Exposed);
+            return Err(StoreError::Exposed);
         }
         Ok(Self { url: url.to_owned(), target, roots, credentials })
     }
@@ -66,7 +64,7 @@ impl Store {
             Trouble::Refused => StoreError::Refused,
             trouble => StoreError::Trouble(trouble),
         })?;
-        Ok(Vector::parse(&text)?)
+        Vector::parse(&text)
     }
 
     /// Queries the hosts with idle chips.

@@ -17,6 +17,7 @@ use ttmon_model::{Missing, Process, ProcessKey, Snapshot};
 
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use crate::page;
+use crate::problem::Problem;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
@@ -152,18 +153,6 @@ pub(crate) enum RequestOrigin {
     Metrics,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccessError {
-    SeveralHosts,
-    /// The Host header is not a name of this host.
-    ForeignHost,
-    /// The request comes from a page of another site.
-    ForeignOrigin,
-    WrongToken,
-    /// Data at this endpoint needs a token.
-    NoToken,
-}
-
 /// Whether a path shows no data: the health check and the files of the page.
 pub(crate) fn is_open_to_all(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz") || page::find(path).is_some()
@@ -177,31 +166,31 @@ pub(crate) fn judge(
     path: &str,
     headers: &HeaderMap,
     token: Option<&Token>,
-) -> Result<View, AccessError> {
+) -> Result<View, Problem> {
     if headers.get_all(HOST).iter().nth(1).is_some() {
-        return Err(AccessError::SeveralHosts);
+        return Err(Problem::SeveralHosts);
     }
     if let RequestOrigin::Unix(uid) = door {
         return Ok(View::of_user(uid));
     }
     if door == RequestOrigin::Metrics {
-        return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(AccessError::ForeignOrigin) };
+        return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(Problem::ForeignOrigin) };
     }
     // Requests from other hosts are not checked by name: they need the token, which a page of another site cannot have.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
     if door == RequestOrigin::Loopback && !host_is_ours(host) {
-        return Err(AccessError::ForeignHost);
+        return Err(Problem::ForeignHost);
     }
     // A link on another site may lead to the page, which has no data.
     if !origin_is_ours(host, headers) && page::find(path).is_none() {
-        return Err(AccessError::ForeignOrigin);
+        return Err(Problem::ForeignOrigin);
     }
     match token.map(|token| token.is_in(headers)) {
         Some(Some(true)) => Ok(View::Whole),
-        Some(Some(false)) => Err(AccessError::WrongToken),
-        None if headers.contains_key(AUTHORIZATION) => Err(AccessError::WrongToken),
+        Some(Some(false)) => Err(Problem::WrongToken),
+        None if headers.contains_key(AUTHORIZATION) => Err(Problem::WrongToken),
         _ if door == RequestOrigin::Loopback || is_open_to_all(path) => Ok(View::Public),
-        _ => Err(AccessError::NoToken),
+        _ => Err(Problem::NoToken),
     }
 }
 
@@ -249,8 +238,8 @@ mod tests {
         let judged = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
         assert_eq!(judged(&[("host", "tt-01:9478")]), Ok(View::Public));
         assert_eq!(judged(&[("authorization", "Bearer of-another-service")]), Ok(View::Public));
-        assert_eq!(judged(&[("origin", "http://evil.example")]), Err(AccessError::ForeignOrigin));
-        assert_eq!(judged(&[("sec-fetch-site", "cross-site")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(judged(&[("origin", "http://evil.example")]), Err(Problem::ForeignOrigin));
+        assert_eq!(judged(&[("sec-fetch-site", "cross-site")]), Err(Problem::ForeignOrigin));
     }
 
     #[test]
@@ -271,12 +260,12 @@ mod tests {
         let host = ("host", "localhost:9477");
         assert_eq!(check(&[host]), Ok(View::Public));
         assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
-        assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(AccessError::ForeignOrigin));
-        assert_eq!(check(&[host, ("origin", "null")]), Err(AccessError::ForeignOrigin));
-        assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(AccessError::ForeignOrigin));
-        assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(AccessError::ForeignOrigin));
-        assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(AccessError::ForeignHost));
-        assert_eq!(check(&[]), Err(AccessError::ForeignHost));
+        assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(Problem::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "null")]), Err(Problem::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(Problem::ForeignOrigin));
+        assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(Problem::ForeignOrigin));
+        assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(Problem::ForeignHost));
+        assert_eq!(check(&[]), Err(Problem::ForeignHost));
     }
 
     /// With two names, a proxy may have checked only the other one. A full address in the request takes precedence over the header.
@@ -285,12 +274,12 @@ mod tests {
         let mut two = headers(&[("host", "localhost")]);
         two.append(HOST, "evil.example".parse().expect("a name"));
         for door in [RequestOrigin::Loopback, RequestOrigin::Remote, RequestOrigin::Unix(7)] {
-            assert_eq!(judge(door, None, "/metrics", &two, None), Err(AccessError::SeveralHosts));
+            assert_eq!(judge(door, None, "/metrics", &two, None), Err(Problem::SeveralHosts));
         }
         let whole = |authority| judge(RequestOrigin::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
         assert_eq!(whole("localhost:9477"), Ok(View::Public));
         for foreign in ["evil.example", "localhost@evil.example", "localhost:80@evil.example:80"] {
-            assert_eq!(whole(foreign), Err(AccessError::ForeignHost), "{foreign}");
+            assert_eq!(whole(foreign), Err(Problem::ForeignHost), "{foreign}");
         }
     }
 
@@ -306,13 +295,13 @@ mod tests {
             ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer ", "Bearer", "x", ""];
         for wrong in wrongs {
             let answer = check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", wrong)]);
-            assert_eq!(answer, Err(AccessError::WrongToken), "{wrong}");
+            assert_eq!(answer, Err(Problem::WrongToken), "{wrong}");
         }
         assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host]), Ok(View::Public));
-        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[host]), Err(AccessError::NoToken));
+        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[host]), Err(Problem::NoToken));
         assert_eq!(check(RequestOrigin::Remote, "/healthz", &[host]), Ok(View::Public));
         assert_eq!(check(RequestOrigin::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
-        assert_eq!(judge(RequestOrigin::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(AccessError::WrongToken));
+        assert_eq!(judge(RequestOrigin::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(Problem::WrongToken));
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 

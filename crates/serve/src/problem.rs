@@ -4,7 +4,6 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, W
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
-use crate::access::AccessError;
 use crate::body::Body;
 
 /// Longest explanation.
@@ -20,8 +19,14 @@ pub(crate) enum Problem {
     Body,
     Parameter(String),
     TooMuch(String),
-    Refused(AccessError),
-    NeedsToken,
+    SeveralHosts,
+    /// The Host header is not a name of this host.
+    ForeignHost,
+    /// The request comes from a page of another site.
+    ForeignOrigin,
+    WrongToken,
+    /// Data at this endpoint needs a token.
+    NoToken,
     Stale(String),
     /// The limit of streams is reached.
     Streams,
@@ -38,20 +43,14 @@ impl Problem {
             Self::Body => (StatusCode::BAD_REQUEST, "body", "A request has no body here", "send the request without one"),
             Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why),
             Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why),
-            Self::Refused(AccessError::SeveralHosts) => {
-                (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host")
-            }
-            Self::Refused(AccessError::ForeignHost) => {
+            Self::SeveralHosts => (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host"),
+            Self::ForeignHost => {
                 let why = "this address is for this host alone; ask for it as localhost, and let a proxy do the same";
                 (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why)
             }
-            Self::Refused(AccessError::ForeignOrigin) => {
-                (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly")
-            }
-            Self::Refused(AccessError::WrongToken) => {
-                (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none")
-            }
-            Self::Refused(AccessError::NoToken) | Self::NeedsToken => {
+            Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly"),
+            Self::WrongToken => (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none"),
+            Self::NoToken => {
                 let why = "send Authorization: Bearer TOKEN; on this host the Unix socket shows a user's own processes without one";
                 (StatusCode::UNAUTHORIZED, "needs-token", "This needs the token", why)
             }
@@ -77,7 +76,7 @@ impl Problem {
         match self {
             Self::Body => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
             Self::Method => drop(headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"))),
-            Self::Refused(AccessError::WrongToken | AccessError::NoToken) | Self::NeedsToken => {
+            Self::WrongToken | Self::NoToken => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ttmon\""));
             }
             Self::Stale(_) | Self::Streams | Self::Busy => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),

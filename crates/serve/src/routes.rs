@@ -259,8 +259,7 @@ pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Re
 }
 
 async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
-    let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())
-        .map_err(Problem::Refused)?;
+    let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())?;
     let is_shown = |route: &&Route| question.door != RequestOrigin::Metrics || matches!(route.answer, Answer::Metrics | Answer::Healthz);
     let route = ROUTES.iter().filter(is_shown).find(|route| route.path == question.path);
     let asset = page::find(question.path).filter(|_| question.door != RequestOrigin::Metrics);
@@ -284,7 +283,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     match route.answer {
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
         // Over HTTP, buffers need a token. On the Unix socket, users see their own buffers.
-        Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NeedsToken),
+        Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NoToken),
         Answer::Buffers => documents::buffers(service, view, &parameters).await,
         Answer::Memory => documents::memory(service, view, &parameters).await,
         Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,

@@ -118,7 +118,7 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
     let pid = parameters.pid()?;
     let has_parts = parts != MemoryParts::default();
     if has_parts && view == View::Public {
-        return Err(Problem::NeedsToken);
+        return Err(Problem::NoToken);
     }
     if !has_parts && pid.is_none() {
         return part(service, Answer::Snapshot, view).await;
