@@ -2,9 +2,9 @@
 
 use std::io::{self, BufWriter, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -20,6 +20,9 @@ use crate::failure::{Failure, complain};
 use crate::invocation::{Context, RecordRequest};
 use crate::open::OpenMachine;
 use crate::show::VERSION;
+
+/// Signals within this time are one request to end. systemd and terminals that close send SIGTERM and SIGHUP together.
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Records until a signal, the end of `--duration`, or an error. All samples until then are in the file.
 pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Failure> {
@@ -64,20 +67,21 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     }
 }
 
-/// Installs signal handlers, which send a message. The first signal ends the recording cleanly. A second signal ends the program at once,
-/// in case the clean end hangs.
+/// Installs signal handlers, which send a message. The first signal ends the recording cleanly. A later signal ends the program at once, in
+/// case the clean end hangs.
 fn listen() -> io::Result<Receiver<()>> {
     let is_asked = Arc::new(AtomicBool::new(false));
     let signals = [SIGINT, SIGTERM, SIGHUP];
     for signal in signals {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&is_asked))?;
     }
     let mut signals = Signals::new(signals)?;
     let (waker, wake) = channel();
     let wait = move || {
         signals.forever().next();
         let _ = waker.send(());
+        std::thread::sleep(SAME_REQUEST);
+        is_asked.store(true, Ordering::SeqCst);
     };
     std::thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024).spawn(wait)?;
     Ok(wake)

@@ -208,6 +208,32 @@ fn kill(pid: u64) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
+/// SIGHUP directly after SIGTERM does not end the recording before its samples are written.
+#[test]
+fn two_signals_end_a_recording_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recording");
+    let mut record = command("record --sim n150,idle");
+    let mut child = record.arg(&path).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let tasks = || std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !tasks().any(|task| name(task) == "signals\n") {
+        assert!(Instant::now() < deadline, "the program does not handle signals");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = loop {
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+    assert!(std::fs::metadata(&path).unwrap().len() > 1000);
+}
+
 /// MemoryReporter's files: the current ones, and those to which each program is appended.
 #[test]
 fn reports_are_those_of_memory_reporter() {
