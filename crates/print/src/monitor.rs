@@ -46,6 +46,11 @@ impl LineStamp {
     }
 }
 
+/// A letter without columns.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} stands for no columns; letters are {letters}", letters = GROUPS.map(|(letter, _)| letter.to_string()).join(", "))]
+pub struct UnknownGroup(char);
+
 /// The columns of `dmon`.
 pub struct DeviceColumns {
     asked: Vec<&'static Field<Device>>,
@@ -56,13 +61,10 @@ pub struct DeviceColumns {
 
 impl DeviceColumns {
     /// Finds the columns of letters such as `pucm`: the numeric, changing fields of their sections.
-    pub fn parse(letters: &str) -> Result<Self, String> {
+    pub fn parse(letters: &str) -> Result<Self, UnknownGroup> {
         let mut columns = Vec::new();
         for letter in letters.chars() {
-            let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or_else(|| {
-                let letters = GROUPS.map(|(letter, _)| letter.to_string()).join(", ");
-                format!("{letter:?} stands for no columns; letters are {letters}")
-            })?;
+            let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or(UnknownGroup(letter))?;
             let is_new = |field: &&Field<Device>| !columns.iter().any(|known: &&Field<Device>| known.name == field.name);
             let is_shown = |field: &&Field<Device>| sections.contains(&field.section) && changes(field);
             let new: Vec<_> = DEVICE.iter().filter(is_shown).filter(is_new).collect();
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(names("c"), ["aiclk_mhz"]);
         assert!(names("u").contains(&"utilization"));
         assert_eq!(names("cc"), ["aiclk_mhz"], "a letter given twice");
-        assert_eq!(DeviceColumns::parse("px").err().unwrap(), "'x' stands for no columns; letters are p, u, c, v, m, t");
+        assert_eq!(DeviceColumns::parse("px").err().unwrap().to_string(), "'x' stands for no columns; letters are p, u, c, v, m, t");
     }
 
     /// The default columns fit a terminal of 80 columns.

@@ -9,13 +9,22 @@ use crate::csv::{CsvOptions, write_row};
 use crate::quantity::{ABSENT, plain};
 use crate::style::Style;
 
+/// A name that no column has, with names of the same group and the flag that lists all.
+#[derive(Debug, thiserror::Error)]
+#[error("no field {name:?}; {similar}{help} lists all")]
+pub struct UnknownColumn {
+    name: String,
+    similar: String,
+    help: &'static str,
+}
+
 /// A column of `--query-gpu`.
 #[derive(Clone, Copy)]
 pub struct GpuField(&'static Column);
 
 impl GpuField {
     /// Finds a column by nvidia-smi's name; the error names similar columns.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         find(GPU, name, "--help-query-gpu").map(Self)
     }
 
@@ -36,7 +45,7 @@ pub struct AppField(&'static Column);
 
 impl AppField {
     /// Finds a column by nvidia-smi's name; the error names similar columns.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         find(APPS, name, "--help-query-compute-apps").map(Self)
     }
 
@@ -46,12 +55,12 @@ impl AppField {
     }
 }
 
-fn find(columns: &'static [Column], name: &str, help: &str) -> Result<&'static Column, String> {
+fn find(columns: &'static [Column], name: &str, help: &'static str) -> Result<&'static Column, UnknownColumn> {
     let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
     columns.iter().find(|column| column.names.contains(&name)).ok_or_else(|| {
         let similar: Vec<&str> = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
         let similar = if similar.is_empty() { String::new() } else { format!("similar: {}; ", similar.join(", ")) };
-        format!("no field {name:?}; {similar}{help} lists all")
+        UnknownColumn { name: name.to_owned(), similar, help }
     })
 }
 
@@ -261,7 +270,7 @@ mod tests {
         for name in ["pid", "process_name", "used_memory", "gpu_uuid"] {
             assert!(AppField::parse(name).is_ok(), "{name}");
         }
-        let error = |name: &str| GpuField::parse(name).err().unwrap();
+        let error = |name: &str| GpuField::parse(name).err().unwrap().to_string();
         assert_eq!(error("ecc.mode"), "no field \"ecc.mode\"; --help-query-gpu lists all");
         assert_eq!(error("memory"), "no field \"memory\"; similar: memory.total, memory.used, memory.free; --help-query-gpu lists all");
         assert!(AppField::parse("").is_err());

@@ -27,10 +27,15 @@ enum Word {
     Below(u64),
 }
 
+/// A word that is no filter.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no filter: text, user:NAME, host:NAME, dev:0,2-3, mem>1G or mem<1G")]
+pub(crate) struct BadWord(String);
+
 impl Filter {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let bad = |word: &str| format!("{word:?} is no filter: text, user:NAME, host:NAME, dev:0,2-3, mem>1G or mem<1G");
-        let words: Result<Vec<Word>, String> = text.split_whitespace().map(|word| parse(word).ok_or_else(|| bad(word))).collect();
+    pub(crate) fn parse(text: &str) -> Result<Self, BadWord> {
+        let words: Result<Vec<Word>, BadWord> =
+            text.split_whitespace().map(|word| parse(word).ok_or_else(|| BadWord(word.to_owned()))).collect();
         words.map(|words| Self { words })
     }
 

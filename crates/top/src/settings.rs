@@ -216,8 +216,8 @@ impl Settings {
 
     /// Returns the text of a file with these settings. Other keys and comments of the earlier file are kept. If the earlier file is not
     /// TOML, returns an error, because its content would be lost.
-    pub fn write(&self, earlier: &str) -> Result<String, String> {
-        let mut wanted = earlier.parse::<Table>().map_err(|error| format!("it is not TOML: {}", error.message()))?;
+    pub fn write(&self, earlier: &str) -> Result<String, NotToml> {
+        let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for row in ROWS {
             let value = (row.write)(self);
@@ -230,6 +230,11 @@ impl Settings {
         Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
 }
+
+/// The earlier file is not TOML.
+#[derive(Debug, thiserror::Error)]
+#[error("it is not TOML: {0}")]
+pub struct NotToml(String);
 
 /// Writes a value into the lines of a file: replaces the old value, or appends it to the top-level keys.
 fn set(lines: &mut Vec<String>, key: &str, value: &Value) {

@@ -14,7 +14,7 @@ use crate::alerts::Alert;
 use crate::clock::Clock;
 use crate::columns::{self, COLUMNS};
 use crate::feed::Position;
-use crate::filter::Filter;
+use crate::filter::{BadWord, Filter};
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::theme::Theme;
@@ -365,7 +365,7 @@ impl State {
     }
 
     /// Filters processes by a text. An invalid text changes nothing.
-    pub(crate) fn set_filter(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_filter(&mut self, text: &str) -> Result<(), BadWord> {
         self.filter = Filter::parse(text)?;
         text.clone_into(&mut self.filter_text);
         Ok(())

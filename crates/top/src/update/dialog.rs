@@ -79,7 +79,7 @@ fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
             if let Err(bad) = state.set_filter(&text) {
                 // Restore the earlier filter instead of applying the valid part of an invalid one.
                 _ = state.set_filter(&before);
-                super::say(state, bad);
+                super::say(state, bad.to_string());
             }
         }
         _ => {
