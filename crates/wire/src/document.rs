@@ -40,7 +40,8 @@ impl<'a> Document<'a> {
     }
 
     /// Reads at most `count_max` elements of a list, one after another. A missing list is empty. The processes of a device are skipped,
-    /// because there may be thousands, and the document has a list of all processes.
+    /// because there may be thousands, and the document has a list of all processes. More problems than `count_max` are skipped, so that a
+    /// host with many problems can still be shown.
     pub fn each(&self, name: &'static str, count_max: usize, take: impl FnMut(&Value) -> Result<(), ReadError>) -> Result<(), ReadError> {
         let Some((_, list)) = self.lists.iter().rfind(|(other, _)| other == name) else { return Ok(()) };
         let skipped = (name == "devices").then_some("processes");
@@ -146,6 +147,10 @@ impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_,
         let (mut count, left) = (0, Cell::new(ELEMENT_VALUES_MAX));
         while let Some(value) = list.next_element_seed(Element { bounds: self.bounds, left: &left, depth: 2, skipped: self.skipped })? {
             count += 1;
+            if count > self.count_max && self.name == "problems" {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(());
+            }
             if count > self.count_max {
                 return Err(self.bounds.stop(ReadError::TooMuch(self.name)));
             }
@@ -287,6 +292,20 @@ mod tests {
             })
         });
         assert_eq!((read, devices), (Ok(()), vec![serde_json::json!({"id": 0})]));
+    }
+
+    #[test]
+    fn problems_beyond_the_limit_are_skipped() {
+        let deep = "[".repeat(100) + &"]".repeat(100);
+        let text = format!("{{\"problems\":[1,2,3,{deep},[{}0]]}}", "0,".repeat(ELEMENT_VALUES_MAX));
+        let mut problems = Vec::new();
+        let read = Document::read(&text, None).and_then(|document| {
+            document.each("problems", 2, |problem| {
+                problems.push(problem.clone());
+                Ok(())
+            })
+        });
+        assert_eq!((read, problems), (Ok(()), vec![1.into(), 2.into()]));
     }
 
     #[test]

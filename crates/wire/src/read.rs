@@ -110,13 +110,10 @@ pub(crate) fn known<T>(
     Ok(list)
 }
 
-/// Returns the first problems. So a host with many problems can still be shown.
 fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
     let mut problems = Vec::new();
-    document.each("problems", usize::MAX, |value| {
-        if problems.len() < DOCUMENT_TEXTS_MAX {
-            problems.extend(Item::new(value).and_then(|item| problem(&item)));
-        }
+    document.each("problems", DOCUMENT_TEXTS_MAX, |value| {
+        problems.extend(Item::new(value).and_then(|item| problem(&item)));
         Ok(())
     })?;
     Ok(problems)
