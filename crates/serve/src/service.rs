@@ -250,6 +250,9 @@ impl Service {
     }
 
     fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> ServiceFigures {
+        // A lock inside the expression below would be held to its end.
+        let sampler = lock(&self.figures).clone();
+        let events = lock(&self.journal).count();
         ServiceFigures {
             version: self.version,
             origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
@@ -257,11 +260,11 @@ impl Service {
             is_fresh: fresh.is_some(),
             age: newest.map(Published::age),
             scan_age: newest.map(Published::scan_age),
-            sampler: lock(&self.figures).clone(),
+            sampler,
             interval: self.interval,
             problems: fresh.map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
-            events: lock(&self.journal).count(),
+            events,
             alerts: self.alerting.figures(),
             heard: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
         }
