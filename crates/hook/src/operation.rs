@@ -187,11 +187,8 @@ pub(crate) type Name = Text<TAG_BYTES_MAX>;
 fn name_of(operation: Operation<'_>) -> Name {
     let prefix = if operation.rank == 1 { "ttnn::prim::" } else { "ttnn::" };
     let mut name = Name::default();
-    for character in prefix.chars().chain(operation.name.chars()) {
-        if !name.push(character) {
-            break;
-        }
-    }
+    name.append(prefix);
+    name.append(operation.name);
     name
 }
 

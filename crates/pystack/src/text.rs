@@ -28,6 +28,16 @@ impl<const N: usize> Text<N> {
         self.length += encoded.len();
         true
     }
+
+    /// Adds as many characters of a text as fit.
+    pub fn append(&mut self, text: &str) {
+        let room = text.len().min(N - self.length);
+        let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        if let (Some(fits), Some(place)) = (text.as_bytes().get(..end), self.bytes.get_mut(self.length..self.length + end)) {
+            place.copy_from_slice(fits);
+            self.length += end;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -38,6 +48,12 @@ mod tests {
     fn a_full_text_takes_no_more() {
         let mut text = Text::<4>::default();
         assert!(text.push('a') && text.push('é') && !text.push('é') && text.push('b') && !text.push('c'));
+        assert_eq!(text.as_str(), "aéb");
+        let mut text = Text::<4>::default();
+        text.append("aé");
+        text.append("éb");
+        assert_eq!(text.as_str(), "aé");
+        text.append("bc");
         assert_eq!(text.as_str(), "aéb");
     }
 }
