@@ -33,7 +33,7 @@ impl From<String> for NotPassed {
     }
 }
 
-/// Returns the conversion of the error of a missing tool: the stage is skipped, and this was not tested.
+/// For `map_err` where a tool is missing: skips the stage, and prints what was not tested.
 pub(crate) fn untested(what: &str) -> impl Fn(String) -> NotPassed {
     move |why| NotPassed::Skipped(format!("{what}: {why}"))
 }

@@ -1,6 +1,6 @@
 //! A limit, and the line of a program's output that it applies to.
 
-/// The beginnings of the lines that it applies to, the place of the number, the bound and its unit.
+/// How the lines begin, where the number is in a line, the bound, and the unit.
 pub(super) struct Limit(pub(super) &'static [&'static str], pub(super) Part, pub(super) Bound, pub(super) &'static str);
 
 #[derive(Clone, Copy)]

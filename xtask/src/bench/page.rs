@@ -158,8 +158,11 @@ fn open_pages(service: &Service) -> Result<Arc<AtomicU64>, String> {
             }
         });
     }
+    let pages = Arc::downgrade(&received);
     thread::spawn(move || {
-        while get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n")).is_ok() {
+        while pages.strong_count() > 0 {
+            // A failed request must not end the load.
+            let _ = get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
             thread::sleep(ALERTS_EVERY / PAGES);
         }
     });

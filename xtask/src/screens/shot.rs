@@ -35,7 +35,9 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
     let read = |terminal: &Terminal, parser: &mut Parser, time: Duration| {
         let deadline = Instant::now() + time;
         let mut count = 0;
-        while let Ok((_, bytes)) = terminal.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Some(left) = deadline.checked_duration_since(Instant::now())
+            && let Ok((_, bytes)) = terminal.output.recv_timeout(left)
+        {
             count += bytes.len();
             parser.process(&bytes);
         }
