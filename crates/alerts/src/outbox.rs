@@ -20,8 +20,8 @@ impl Outbox {
         Self { announced: announced.into_iter().collect() }
     }
 
-    /// Returns the alerts to send now: those that fired or ended. When a silence ends, its firing alert is sent. If an alert was sent before it was silenced, its end
-    /// is sent too.
+    /// Returns the alerts to send now: those that fired or ended. When a silence ends, the alerts that it silenced and that still fire are
+    /// sent. If an alert was sent before it was silenced, its end is sent too.
     pub fn take(&mut self, changed: &[Alert], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Alert> {
         let mut told = Vec::new();
         for alert in changed.iter().filter(|alert| alert.phase == Phase::Resolved) {

@@ -188,7 +188,7 @@ pub(crate) enum Remains {
 
 /// The worker threads. Work that a peer can prolong has a thread of its own.
 pub(crate) struct Workers {
-    /// Finds out how a process sees the machine. A connection that waits for a result that was dropped continues after a timeout.
+    /// Finds out how a process sees the machine. If a result is dropped, the connection that waits for it continues after a timeout.
     pub(crate) inspector: Worker<ProcessKey>,
     /// Finds the process that a connection named.
     pub(crate) genealogist: Worker<(u64, NamedPeer)>,

@@ -86,7 +86,7 @@ pub struct ScanLimit {
 
 impl ScanLimit {
     /// Returns the problem for `count` items that were not read. `user` is a uid and its name, or `None` for files that several users can
-    /// write. A trusted user is limited only by the total. Each other user has one of `parts` parts of a share.
+    /// write. A trusted user is limited only by the total. The share of every other user is divided into `parts` parts.
     pub fn problem(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, parts: u64, count: u64) -> Problem {
         let part = match user {
             Some((uid, Some(name))) => format!("user {uid} ({name})"),

@@ -82,7 +82,7 @@ impl FirstBuffers {
 
     /// Adds a buffer.
     pub fn add(&mut self, buffer: LedgerBuffer) {
-        // The last of the first `most` buffers is at this place once some were dropped. A later buffer in the order is dropped at once.
+        // Once buffers were dropped, the first `most` buffers come first. A buffer that belongs after them is dropped at once.
         let last = self.most.checked_sub(1).and_then(|last| self.kept.get(last)).filter(|_| self.left_out > 0);
         if last.is_some_and(|last| self.order.compare_in_process(&buffer, last).is_ge()) {
             self.left_out += 1;

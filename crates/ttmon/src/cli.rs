@@ -214,7 +214,7 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// Whether a flag selects devices or a machine. The seed may also be that of a command's own simulation.
+    /// Whether a flag selects devices or a machine. `--seed` does not count: some commands have a simulation of their own.
     pub(crate) fn names_a_machine(&self) -> bool {
         let Self { device, id, root, sim, cluster, .. } = self;
         !device.is_empty() || !id.is_empty() || root.is_some() || sim.is_some() || cluster.is_some()

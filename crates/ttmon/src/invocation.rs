@@ -92,7 +92,7 @@ impl OutputFormat {
     }
 }
 
-/// Returns the message of the first rule that is broken as a usage error.
+/// Returns a usage error with the message of the first broken rule.
 fn refuse(rules: &[(bool, &str)]) -> Result<(), Failure> {
     rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, message)| Err(Failure::usage(message)))
 }

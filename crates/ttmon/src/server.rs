@@ -156,7 +156,7 @@ fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
     Ok(LIST_TIMEOUT)
 }
 
-/// Requests the events of a process and of some devices, or of all. Returns `None` if the service has no such process.
+/// Requests events, limited to a process and to devices if given. Returns `None` if the service tracks no process with this pid.
 pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], follow: bool) -> Result<Option<Events>, Trouble> {
     let mut path = "/api/v1/memory/events?".to_owned();
     if let Some(pid) = pid {
