@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use ttmon_model::{Arch, Missing, Reading};
 
@@ -90,6 +90,14 @@ impl Transport for Kernel {
         let allocated = Allocated { id, file };
         let mapping = Mapping::new(&allocated.file, offset, size)?;
         Ok(KernelWindow { mapping, allocated, target: None })
+    }
+
+    fn check(&self) -> Reading<()> {
+        let stat = rustix::fs::statat(CWD, &self.node, AtFlags::SYMLINK_NOFOLLOW).map_err(not_opened)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice {
+            return Err(Missing::NotExposed);
+        }
+        rustix::fs::access(&self.node, Access::READ_OK | Access::WRITE_OK).map_err(not_opened)
     }
 }
 

@@ -79,7 +79,8 @@ impl<T: Transport> Session<T> {
                     Ok(DeepSample { age: now.saturating_sub(at), dispatch, ..sample })
                 }
                 Some((_, Err(reason))) => Err(reason),
-                None => Err(Missing::IdleWait),
+                // The power-down is not awaited if the chip cannot be read after it.
+                None => self.transport.check().and(Err(Missing::IdleWait)),
             },
         }
     }

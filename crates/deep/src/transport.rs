@@ -17,6 +17,10 @@ pub trait Transport {
     type Open: Window;
     /// Opens the chip with one window of `window_bytes`. Dropping the window closes the chip.
     fn open(&mut self) -> Reading<Self::Open>;
+    /// Returns why the chip certainly cannot be opened, without opening it.
+    fn check(&self) -> Reading<()> {
+        Ok(())
+    }
 }
 
 /// A window into a chip's network.

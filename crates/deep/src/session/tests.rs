@@ -1,5 +1,6 @@
 use super::*;
 use crate::fake::Fake;
+use crate::kernel::Kernel;
 
 const CSM: u32 = 0x1000_0000;
 const TABLE: u32 = CSM + 0x1000;
@@ -365,4 +366,14 @@ fn a_new_sub_device_is_noticed() {
     let dispatch = session.sample(at(500), Some(true), GRACE).unwrap().dispatch.unwrap();
     let parts = |queue: &Queue| queue.now.sub_devices.iter().map(|part| part.workers).collect::<Vec<_>>();
     assert_eq!(dispatch.queues.iter().map(parts).collect::<Vec<_>>(), [vec![64], vec![32, 16, 8]]);
+}
+
+#[test]
+fn power_down_is_not_awaited_for_a_chip_that_cannot_be_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = directory.path().join("0");
+    let first = || Session::new(Kernel::new(&node, Arch::Wormhole), Arch::Wormhole).sample(at(0), Some(false), GRACE);
+    assert_eq!(first(), Err(Missing::NoPermission));
+    std::fs::write(&node, "").unwrap();
+    assert_eq!(first(), Err(Missing::NotExposed));
 }
