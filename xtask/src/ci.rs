@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::driver_vm::{self, Detail};
 use crate::files;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project, called};
@@ -82,7 +81,6 @@ const STAGES: &[Stage] = &[
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
     Stage { name: "shells", kind: Kind::Optional, run: shells::run },
     Stage { name: "ttnn", kind: Kind::Optional, run: compare_ttnn },
-    Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm },
     Stage { name: "package", kind: Kind::Required, run: package::run },
     Stage { name: "deploy", kind: Kind::Optional, run: deploy::run },
     Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
@@ -255,14 +253,6 @@ fn page(gate: &mut Gate) -> Outcome {
         .and_then(|()| gate.ttmon(&[]))
         .and_then(|program| project::run(&mut browser.command(gate.project, &program)));
     gate.count(checked)
-}
-
-/// Runs the real kernel driver on simulated chips in a virtual machine, and checks ttmon's values, states and recovery.
-fn driver_vm(gate: &mut Gate) -> Outcome {
-    let rig = driver_vm::prepare(gate.project, None)?;
-    let score = driver_vm::check(&rig, &driver_vm::gate(), Detail::Failures)?;
-    gate.tally.add(score.passed, score.failed);
-    if score.failed == 0 { Ok(()) } else { Err(format!("{} checks against the real driver", score.failed).into()) }
 }
 
 /// Runs the real ttnn on mock chips, in its pinned versions, and compares ttmon's figures with the allocators' own.

@@ -6,7 +6,6 @@ mod audit;
 mod bench;
 mod ci;
 mod docs;
-mod driver_vm;
 mod files;
 mod fuzz;
 mod generated;
@@ -70,12 +69,6 @@ const COMMANDS: &[Command] = &[
         "setup | compare | versions | cases",
         "the real ttnn on mock chips: its allocators beside what ttmon says of them",
         ttnn::run,
-    ),
-    command(
-        "driver-vm",
-        driver_vm::ARGUMENTS,
-        "the real kernel driver on simulated chips, in a virtual machine: ttmon's values and states beside its files",
-        driver_vm::run,
     ),
     command(
         "package",
