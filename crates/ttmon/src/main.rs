@@ -1,5 +1,7 @@
 //! `ttmon`: parses the command line, runs the command, prints its error, and chooses the exit code.
 
+#![warn(clippy::print_stderr, reason = "eprintln panics without a stderr: use failure::complain")]
+
 mod alerts;
 mod alias;
 mod check;

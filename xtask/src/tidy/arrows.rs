@@ -27,13 +27,7 @@ pub(super) fn check(files: &[File], members: &[Member]) -> Vec<Finding> {
     };
     match parse(&page.text) {
         Err((line, message)) => vec![page.finding(line, message)],
-        Ok(arrows) => {
-            let unused = unused(&arrows, members);
-            if !unused.is_empty() {
-                println!("tidy: allowed by {PAGE} and not used, which is fine: {}", unused.join(", "));
-            }
-            forbidden(&arrows, members).into_iter().map(|(line, message)| page.finding(line, message)).collect()
-        }
+        Ok(arrows) => differences(&arrows, members).into_iter().map(|(line, message)| page.finding(line, message)).collect(),
     }
 }
 
@@ -59,7 +53,8 @@ fn parse(page: &str) -> Result<Vec<Arrow<'_>>, (usize, String)> {
     Err((start, "the ```arrows block has no end".to_owned()))
 }
 
-fn forbidden(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
+/// Returns dependencies without an arrow, and arrows without a dependency.
+fn differences(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
     let mut findings = Vec::new();
     let block = arrows.first().map_or(1, |arrow| arrow.line);
     for Member { name, needs, .. } in members {
@@ -68,22 +63,20 @@ fn forbidden(arrows: &[Arrow], members: &[Member]) -> Vec<(usize, String)> {
             continue;
         };
         for need in needs.iter().filter(|need| !arrow.to.contains(&need.as_str())) {
-            findings.push((arrow.line, format!("{name} needs {need}, and no arrow allows it: take the dependency out, or decide it here")));
+            findings.push((arrow.line, format!("{name} needs {need}, and no arrow allows it: remove the dependency, or add the arrow")));
         }
+        for unused in arrow.to.iter().filter(|to| !needs.contains(**to)) {
+            findings.push((arrow.line, format!("{name} does not need {unused}: remove the arrow")));
+        }
+    }
+    for arrow in arrows.iter().filter(|arrow| members.iter().all(|member| member.name != arrow.from)) {
+        findings.push((arrow.line, format!("there is no crate {}", arrow.from)));
     }
     findings
 }
 
-/// Returns allowed dependencies that do not exist: planned or obsolete ones.
-fn unused(arrows: &[Arrow], members: &[Member]) -> Vec<String> {
-    let needs = |from: &str, to: &str| members.iter().any(|member| member.name == from && member.needs.contains(to));
-    let all = arrows.iter().flat_map(|arrow| arrow.to.iter().map(|to| (arrow.from, *to)));
-    all.filter(|(from, to)| !needs(from, to)).map(|(from, to)| format!("{from} -> {to}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::said;
     use super::*;
 
     const PAGE_TEXT: &str = "# Map\n\n```arrows\nmodel ->\nwire -> model\n\nprint -> model wire\n```\nmore -> text\n";
@@ -95,7 +88,9 @@ mod tests {
 
     #[track_caller]
     fn check_page(page: &str, members: &[Member], expected: &[&str]) {
-        assert_eq!(said(&check(&[File::new(PAGE, page)], members)), expected);
+        let files = [File { path: PAGE.to_owned(), text: page.to_owned() }];
+        let messages: Vec<String> = check(&files, members).iter().map(Finding::to_string).collect();
+        assert_eq!(messages, expected);
     }
 
     #[test]
@@ -116,17 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_no_arrow_allows_is_found() {
-        let fine = [member("model", &[]), member("wire", &["model"]), member("print", &["model"])];
-        check_page(PAGE_TEXT, &fine, &[]);
-        let expected = ["ARCHITECTURE.md:4: model needs wire, and no arrow allows it: take the dependency out, or decide it here"];
-        check_page(PAGE_TEXT, &[member("model", &["wire"])], &expected);
-        check_page(PAGE_TEXT, &[member("top", &[])], &["ARCHITECTURE.md:4: the crate top has no row in the arrows"]);
-    }
-
-    #[test]
-    fn unused_arrows_are_reported() {
-        let members = [member("model", &[]), member("wire", &["model"]), member("print", &["model"])];
-        assert_eq!(unused(&parse(PAGE_TEXT).unwrap(), &members), ["print -> wire"]);
+    fn arrows_and_dependencies_are_equal() {
+        let print = member("print", &["model", "wire"]);
+        let (model, wire) = (member("model", &[]), member("wire", &["model"]));
+        check_page(PAGE_TEXT, &[model, wire, print], &[]);
+        let (model, wire) = (member("model", &["wire"]), member("wire", &["model"]));
+        let expected = [
+            "ARCHITECTURE.md:4: model needs wire, and no arrow allows it: remove the dependency, or add the arrow",
+            "ARCHITECTURE.md:7: print does not need wire: remove the arrow",
+        ];
+        check_page(PAGE_TEXT, &[model, wire, member("print", &["model"])], &expected);
+        let expected = [
+            "ARCHITECTURE.md:4: the crate top has no row in the arrows",
+            "ARCHITECTURE.md:4: there is no crate model",
+            "ARCHITECTURE.md:5: there is no crate wire",
+            "ARCHITECTURE.md:7: there is no crate print",
+        ];
+        check_page(PAGE_TEXT, &[member("top", &[])], &expected);
     }
 }
