@@ -1,12 +1,11 @@
 //! Golden outputs of every machine, and properties of any machine.
 
-#[path = "../../wire/src/tests/machine.rs"]
-pub(crate) mod machine;
-
 mod golden;
 mod properties;
 
 use std::io;
+
+pub(crate) use ttmon_testing::machine;
 
 use crate::Style;
 

@@ -9,10 +9,7 @@ use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts,
 use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
 use ttmon_reads::Pace;
 use ttmon_source::{Isolation, Machine, Options, Root};
-
-#[path = "../../wire/src/tests/machine.rs"]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "other tests use the rest")]
-mod machines;
+use ttmon_testing::machine as machines;
 
 /// Four cards, and two processes of two users. The first process is tracked.
 pub(crate) fn machine() -> Snapshot {
@@ -36,7 +33,7 @@ pub(crate) fn machine() -> Snapshot {
     snapshot
 }
 
-pub(crate) use machines::churn;
+pub(crate) use ttmon_testing::machine::churn;
 
 /// All hand-made machines, by name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {

@@ -1,8 +1,5 @@
 //! Tests of screens and keys, without a terminal.
 
-#[path = "../../wire/src/tests/machine.rs"]
-pub(crate) mod machine;
-
 mod golden;
 mod hints;
 mod keys;
@@ -16,6 +13,7 @@ use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Health, State as DeviceState};
 use ttmon_model::units::{Celsius, UnixTime, Watts};
 use ttmon_model::{Kind, Missing, Snapshot};
+pub(crate) use ttmon_testing::machine;
 
 use crate::clock::Clock;
 use crate::event::Event;

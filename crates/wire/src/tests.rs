@@ -1,7 +1,5 @@
 //! Checks the document's guarantees, for every test machine and for random ones.
 
-mod machine;
-
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -11,6 +9,7 @@ use ttmon_model::memory::Figure;
 use ttmon_model::stack::{SourceLine, Stack};
 use ttmon_model::units::Unit;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Source};
+use ttmon_testing::machine;
 
 use super::*;
 

@@ -1,6 +1,4 @@
-//! Processes whose memory is reported by a hook, with banks, blocks and programs. The tests of `print` also use this file.
-
-#![allow(dead_code, reason = "each crate's tests use a part")]
+//! Processes whose memory is reported by a hook, with banks, blocks and programs.
 
 use std::num::NonZeroU32;
 
@@ -24,7 +22,8 @@ const SECOND: u64 = 1_000_000_000;
 
 /// An n300 with two programs. The first has overlapping buffers on a mesh over both chips and on a submesh of the left chip. The second has
 /// unknown blocks.
-pub(crate) fn hooked() -> Snapshot {
+#[must_use]
+pub fn hooked() -> Snapshot {
     Snapshot::derive(&hooked_sample(0), Some(&hooked_sample(100)))
 }
 
@@ -177,7 +176,8 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
 }
 
 /// A ledger that is completely full and has impossible numbers: 256 allocators on 64 chips each, and every circular buffer.
-pub(crate) fn overfull() -> Snapshot {
+#[must_use]
+pub fn overfull() -> Snapshot {
     let geometry = LedgerGeometry { banks: u64::from(u32::MAX), bank_bytes: u64::MAX, base: u64::MAX - 7 };
     let allocators = (0..256_u16).map(|slot| {
         let chip = |chip: u64| LedgerChip { metal_id: None, unique_id: Some(1_000_000 + u64::from(slot) * 32 + chip) };
@@ -207,7 +207,7 @@ pub(crate) fn overfull() -> Snapshot {
 }
 
 /// Live buffers of one allocator that do not overlap: alternating gaps and sizes, in units of 32 bytes.
-pub(crate) fn any_hooked() -> impl Strategy<Value = Snapshot> {
+pub fn any_hooked() -> impl Strategy<Value = Snapshot> {
     let kind = || vec((0..200_u64, 1..300_u64), 0..30);
     (kind(), kind(), any::<bool>()).prop_map(|(dram, l1, is_listed)| {
         let buffers = |kind: Kind, base: u64, turns: Vec<(u64, u64)>| {

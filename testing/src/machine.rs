@@ -1,6 +1,5 @@
-//! Test machines: samples built by hand, and random ones. The tests of `print` also use this file.
+//! Test machines: samples built by hand, and random ones.
 
-#[path = "hooked.rs"]
 mod hooked;
 
 use std::time::Duration;
@@ -17,8 +16,7 @@ use ttmon_model::sample::{DeviceSample, FdMemory, Origin, Problem, ProcessFacts,
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Attr, DeviceId, Kind, Missing, PerKind, ProcessKey, Raw, Reading, Sample, Snapshot};
 
-#[allow(unused_imports, reason = "each crate's tests use a part")]
-pub(crate) use hooked::{any_hooked, hooked, overfull};
+pub use hooked::{any_hooked, hooked, overfull};
 
 const NOW: UnixTime = UnixTime(1_795_075_965_120_000_000);
 const HOUR: u64 = 3_600_000_000_000;
@@ -26,7 +24,8 @@ const MIB: u64 = 1 << 20;
 const SERIAL: u64 = 0x0100_0145_1172_2058;
 
 /// All machines that were made by hand, by name.
-pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
+#[must_use]
+pub fn all() -> Vec<(&'static str, Snapshot)> {
     vec![
         ("n300", n300()),
         ("mixed", mixed()),
@@ -40,7 +39,8 @@ pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
 }
 
 /// One n300 in use on both chips.
-pub(crate) fn n300() -> Snapshot {
+#[must_use]
+pub fn n300() -> Snapshot {
     let mut board = device(0, "n300");
     hold(&mut board, &[12345]);
     let right = unique_id_candidates(None, Some(SERIAL), Some(ChipPosition::Right), false)[0];
@@ -57,7 +57,8 @@ pub(crate) fn n300() -> Snapshot {
 }
 
 /// Four cards of both architectures: one warm, one with an untracked holder, one with hidden holders and dead slots.
-pub(crate) fn mixed() -> Snapshot {
+#[must_use]
+pub fn mixed() -> Snapshot {
     let mut devices = vec![device(0, "n150"), device(1, "n300"), device(2, "p150a"), device(3, "p100a")];
     hold(&mut devices[0], &[200, 201]);
     hold(&mut devices[1], &[200]);
@@ -86,7 +87,8 @@ pub(crate) fn mixed() -> Snapshot {
 }
 
 /// Thirty-two chips and one process on all of them.
-pub(crate) fn galaxy() -> Snapshot {
+#[must_use]
+pub fn galaxy() -> Snapshot {
     let mut devices: Vec<_> = (0..32).map(|id| device(id, "galaxy-wormhole")).collect();
     devices.iter_mut().for_each(|device| hold(device, &[4_000_000]));
     let used = |id: u32| [u64::from(id + 1) * 300 * MIB, u64::from(id) * MIB, 0];
@@ -106,8 +108,8 @@ pub(crate) fn galaxy() -> Snapshot {
 }
 
 /// Four chips with fifty processes on each. Each round has different processes. Every second process is a separate job.
-#[allow(dead_code, reason = "each crate's tests use a part")]
-pub(crate) fn churn(round: u32) -> Snapshot {
+#[must_use]
+pub fn churn(round: u32) -> Snapshot {
     let pids: Vec<u32> = (1..=50).map(|number| round * 50 + number).collect();
     let mut devices: Vec<_> = (0..4).map(|id| device(id, "n150")).collect();
     devices.iter_mut().for_each(|device| hold(device, &pids));
@@ -122,7 +124,8 @@ pub(crate) fn churn(round: u32) -> Snapshot {
 }
 
 /// A device without any known value.
-pub(crate) fn blank() -> Snapshot {
+#[must_use]
+pub fn blank() -> Snapshot {
     let nothing = DeviceSample {
         id: DeviceId(0),
         bdf: Err(Missing::IoError),
@@ -137,7 +140,8 @@ pub(crate) fn blank() -> Snapshot {
 }
 
 /// A chip that is being reset, one that left the bus, one without permission, one with invalid values, and an old driver.
-pub(crate) fn troubled() -> Snapshot {
+#[must_use]
+pub fn troubled() -> Snapshot {
     let mut devices: Vec<_> = (0..4).map(|id| device(id, "n300")).collect();
     for (device, reason) in devices.iter_mut().zip([Missing::Resetting, Missing::Gone, Missing::NoPermission, Missing::OutOfRange]) {
         for row in ATTRIBUTES.iter().filter(|row| row.is_telemetry) {
@@ -158,7 +162,8 @@ pub(crate) fn troubled() -> Snapshot {
 }
 
 /// A process with each status, and memory that matches no row.
-pub(crate) fn statuses() -> Snapshot {
+#[must_use]
+pub fn statuses() -> Snapshot {
     let mut devices = vec![device(0, "n150"), device(1, "n150")];
     hold(&mut devices[0], &[100, 101, 103]);
     hold(&mut devices[1], &[102]);
@@ -181,7 +186,8 @@ pub(crate) fn statuses() -> Snapshot {
 }
 
 /// Names that try to manipulate the terminal.
-pub(crate) fn hostile() -> Snapshot {
+#[must_use]
+pub fn hostile() -> Snapshot {
     let names =
         ["\u{1b}[31mred\u{1b}]0;title\u{7}", "two\nlines\r\tand a tab", "\u{202e}txt.exe", "a\u{9b}2J\u{7f}b", "名前が長いプロセス🙂"];
     let mut only = device(0, "p150a");
@@ -198,7 +204,9 @@ pub(crate) fn hostile() -> Snapshot {
     Snapshot::derive(&Sample { host: names[2].to_owned(), processes, problems: vec![problem], ..sample(vec![only]) }, None)
 }
 
-pub(crate) fn sample(devices: Vec<DeviceSample>) -> Sample {
+/// A sample with these devices and nothing else.
+#[must_use]
+pub fn sample(devices: Vec<DeviceSample>) -> Sample {
     Sample {
         at: Duration::from_secs(100),
         time: NOW,
@@ -304,7 +312,7 @@ fn region_of(unique_id: u64, slots: Vec<(u32, PerKind<u64>)>) -> RegionSample {
 }
 
 /// Machines with one to six devices. Any value may be missing, out of range or in an unusual script.
-pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
+pub fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let pids = vec(1u32..9_999_999, 0..6);
     (vec(any_device(), 1..6), pids, any::<bool>(), any_reading(any::<String>()), any::<String>())
         .prop_flat_map(|(devices, pids, is_sim, driver, host)| {
