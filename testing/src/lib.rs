@@ -1,5 +1,25 @@
-//! What the tests and benches of several crates need: machines made by hand.
+//! What the tests and benches of several crates need: machines made by hand, a running service, a program in a terminal, and waiting.
+//!
+//! Programs are given by path, because only the tests of `ttmon` know where cargo built it. A failure is a panic.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod machine;
+mod process;
+mod service;
+mod terminal;
+mod waiting;
+
+pub use portable_pty::{CommandBuilder, ExitStatus};
+pub use process::{KilledOnDrop, command};
+pub use rustix::process::Signal;
+pub use service::{Response, Service, TOKEN};
+pub use terminal::{Terminal, TerminalState};
+pub use vt100::Color;
+pub use waiting::{TIMEOUT, until};
+
+/// Returns a TCP port of this host that no program uses now.
+#[must_use]
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().port()
+}
