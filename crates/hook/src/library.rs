@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -51,16 +51,17 @@ pub(crate) struct Library {
     addresses: [AtomicUsize; symbols::COUNT],
 }
 
-/// An object outside the library that has called it.
-struct Caller {
-    start: AtomicUsize,
-    bytes: AtomicUsize,
-    library: AtomicPtr<Library>,
-}
+/// An object outside the library that has called it: the number of its first page, the count of its pages (0 if there is no object) and the
+/// index of the library in [`KNOWN`]. All are in one word, because another thread may replace the object during a lookup.
+struct Caller(AtomicUsize);
+
+const PAGE_BITS: u32 = 12;
+const FIRST_BITS: u32 = 36;
+const COUNT_BITS: u32 = 24;
+const INDEX_BITS: u32 = LIBRARIES.ilog2();
 
 static KNOWN: [Library; LIBRARIES] = [const { Library::new() }; LIBRARIES];
-static CALLER: [Caller; CALLERS] =
-    [const { Caller { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), library: AtomicPtr::new(ptr::null_mut()) } }; CALLERS];
+static CALLER: [Caller; CALLERS] = [const { Caller::new() }; CALLERS];
 static CALLERS_TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// The loader's number of unloaded objects at the last check.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
@@ -155,6 +156,33 @@ impl Library {
     }
 }
 
+impl Caller {
+    const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// Stores an object, unless it does not fit the bits. Such an object is searched at each call.
+    fn set(&self, start: usize, bytes: usize, library: usize) {
+        let first = start >> PAGE_BITS;
+        let count = start.saturating_add(bytes).div_ceil(1 << PAGE_BITS) - first;
+        if first >> FIRST_BITS == 0 && count >> COUNT_BITS == 0 {
+            self.0.store((first << COUNT_BITS | count) << INDEX_BITS | library, Release);
+        }
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Release);
+    }
+
+    /// Returns the index of the library if the object contains this address.
+    fn library_of(&self, address: usize) -> Option<usize> {
+        // Acquire, paired with the release of `set`: all fields of the library are set.
+        let word = self.0.load(Acquire);
+        let (first, count) = (word >> (COUNT_BITS + INDEX_BITS), word >> INDEX_BITS & ((1 << COUNT_BITS) - 1));
+        ((address >> PAGE_BITS).wrapping_sub(first) < count).then_some(word % LIBRARIES)
+    }
+}
+
 /// Removes libraries that the program has unloaded, because other code may be loaded at their addresses. Called when a device opens, which
 /// precedes most other calls into a library.
 pub(crate) fn forget_unloaded() {
@@ -171,7 +199,7 @@ pub(crate) fn forget_unloaded() {
         }
     }
     for caller in &CALLER {
-        caller.bytes.store(0, Release);
+        caller.clear();
     }
     CALLERS_TAKEN.store(0, Relaxed);
 }
@@ -220,12 +248,7 @@ fn known(address: usize) -> Option<&'static Library> {
     if let Some(library) = known_itself(address) {
         return Some(library);
     }
-    let caller = CALLER.iter().find(|caller| {
-        let bytes = caller.bytes.load(Acquire);
-        address.wrapping_sub(caller.start.load(Relaxed)) < bytes
-    })?;
-    // SAFETY: null, or an element of a static.
-    unsafe { caller.library.load(Relaxed).as_ref() }
+    CALLER.iter().find_map(|caller| caller.library_of(address)).and_then(|index| KNOWN.get(index))
 }
 
 /// Asks the loader. Several threads may find the same library at once; the first entry in the table is used.
@@ -244,11 +267,10 @@ fn discover(address: usize) -> Option<&'static Library> {
         }
     };
     if !library.has(address)
+        && let Some(index) = KNOWN.iter().position(|known| ptr::eq(known, library))
         && let Some(place) = CALLER.get(CALLERS_TAKEN.fetch_add(1, Relaxed))
     {
-        place.library.store(ptr::from_ref(library).cast_mut(), Relaxed);
-        place.start.store(caller.start, Relaxed);
-        place.bytes.store(caller.bytes, Release);
+        place.set(caller.start, caller.bytes, index);
     }
     Some(library)
 }
@@ -279,5 +301,48 @@ impl Library {
             library.addresses[*symbol as usize].store(1, Relaxed);
         }
         library
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_all_its_pages_and_no_other() {
+        let caller = Caller::new();
+        assert_eq!(caller.library_of(0), None);
+        // The last page belongs to the object, even if the object ends within it.
+        caller.set(0x7FFF_FFFF_E000, 0x1001, LIBRARIES - 1);
+        let found = [0, 0x7FFF_FFFF_DFFF, 0x7FFF_FFFF_E000, 0x7FFF_FFFF_FFFF, 0x8000_0000_0000, 0xFFFF_7FFF_FFFF_E000];
+        assert_eq!(found.map(|address| caller.library_of(address)), [None, None, Some(15), Some(15), None, None]);
+        caller.clear();
+        caller.set(1 << 48, 0x1000, 1);
+        caller.set(0x1000, 1 << 36, 1);
+        assert_eq!([1 << 48, 0x1000].map(|address| caller.library_of(address)), [None; 2], "not stored");
+    }
+
+    #[test]
+    fn callers_in_the_same_place_are_never_mixed() {
+        const LOOKUPS: usize = 4_000_000;
+        // Only a mix of the large and the small object contains an address behind the small one.
+        let (large, small) = ((0x7000_0000_0000, 0x10_0000), (0x7000_1000_0000, 0x1000));
+        let expected = [(large.0, None), (large.0, Some(3)), (small.0, None), (small.0, Some(9)), (small.0 + 0x2000, None)];
+        let (caller, is_done) = (Caller::new(), AtomicBool::new(false));
+        let mixed = std::thread::scope(|scope| {
+            for ((start, bytes), library) in [(large, 3), (small, 9)] {
+                let (caller, is_done) = (&caller, &is_done);
+                scope.spawn(move || {
+                    while !is_done.load(Relaxed) {
+                        caller.set(start, bytes, library);
+                    }
+                });
+            }
+            let mut lookups = expected.iter().cycle().take(LOOKUPS).map(|(address, _)| (*address, caller.library_of(*address)));
+            let mixed = lookups.find(|lookup| !expected.contains(lookup));
+            is_done.store(true, Relaxed);
+            mixed
+        });
+        assert_eq!(mixed, None, "an address and its library");
     }
 }
