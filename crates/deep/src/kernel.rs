@@ -168,6 +168,7 @@ struct Mapping {
 
 /// The address of the mapped window for the handler, or 0 if there is none.
 static WINDOW_START: AtomicUsize = AtomicUsize::new(0);
+/// The length of the window, or 0 if there is none. The thread that changes it from 0 may map the window.
 static WINDOW_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Whether the window was removed during the read.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
@@ -178,17 +179,16 @@ impl Mapping {
         HANDLER.call_once(handle_bus_errors);
         let bytes = usize::try_from(bytes).map_err(|_| Missing::NotExposed)?;
         let offset = libc::off_t::try_from(offset).map_err(|_| Missing::NotExposed)?;
-        if WINDOW_START.load(Ordering::Relaxed) != 0 {
-            return Err(Missing::Busy);
-        }
+        // Acquire, paired with the release of `drop`: the earlier window is no longer mapped.
+        WINDOW_BYTES.compare_exchange(0, bytes, Ordering::Acquire, Ordering::Relaxed).map_err(|_| Missing::Busy)?;
         // SAFETY: this creates a new mapping at an address that the kernel chooses, and changes nothing else. It is read only through this
         // struct.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
         if start == libc::MAP_FAILED {
+            WINDOW_BYTES.store(0, Ordering::Release);
             return Err(refused(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)));
         }
         IS_LOST.store(false, Ordering::Relaxed);
-        WINDOW_BYTES.store(bytes, Ordering::Relaxed);
         WINDOW_START.store(start.addr(), Ordering::Release);
         Ok(Self { start: start.cast(), bytes })
     }
@@ -212,6 +212,7 @@ impl Drop for Mapping {
         WINDOW_START.store(0, Ordering::Release);
         // SAFETY: this is the mapping of `new`, or the zeros that the handler mapped in its place. Nothing refers to it any more.
         unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
+        WINDOW_BYTES.store(0, Ordering::Release);
     }
 }
 
@@ -247,6 +248,8 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn reason_of(path: &Path) -> Option<Missing> {
@@ -267,9 +270,28 @@ mod tests {
         assert_eq!(reason_of(Path::new("/dev/null")), Some(Missing::NotExposed));
     }
 
+    /// Held by tests that map a window, because a process has only one.
+    static ONE_WINDOW: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn a_window_that_another_thread_is_mapping_is_busy() {
+        let _alone = ONE_WINDOW.lock();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let file = OwnedFd::from(file);
+        // The other thread is between its check and its mapping.
+        WINDOW_BYTES.store(8192, Ordering::Relaxed);
+        assert_eq!(Mapping::new(&file, 0, 8192).err(), Some(Missing::Busy));
+        WINDOW_BYTES.store(0, Ordering::Relaxed);
+        assert!(Mapping::new(&file, 0, 8192).is_ok());
+        assert_eq!(Mapping::new(&file, 1, 8192).err(), Some(Missing::NotExposed), "no start of a page");
+        assert!(Mapping::new(&file, 0, 8192).is_ok(), "a window that could not be mapped is free again");
+    }
+
     /// A file that is truncated while mapped raises SIGBUS, like a window that the driver removes.
     #[test]
     fn a_removed_window_is_a_reset() {
+        let _alone = ONE_WINDOW.lock();
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let (file, other) = (OwnedFd::from(file.try_clone().unwrap()), file);
