@@ -32,22 +32,24 @@ const ROWS: &[Row] = &[
     ("stale-holder", WARNING, "memory.stale_processes > 0 or memory.stale_bytes > 0", "1m", "", "1m", "left by ended processes: {memory.stale_processes} open device files, {memory.stale_bytes} reported"),
 ];
 
-/// Returns the built-in rules.
+/// Returns the built-in rules. Panics if one cannot be parsed, because nobody would notice its absence.
 pub fn builtin() -> Vec<Rule> {
-    ROWS.iter().filter_map(rule).collect()
+    ROWS.iter().map(rule).collect()
 }
 
-fn rule(&(name, severity, when, for_, clear, clear_for, summary): &Row) -> Option<Rule> {
-    Some(Rule {
+fn rule(&(name, severity, when, for_, clear, clear_for, summary): &Row) -> Rule {
+    let condition = |text| Condition::parse(text).unwrap_or_else(|error| panic!("built-in rule {name}: {text}: {error}"));
+    let duration = |text| duration::parse(text).unwrap_or_else(|| panic!("built-in rule {name}: {text} is no duration"));
+    Rule {
         name: name.to_owned(),
-        when: Condition::parse(when).ok()?,
-        for_: duration::parse(for_)?,
-        clear: if clear.is_empty() { None } else { Some(Condition::parse(clear).ok()?) },
-        clear_for: duration::parse(clear_for)?,
+        when: condition(when),
+        for_: duration(for_),
+        clear: (!clear.is_empty()).then(|| condition(clear)),
+        clear_for: duration(clear_for),
         severity,
         summary: summary.to_owned(),
         is_builtin: true,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -57,10 +59,43 @@ mod tests {
     use crate::rule::is_name;
     use ttmon_model::fields::DeviceField;
 
+    /// Configuration files and silences refer to these names.
+    const NAMES: [&str; 16] = [
+        "hot",
+        "warm",
+        "current-limit",
+        "throttling",
+        "thermal-trip",
+        "gone",
+        "unreadable",
+        "reset",
+        "starting",
+        "heartbeat-stopped",
+        "link-degraded",
+        "dram-full",
+        "largest-free",
+        "refusal",
+        "growth",
+        "stale-holder",
+    ];
+
     #[test]
-    fn every_row_is_a_rule_and_has_a_metric() {
+    #[should_panic(expected = "built-in rule hot: temperature >> 1: expected")]
+    fn a_condition_that_cannot_be_parsed_is_not_left_out() {
+        rule(&("hot", CRITICAL, "temperature >> 1", "0s", "", "1m", ""));
+    }
+
+    #[test]
+    #[should_panic(expected = "built-in rule hot: 1 minute is no duration")]
+    fn a_duration_that_cannot_be_parsed_is_not_left_out() {
+        rule(&("hot", CRITICAL, "temperature > 1", "1 minute", "", "1m", ""));
+    }
+
+    #[test]
+    fn every_built_in_rule_is_there_and_has_a_metric() {
         let rules = builtin();
-        assert_eq!(rules.len(), ROWS.len());
+        let names: Vec<_> = rules.iter().map(|rule| rule.name.as_str()).collect();
+        assert_eq!(names, NAMES);
         for (index, rule) in rules.iter().enumerate() {
             assert!(is_name(&rule.name) && rule.clear_for >= CLEAR_FOR_MIN, "{}", rule.name);
             assert!(rules[..index].iter().all(|other| other.name != rule.name), "{} twice", rule.name);
