@@ -42,6 +42,8 @@ impl From<IpAddr> for Holder {
 pub(crate) struct Connections {
     most: usize,
     open: Mutex<Open>,
+    /// Notified when a connection that was asked to end has ended.
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -75,13 +77,18 @@ const LEAVING_MAX: usize = 512;
 
 impl Connections {
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, open: Mutex::default() })
+        Arc::new(Self { most, open: Mutex::default(), left: Notify::new() })
     }
 
     /// Returns a slot, and whether another connection had to end for it.
     pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (ConnectionSlot, bool) {
-        while lock(&self.open).leaving.len() >= LEAVING_MAX {
-            tokio::task::yield_now().await;
+        loop {
+            // Created before the check, so that no end between the check and the wait is missed.
+            let left = self.left.notified();
+            if lock(&self.open).leaving.len() < LEAVING_MAX {
+                break;
+            }
+            left.await;
         }
         let mut open = lock(&self.open);
         let is_full = open.count >= self.most;
@@ -146,7 +153,9 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = lock(&self.crowd.open);
-        open.leaving.remove(&self.number);
+        if open.leaving.remove(&self.number) {
+            self.crowd.left.notify_waiters();
+        }
         open.remove(self.entry.holder, self.number);
     }
 }
@@ -214,6 +223,39 @@ mod tests {
             drop(answering);
             enter(&crowd, Holder::User(7), 1).await;
             assert_eq!(leaving(&seats), [true; 3]);
+        });
+    }
+
+    #[test]
+    fn new_connections_sleep_until_a_dismissed_one_has_ended() {
+        run(async {
+            let crowd = Connections::new(1);
+            let mut dismissed = enter(&crowd, Holder::User(7), LEAVING_MAX + 1).await;
+            let newest = dismissed.pop();
+            let polls = Arc::new(AtomicUsize::new(0));
+            let arrive = |holder| {
+                let (crowd, polls) = (Arc::clone(&crowd), Arc::clone(&polls));
+                tokio::spawn(async move {
+                    let mut entering = pin!(crowd.enter(holder));
+                    std::future::poll_fn(|context| {
+                        polls.fetch_add(1, Ordering::Relaxed);
+                        entering.as_mut().poll(context)
+                    })
+                    .await
+                })
+            };
+            let arrivals = [arrive(Holder::User(8)), arrive(Holder::User(9))];
+            let turns = async || {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            turns().await;
+            assert_eq!(polls.load(Ordering::Relaxed), arrivals.len(), "each was polled once and sleeps");
+            // There is room for both: the first one needs no other to end, because the newest has ended too.
+            drop((newest, dismissed.pop()));
+            turns().await;
+            assert!(arrivals.iter().all(tokio::task::JoinHandle::is_finished));
         });
     }
 
