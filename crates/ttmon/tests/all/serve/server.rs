@@ -1,0 +1,435 @@
+//! Starts a server, and clients in this process and in others.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
+
+/// Longer than any step takes. Only a defect reaches it.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) const DRAM: u8 = 0;
+pub(crate) const L1: u8 = 1;
+
+pub(crate) struct Server {
+    child: Option<Child>,
+    pub(crate) directory: tempfile::TempDir,
+    output: Arc<Mutex<String>>,
+    errors: Arc<Mutex<String>>,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a server. With `--here` it serves this machine, with all its processes.
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        // The state directory must be in memory and not accessible to other users, with any umask.
+        let mode = fs::Permissions::from_mode(0o755);
+        let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
+        let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        if !arguments.iter().any(|argument| argument == "--sim" || argument == "--here") {
+            // A machine without devices and without tracked processes.
+            let root = directory.path().join("root");
+            fs::create_dir(&root).unwrap();
+            arguments.extend(["--root".to_owned(), root.to_str().unwrap().to_owned()]);
+        }
+        arguments.retain(|argument| argument != "--here");
+        let mut server = Self { child: None, directory, output: Arc::default(), errors: Arc::default(), arguments };
+        server.start_again();
+        server
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.arg("serve").arg("--socket").arg(self.socket());
+        if !self.arguments.iter().any(|argument| argument == "--state-dir") {
+            command.arg("--state-dir").arg(self.state());
+        }
+        command.args(["--listen", "off", "--api"]).arg(self.directory.path().join("api.sock"));
+        command.arg("--handover").arg(self.directory.path().join("handover.sock")).args(&self.arguments);
+        command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").env_remove("TTMON_SOCKET").env_remove("TTMON_STATE_DIR");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        let mut child = self.command().spawn().unwrap();
+        collect(child.stdout.take().unwrap(), &self.output);
+        collect(child.stderr.take().unwrap(), &self.errors);
+        self.child = Some(child);
+        self.until("it listens", || UnixStream::connect(self.socket()).is_ok());
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("alloc.sock")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Stops the server. Returns its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        self.signal(rustix::process::Signal::TERM);
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        self.errors.lock().unwrap().clone()
+    }
+
+    /// Waits for a line of its output.
+    pub(crate) fn says(&self, text: &str) {
+        self.until(text, || self.output().contains(text) || self.errors().contains(text));
+    }
+
+    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + TIMEOUT;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}: not so\n{}\n{}", self.output(), self.errors());
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::new(&self.socket(), Size::B144)
+    }
+
+    pub(crate) fn connect_in(&self, size: Size) -> Client {
+        Client::new(&self.socket(), size)
+    }
+
+    pub(crate) fn usage(&self, device: i32) -> Usage {
+        self.connect().usage(device)
+    }
+
+    /// Runs a `ttmon` that reads this server's state. Returns its output.
+    pub(crate) fn ttmon(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.args(arguments).env("TTMON_STATE_DIR", self.state()).env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ttmon(arguments);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// Returns the counters of `--log json`.
+    pub(crate) fn counters(&self) -> Value {
+        let before = self.output().len();
+        self.signal(rustix::process::Signal::USR1);
+        let statistics =
+            |text: &str| text.lines().rev().find(|line| line.contains("\"op\":\"statistics\"") && line.ends_with('}')).map(str::to_owned);
+        self.until("statistics", || statistics(&self.output()[before..]).is_some());
+        let line = statistics(&self.output()[before..]).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) {
+    let to = Arc::clone(to);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 65536];
+        let mut rest: Vec<u8> = Vec::new();
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            rest.extend_from_slice(&bytes[..length]);
+            let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            to.lock().unwrap().push_str(&String::from_utf8_lossy(&rest[..whole]));
+            rest.drain(..whole);
+        }
+    });
+}
+
+/// A connection of this process.
+pub(crate) struct Client {
+    pub(crate) stream: UnixStream,
+    pub(crate) size: Size,
+}
+
+pub(crate) fn me() -> i32 {
+    i32::try_from(std::process::id()).unwrap()
+}
+
+pub(crate) fn event(kind: Type, device: i32, id: u64, size: u64, buffer_type: u8) -> Request {
+    Request { device_id: device, size, buffer_type, process_id: me(), buffer_id: id, ..Request::new(kind) }
+}
+
+pub(crate) fn alloc(device: i32, id: u64, size: u64, buffer_type: u8) -> Request {
+    event(Type::Alloc, device, id, size, buffer_type)
+}
+
+pub(crate) fn free(device: i32, id: u64) -> Request {
+    event(Type::Free, device, id, 0, 0)
+}
+
+impl Client {
+    pub(crate) fn new(socket: &Path, size: Size) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self { stream, size }
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, requests: &[Request]) -> &mut Self {
+        let bytes: Vec<u8> = requests.iter().flat_map(|request| request.encode(self.size).as_bytes().to_vec()).collect();
+        self.raw(&bytes);
+        self
+    }
+
+    pub(crate) fn reply(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size.bytes()];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    pub(crate) fn usage(&mut self, device: i32) -> Usage {
+        self.send(&[Request { device_id: device, ..Request::new(Type::Query) }]);
+        Usage::decode(&self.reply()).unwrap()
+    }
+
+    pub(crate) fn info(&mut self, device: i32) -> DeviceInfo {
+        self.send(&[Request { device_id: device, ..Request::new(Type::DeviceInfoQuery) }]);
+        DeviceInfo::decode(&self.reply()).unwrap()
+    }
+
+    /// Whether the server has closed it.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
+    }
+}
+
+const SOCKET: &str = "TTMON_TEST_SOCKET";
+const SPEAK: &str = "TTMON_TEST_SPEAK";
+/// If this variable is set, the process first connects, allocates 64 bytes 20 times and closes the connection, without pauses.
+pub(crate) const HASTY: &str = "TTMON_TEST_HASTY";
+
+/// Another process with a connection. It is this program, which executes commands from its input.
+pub(crate) struct Other {
+    pub(crate) child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStderr>,
+}
+
+impl Other {
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self::from(other_command(server))
+    }
+
+    pub(crate) fn from(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (orders, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
+        let mut other = Self { child, orders, answers };
+        assert_eq!(other.answer(), "ready");
+        other
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.answers.read_line(&mut line).unwrap() > 0, "the other process ended");
+            // The test harness may print lines too.
+            if let Some(answer) = line.trim().strip_prefix("answer ") {
+                return answer.to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Sends messages with its own pid or another pid. The server has received all of them when this returns.
+    pub(crate) fn sends(&mut self, requests: &[Request]) {
+        let hex: String =
+            requests.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).map(|byte| format!("{byte:02x}")).collect();
+        self.order(&format!("send {hex}"));
+    }
+
+    /// Sends these messages with its own pid.
+    pub(crate) fn says(&mut self, requests: &[Request]) {
+        let own: Vec<Request> = requests.iter().map(|request| Request { process_id: self.pid(), ..*request }).collect();
+        self.sends(&own);
+    }
+
+    pub(crate) fn order(&mut self, order: &str) -> String {
+        writeln!(self.orders, "{order}").unwrap();
+        self.answer()
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn other_command(server: &Server) -> Command {
+    other_command_by(server, &std::env::current_exe().unwrap())
+}
+
+/// Returns the same command for another user, with a copy of this program that the user may run.
+pub(crate) fn other_command_of(server: &Server, program: &Path, uid: u32) -> Command {
+    let mut command = other_command_by(server, program);
+    command.uid(uid).gid(uid).current_dir("/");
+    command
+}
+
+fn other_command_by(server: &Server, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["--exact", "serve::server::another_process", "--nocapture"])
+        .env(SOCKET, server.socket())
+        .env_remove("TT_VISIBLE_DEVICES");
+    command
+}
+
+/// Returns the output of `echo "" | nc -U`.
+pub(crate) fn dump(socket: &Path) -> String {
+    let mut asker = UnixStream::connect(socket).unwrap();
+    asker.write_all(b"\n").unwrap();
+    asker.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    asker.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Not a test. The code of [`Other`]'s process. Its commands:
+///
+/// - `send HEX`: sends messages.
+/// - `usage DEVICE`: prints the used DRAM.
+/// - `dump`: prints a dump, with `|` for line feeds.
+/// - `again`: connects again.
+/// - `child HEX`: starts a child that sends the first message on the same connection with its own pid, and stays. If there are more
+///   messages, the child sends them unchanged when a file `go` exists beside the socket, and ends.
+/// - `end-child`: kills the children.
+/// - `close`: shuts down the connection.
+#[test]
+fn another_process() {
+    if let Ok(bytes) = std::env::var(SPEAK) {
+        return speak(&bytes);
+    }
+    let Ok(socket) = std::env::var(SOCKET) else { return };
+    if std::env::var_os(HASTY).is_some() {
+        let many: Vec<Request> = (0..20).map(|id| alloc(0, id, 64, DRAM)).collect();
+        Client::new(Path::new(&socket), Size::B144).send(&many);
+    }
+    let mut client = Client::new(Path::new(&socket), Size::B144);
+    eprintln!("answer ready");
+    let mut children: Vec<Child> = Vec::new();
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let (order, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let mut answer = "done".to_owned();
+        match order {
+            "send" => {
+                client.raw(&decode(rest));
+                client.usage(0);
+            }
+            "usage" => answer = client.usage(rest.parse().unwrap()).dram.to_string(),
+            "dump" => answer = dump(Path::new(&socket)).replace('\n', "|"),
+            "again" => client = Client::new(Path::new(&socket), Size::B144),
+            "close" => drop(client.stream.shutdown(std::net::Shutdown::Both)),
+            "child" => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args(["--exact", "serve::server::another_process", "--nocapture"]).env(SPEAK, rest).stdout(Stdio::null());
+                let child = command.stdin(OwnedFd::from(client.stream.try_clone().unwrap())).stderr(Stdio::piped()).spawn().unwrap();
+                answer = child.id().to_string();
+                children.push(child);
+                let said = BufReader::new(children.last_mut().unwrap().stderr.take().unwrap());
+                assert!(said.lines().map_while(Result::ok).any(|line| line.contains("spoken")));
+                client.usage(0);
+            }
+            "end-child" => children.drain(..).for_each(|mut child| {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }),
+            other => panic!("{other}"),
+        }
+        eprintln!("answer {answer}");
+    }
+}
+
+/// A forked child uses its parent's connection with its own pid.
+fn speak(bytes: &str) {
+    let mut message = decode(bytes);
+    let later = message.split_off(Size::B144.bytes());
+    message[20..24].copy_from_slice(&me().to_le_bytes());
+    let stream = std::io::stdin();
+    let socket = rustix::io::dup(&stream).unwrap();
+    rustix::io::write(&socket, &message).unwrap();
+    eprintln!("spoken");
+    // Wait to be killed.
+    while later.is_empty() {
+        std::thread::park();
+    }
+    let go = PathBuf::from(std::env::var_os(SOCKET).unwrap()).with_file_name("go");
+    while !go.exists() {
+        std::thread::yield_now();
+    }
+    rustix::io::write(&socket, &later).unwrap();
+}
+
+fn decode(hex: &str) -> Vec<u8> {
+    hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+pub(crate) fn hex(request: &Request) -> String {
+    request.encode(Size::B144).as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Files in the state directory.
+pub(crate) fn ledgers(server: &Server) -> Vec<String> {
+    let entries = fs::read_dir(server.state()).unwrap().flatten();
+    // The state directory also has the list of devices, from the first sample on.
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "devices").collect()
+}
