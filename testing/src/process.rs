@@ -1,17 +1,39 @@
 //! Starts other programs.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Returns a command without input, and without those variables of this environment that change what `ttmon` does.
+/// Variables for outputs that are the same everywhere.
+pub(crate) const VARIABLES: &[(&str, &str)] = &[("LANG", "C.UTF-8"), ("TZ", "UTC")];
+
+/// Returns the variables of this environment that change what `ttmon` does.
+pub(crate) fn removed_variables() -> impl Iterator<Item = OsString> {
+    let known = ["NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "COLORTERM", "COLORFGBG"].map(OsString::from);
+    std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("TTMON")).chain(known)
+}
+
+/// Returns a command without input, and with an environment in which outputs are the same everywhere.
 #[must_use]
 pub fn command(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TTMON")) {
+    for name in removed_variables() {
         command.env_remove(name);
     }
+    command.envs(VARIABLES.iter().copied());
     command
+}
+
+/// Copies a program into a directory, for users who may not reach it where it was built. Returns the path of the copy.
+#[must_use]
+pub fn copied(program: &Path, directory: &Path) -> PathBuf {
+    let copy = directory.join(program.file_name().unwrap());
+    // Another process writes the copy. If this one did, a process that another thread starts meanwhile would inherit the open file,
+    // and the copy could not be executed.
+    let status = Command::new("cp").arg(program).arg(&copy).status().unwrap();
+    assert!(status.success(), "cp {} {}: {status}", program.display(), copy.display());
+    copy
 }
 
 /// A process that is killed when this is dropped.

@@ -85,15 +85,15 @@ impl Service {
         collect(child.stdout.take().unwrap(), &self.output);
         collect(child.stderr.take().unwrap(), &self.errors);
         let mut process = KilledOnDrop(child);
-        self.until("ready", |service| {
+        self.until("ready", || {
             let status = process.0.try_wait().unwrap();
-            assert!(status.is_none(), "ttmon serve ended, {status:?}:\n{}\n{}", service.output(), service.errors());
-            service.try_unix("/readyz").is_some_and(|response| response.status == 200)
+            assert!(status.is_none(), "ttmon serve ended, {status:?}:\n{}\n{}", self.output(), self.errors());
+            self.try_unix("/readyz").is_some_and(|response| response.status == 200)
         });
         self.process = Some(process);
         if self.command.get_args().all(|argument| argument != "-q" && argument != "--quiet") {
             let announcement = |text: &str| text.lines().find(|line| line.starts_with("ttmon: serving")).map(str::to_owned);
-            self.until("an announcement", |service| announcement(&service.errors()[known..]).is_some());
+            self.until("an announcement", || announcement(&self.errors()[known..]).is_some());
             let line = announcement(&self.errors()[known..]).unwrap();
             let (own, metrics) = line.split_once("; metrics alone").unwrap_or((&line, ""));
             self.port = port_of(own).unwrap_or(0);
@@ -177,15 +177,15 @@ impl Service {
 
     /// Waits until a condition is true. A failure shows the output of the service.
     #[track_caller]
-    pub fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
-        until_or(|| is_so(self), || format!("never: {what}; the service printed:\n{}\n{}", self.output(), self.errors()));
+    pub fn until(&self, what: &str, is_so: impl FnMut() -> bool) {
+        until_or(is_so, || format!("never: {what}; the service printed:\n{}\n{}", self.output(), self.errors()));
     }
 
     /// Sends a signal. After `STOP`, waits until all its threads have stopped.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process.as_ref().unwrap().0), signal).unwrap();
         if signal == Signal::STOP {
-            self.until("stopped", Self::is_stopped);
+            self.until("stopped", || self.is_stopped());
         }
     }
 

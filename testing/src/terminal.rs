@@ -11,6 +11,7 @@ use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native
 use tempfile::TempDir;
 use vt100::{Parser, Screen};
 
+use crate::process::{VARIABLES, removed_variables};
 use crate::waiting::{TIMEOUT, until_or};
 
 /// A program in a terminal. It is killed when this is dropped.
@@ -49,13 +50,8 @@ impl Terminal {
     pub fn start(program: &Path, columns: u16, rows: u16, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = CommandBuilder::new(program);
         command.args(arguments);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TTMON")) {
-            command.env_remove(name);
-        }
-        for name in ["NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "COLORTERM", "COLORFGBG"] {
-            command.env_remove(name);
-        }
-        for (name, value) in [("LANG", "C.UTF-8"), ("TZ", "UTC"), ("TERM", "xterm-256color")].iter().chain(variables) {
+        removed_variables().for_each(|name| command.env_remove(name));
+        for (name, value) in VARIABLES.iter().chain(&[("TERM", "xterm-256color")]).chain(variables) {
             command.env(name, value);
         }
         Self::run(command, columns, rows)

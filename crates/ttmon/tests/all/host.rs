@@ -4,5 +4,4 @@ mod api;
 mod asking;
 mod deep;
 mod faults;
-mod server;
 mod users;

@@ -9,3 +9,19 @@ mod host;
 mod program;
 mod screen;
 mod serve;
+
+use std::path::Path;
+use std::process::Command;
+
+use ttmon_testing::Service;
+
+const TTMON: &str = env!("CARGO_BIN_EXE_ttmon");
+
+fn command(arguments: &[&str]) -> Command {
+    ttmon_testing::command(Path::new(TTMON), arguments)
+}
+
+/// Starts `ttmon serve` with these arguments.
+fn start_service(arguments: &[&str]) -> Service {
+    Service::start(Path::new(TTMON), arguments)
+}

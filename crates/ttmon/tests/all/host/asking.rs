@@ -3,18 +3,19 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use ttmon_testing::{KilledOnDrop, Service, TOKEN};
 
-use crate::host::server::{Server, TOKEN};
+use crate::start_service;
 
 fn command(api: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.args(arguments).env("TTMON_API", api).env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null());
+    let mut command = crate::command(arguments);
+    command.env("TTMON_API", api);
     command
 }
 
@@ -25,10 +26,10 @@ fn ttmon(api: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 
 /// Returns the output of a command that uses the service. Repeats the command, because commands have short deadlines and may fall back
 /// under load.
-fn printed_by_service(server: &Server, arguments: &[&str], is_expected: impl Fn(&str) -> bool) -> String {
+fn printed_by_service(service: &Service, arguments: &[&str], is_expected: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    server.until(&format!("printed_by_service: {arguments:?}"), || {
-        let (code, printed) = ttmon(&server.api, arguments);
+    service.until(&format!("printed_by_service: {arguments:?}"), || {
+        let (code, printed) = ttmon(&service.api, arguments);
         text = printed;
         code == Some(0) && is_expected(&text)
     });
@@ -40,8 +41,8 @@ fn is_simulated(text: &str) -> bool {
 }
 
 /// Returns the only process of a simulated machine.
-fn only_pid(server: &Server) -> u64 {
-    server.unix("/api/v1/processes").json()["processes"][0]["pid"].as_u64().expect("a pid")
+fn only_pid(service: &Service) -> u64 {
+    service.unix("/api/v1/processes").json()["processes"][0]["pid"].as_u64().expect("a pid")
 }
 
 fn document(text: &str) -> Value {
@@ -51,38 +52,37 @@ fn document(text: &str) -> Value {
 /// Over HTTP, buffers need the token, from a file or from the environment.
 #[test]
 fn a_token_opens_what_is_asked_over_http() {
-    let server = Server::start("n300", &[]);
-    let api = PathBuf::from(format!("http://127.0.0.1:{}", server.port));
+    let service = start_service(&["--sim", "n300"]);
+    let api = PathBuf::from(service.url());
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
     std::fs::write(&file, TOKEN).expect("a token");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
     let printed_by_service = |variables: &[(&str, &Path)]| {
         let mut command = command(&api, &["mem", "--json", "--buffers"]);
-        let output =
-            command.env_remove("TTMON_TOKEN").env_remove("TTMON_TOKEN_FILE").envs(variables.iter().copied()).output().expect("ttmon");
+        let output = command.envs(variables.iter().copied()).output().expect("ttmon");
         is_simulated(&String::from_utf8_lossy(&output.stdout))
     };
-    server.until("answered with the variable", || printed_by_service(&[("TTMON_TOKEN", Path::new(TOKEN))]));
-    server.until("answered with the file", || printed_by_service(&[("TTMON_TOKEN_FILE", &file)]));
+    service.until("answered with the variable", || printed_by_service(&[("TTMON_TOKEN", Path::new(TOKEN))]));
+    service.until("answered with the file", || printed_by_service(&[("TTMON_TOKEN_FILE", &file)]));
     assert!(!printed_by_service(&[]) && !printed_by_service(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
 /// An old sample does not show which process holds a device now, so it is not used.
 #[test]
 fn an_old_look_is_done_without() {
-    let server = Server::start("n300", &["--interval", "3600"]);
-    server.until("the machine itself", || !is_simulated(&ttmon(&server.api, &["--json"]).1));
-    assert!(!ttmon(&server.api, &["who"]).1.contains("SIMULATED"));
+    let service = start_service(&["--sim", "n300", "--interval", "3600"]);
+    service.until("the machine itself", || !is_simulated(&ttmon(&service.api, &["--json"]).1));
+    assert!(!ttmon(&service.api, &["who"]).1.contains("SIMULATED"));
 }
 
 /// The age of a sample is the one that the service reports: the clock of another host may be wrong, and a slow transfer does not make a
 /// list older.
 #[test]
 fn a_look_is_as_old_as_its_service_says() {
-    let server = Server::start("n300", &[]);
+    let service = start_service(&["--sim", "n300"]);
     let directory = tempfile::tempdir().expect("a directory");
-    let mut document = document(&server.unix("/api/v1/snapshot").body);
+    let mut document = document(&service.unix("/api/v1/snapshot").body);
     document["time"] = "2001-02-03T04:05:06.000Z".into();
     let answered = |age: u64| {
         let path = directory.path().join(age.to_string());
@@ -94,16 +94,16 @@ fn a_look_is_as_old_as_its_service_says() {
         path
     };
     let (young, old) = (answered(4), answered(5));
-    server.until("answered by the young one", || is_simulated(&ttmon(&young, &["--json"]).1));
+    service.until("answered by the young one", || is_simulated(&ttmon(&young, &["--json"]).1));
     assert!(!is_simulated(&ttmon(&old, &["--json"]).1));
 }
 
 /// Holders of devices come from the scan of processes, which another user can delay.
 #[test]
 fn an_old_scan_of_processes_is_done_without() {
-    let server = Server::start("n300,idle", &[]);
+    let service = start_service(&["--sim", "n300,idle"]);
     let directory = tempfile::tempdir().expect("a directory");
-    let mut document = document(&server.unix("/api/v1/snapshot").body);
+    let mut document = document(&service.unix("/api/v1/snapshot").body);
     let mut answered = |age: f64| {
         document["processes_age_s"] = age.into();
         let path = directory.path().join(age.to_string());
@@ -115,15 +115,15 @@ fn an_old_scan_of_processes_is_done_without() {
         path
     };
     let (young, old) = (answered(1.0), answered(60.0));
-    server.until("answered by the young one", || ttmon(&young, &["who"]).1.contains("SIMULATED"));
+    service.until("answered by the young one", || ttmon(&young, &["who"]).1.contains("SIMULATED"));
     assert!(!ttmon(&old, &["who"]).1.contains("SIMULATED"));
 }
 
 /// The message for a live process that is tracked on other devices says neither that the process is missing nor that it has no device.
 #[test]
 fn a_process_on_another_device_is_said() {
-    let server = Server::start("t3k", &[]);
-    let processes = server.unix("/api/v1/processes").json()["processes"].clone();
+    let service = start_service(&["--sim", "t3k"]);
+    let processes = service.unix("/api/v1/processes").json()["processes"].clone();
     let devices = |process: &Value| {
         process["devices"].as_array().map_or_else(Vec::new, |all| all.iter().filter_map(|one| one["id"].as_u64()).collect())
     };
@@ -131,9 +131,9 @@ fn a_process_on_another_device_is_said() {
     let process = processes.as_array().and_then(|all| all.iter().find(is_partly)).unwrap_or_else(|| panic!("{processes}"));
     let other = (0..8).find(|id| !devices(process).contains(id)).expect("a device").to_string();
     let (device, pid) = (devices(process)[0], process["pid"].to_string());
-    printed_by_service(&server, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
-    server.until("said", || {
-        let output = command(&server.api, &["mem", "--pid", &pid, "-d", &other]).output().expect("ttmon");
+    printed_by_service(&service, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
+    service.until("said", || {
+        let output = command(&service.api, &["mem", "--pid", &pid, "-d", &other]).output().expect("ttmon");
         let said = format!("process {pid} has no memory on device {other}");
         output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains(&said)
     });
@@ -142,19 +142,19 @@ fn a_process_on_another_device_is_said() {
 /// Commands use a running service, mark this in the output, and continue without a service that hangs or is gone.
 #[test]
 fn commands_ask_a_service_and_do_without_one() {
-    let server = Server::start("n300", &[]);
-    let ttmon = |arguments: &[&str]| ttmon(&server.api, arguments);
-    let document = document(&printed_by_service(&server, &["--json"], is_simulated));
+    let service = start_service(&["--sim", "n300"]);
+    let ttmon = |arguments: &[&str]| ttmon(&service.api, arguments);
+    let document = document(&printed_by_service(&service, &["--json"], is_simulated));
     assert_eq!(document["devices"].as_array().map(Vec::len), Some(2));
-    assert_eq!(printed_by_service(&server, &["-L", "-d", "0"], |text| !text.is_empty()).lines().count(), 1);
+    assert_eq!(printed_by_service(&service, &["-L", "-d", "0"], |text| !text.is_empty()).lines().count(), 1);
     assert_eq!(ttmon(&["-L", "-d", "9"]).0, Some(3));
-    printed_by_service(&server, &["who"], |text| text.contains("SIMULATED"));
+    printed_by_service(&service, &["who"], |text| text.contains("SIMULATED"));
     // This machine usually has no device of that kind.
     let here = ttmon(&["--no-server", "-L"]);
-    printed_by_service(&server, &["-L"], |text| text != here.1);
-    server.signal(Signal::STOP);
+    printed_by_service(&service, &["-L"], |text| text != here.1);
+    service.signal(Signal::STOP);
     assert_eq!(ttmon(&["-L"]), here);
-    server.signal(Signal::KILL);
+    service.signal(Signal::KILL);
     assert_eq!(ttmon(&["-L"]), here);
 }
 
@@ -165,21 +165,21 @@ fn is_of(pid: u64) -> impl Fn(&Value) -> bool {
 
 #[test]
 fn memory_events_and_idleness_are_asked_for() {
-    let server = Server::start("n150,procs=1,buffers=3", &[]);
-    let pid = only_pid(&server);
+    let service = start_service(&["--sim", "n150,procs=1,buffers=3"]);
+    let pid = only_pid(&service);
     let number = pid.to_string();
     for arguments in [&["mem"][..], &["mem", "--buffers"], &["mem", "--banks"], &["mem", "--pid", &number]] {
-        printed_by_service(&server, arguments, |text| text.contains("[SIMULATED]") && text.contains(&number));
+        printed_by_service(&service, arguments, |text| text.contains("[SIMULATED]") && text.contains(&number));
     }
-    let text = printed_by_service(&server, &["events", "--json", "--pid", &number], |text| !text.is_empty());
+    let text = printed_by_service(&service, &["events", "--json", "--pid", &number], |text| !text.is_empty());
     let events: Vec<Value> = text.lines().map(document).collect();
     assert!(events.iter().all(is_of(pid)), "{text}");
     assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
-    printed_by_service(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
-    assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
+    printed_by_service(&service, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
+    assert_eq!(ttmon(&service.api, &["events", "-d", "9"]).0, Some(3));
     // A process holds the device until the simulation ends.
-    server.until("busy", || ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));
-    let idle = Server::start("n150,idle", &[]);
+    service.until("busy", || ttmon(&service.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));
+    let idle = start_service(&["--sim", "n150,idle"]);
     idle.until("idle", || ttmon(&idle.api, &["wait", "--idle", "--timeout", "5"]).0 == Some(0));
 }
 
@@ -246,7 +246,7 @@ fn shape(value: &Value, path: &str, names: &mut Vec<String>) {
 #[test]
 fn figures_are_the_same_with_and_without_a_service() {
     const SPEC: &str = "n300,p150,procs=3,buffers=4";
-    let server = Server::of(&["--sim", SPEC, "--seed", "7"], &[]);
+    let service = start_service(&["--sim", SPEC, "--seed", "7"]);
     let names = |document: &Value| {
         let mut names = Vec::new();
         shape(document, "", &mut names);
@@ -256,8 +256,8 @@ fn figures_are_the_same_with_and_without_a_service() {
     };
     for parts in [&[][..], &["--buffers"], &["--banks", "--blocks", "--buffers"]] {
         // These are two simulations. On a busy machine one may be a step behind the other.
-        server.until(&format!("the same figures: {parts:?}"), || {
-            let printed_by_service = document(&printed_by_service(&server, &[&["mem", "--json"], parts].concat(), is_simulated));
+        service.until(&format!("the same figures: {parts:?}"), || {
+            let printed_by_service = document(&printed_by_service(&service, &[&["mem", "--json"], parts].concat(), is_simulated));
             let read = document(&ttmon(Path::new("/nowhere"), &[&["mem", "--json", "--sim", SPEC, "--seed", "7"], parts].concat()).1);
             assert_eq!(names(&printed_by_service), names(&read), "{parts:?}");
             settled(printed_by_service) == settled(read)
@@ -275,8 +275,8 @@ fn figures_are_the_same_with_and_without_a_service() {
         lines.sort();
         lines
     };
-    let first = server.unix("/api/v1/processes").json()["processes"][0]["pid"].to_string();
-    let printed_by_service = lines(printed_by_service(&server, &["events", "--json"], |text| text.contains(&first)));
+    let first = service.unix("/api/v1/processes").json()["processes"][0]["pid"].to_string();
+    let printed_by_service = lines(printed_by_service(&service, &["events", "--json"], |text| text.contains(&first)));
     let read = lines(ttmon(Path::new("/nowhere"), &["events", "--json", "--sim", SPEC, "--seed", "7"]).1);
     assert_eq!(printed_by_service, read);
     assert!(!printed_by_service.is_empty());
@@ -362,7 +362,7 @@ fn documents_of_a_service_are_printed_without_controls() {
 }
 
 struct Follower {
-    child: Child,
+    _process: KilledOnDrop,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
@@ -370,7 +370,7 @@ impl Follower {
     fn start(api: &Path, arguments: &[&str]) -> Self {
         let mut child = command(api, arguments).stdout(Stdio::piped()).spawn().expect("ttmon");
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        Self { child, lines }
+        Self { _process: KilledOnDrop(child), lines }
     }
 
     fn next(&mut self) -> Value {
@@ -378,19 +378,12 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// `--follow` sees the end of a process through the service, and continues without the service when it stops.
 #[test]
 fn a_stream_is_followed_to_its_end() {
-    let server = Server::start("n150,procs=1,buffers=3", &["--interval", "0.2"]);
-    let pid = only_pid(&server);
-    let mut follower = Follower::start(&server.api, &["events", "--follow", "--json", "--pid", &pid.to_string()]);
+    let service = start_service(&["--sim", "n150,procs=1,buffers=3", "--interval", "0.2"]);
+    let pid = only_pid(&service);
+    let mut follower = Follower::start(&service.api, &["events", "--follow", "--json", "--pid", &pid.to_string()]);
     assert_eq!(follower.next()["op"], "open");
     let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
     rustix::process::kill_process(raw, Signal::KILL).expect("a signal");
@@ -403,21 +396,12 @@ fn a_stream_is_followed_to_its_end() {
     assert!(ops.iter().filter(|op| *op == "alloc").count() >= 3, "{ops:?}");
 }
 
-/// Starts a service of this machine. Returns it with the socket that receives ledgers.
-fn with_handover() -> (Server, String, tempfile::TempDir) {
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    let places = tempfile::Builder::new().permissions(mode).tempdir_in("/dev/shm").expect("a directory");
-    let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
-    let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
-    let server = Server::of(&[], &["--handover", &handover, "--socket", &socket, "--state-dir", &state, "--interval", "0.2"]);
-    (server, handover, places)
-}
-
 /// Runs a tracked program and returns its pid after it has ended.
-fn ended_program(handover: &str) -> String {
+fn ended_program(service: &Service) -> String {
     let mut program = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "host::asking::a_program_that_ends", "--nocapture"])
-        .envs([("ENDING", "1"), ("TTMON_TRACKING", "1"), ("TTMON_HANDOVER", handover)])
+        .envs([("ENDING", "1"), ("TTMON_TRACKING", "1")])
+        .env("TTMON_HANDOVER", service.path("handover.sock"))
         .stdout(Stdio::null())
         .spawn()
         .expect("a program");
@@ -429,27 +413,27 @@ fn ended_program(handover: &str) -> String {
 /// A service of the real machine never shows processes of a simulated machine, even after they end.
 #[test]
 fn a_real_service_keeps_no_simulated_process() {
-    let (server, handover, _places) = with_handover();
-    let output =
-        command(&server.api, &["--sim", "n150,procs=1", "mem", "--json"]).env("TTMON_HANDOVER", &handover).output().expect("ttmon");
+    let service = start_service(&["--interval", "0.2"]);
+    let mut command = command(&service.api, &["--sim", "n150,procs=1", "mem", "--json"]);
+    let output = command.env("TTMON_HANDOVER", service.path("handover.sock")).output().expect("ttmon");
     let simulated = document(&String::from_utf8_lossy(&output.stdout));
     let simulated = simulated["processes"][0]["pid"].as_u64().expect("a pid").to_string();
     // Messages arrive in order, so when this program is listed, the earlier ones have arrived too.
-    let real = ended_program(&handover);
-    server.until("listed", || ttmon(&server.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
-    let (code, text) = ttmon(&server.api, &["mem", "--json", "--pid", &simulated]);
+    let real = ended_program(&service);
+    service.until("listed", || ttmon(&service.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
+    let (code, text) = ttmon(&service.api, &["mem", "--json", "--pid", &simulated]);
     assert_eq!(code, Some(3), "{text}");
-    let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &simulated]);
+    let (code, text) = ttmon(&service.api, &["events", "--json", "--pid", &simulated]);
     assert_eq!(code, Some(3), "{text}");
 }
 
 /// Only the service can show the memory of an ended program.
 #[test]
 fn an_ended_program_is_listed() {
-    let (server, handover, _places) = with_handover();
-    let pid = ended_program(&handover);
-    let mem = || ttmon(&server.api, &["mem", "--json", "--buffers", "--pid", &pid]);
-    server.until("listed", || mem().0 == Some(0));
+    let service = start_service(&["--interval", "0.2"]);
+    let pid = ended_program(&service);
+    let mem = || ttmon(&service.api, &["mem", "--json", "--buffers", "--pid", &pid]);
+    service.until("listed", || mem().0 == Some(0));
     let printed_by_service = document(&mem().1);
     assert_eq!(
         (&printed_by_service["origin"], &printed_by_service["processes"][0]["status"]),
@@ -461,11 +445,11 @@ fn an_ended_program_is_listed() {
         (&1000.into(), &1000.into()),
         "{printed_by_service}"
     );
-    let text = self::printed_by_service(&server, &["events", "--json", "--pid", &pid], |_| true);
+    let text = self::printed_by_service(&service, &["events", "--json", "--pid", &pid], |_| true);
     let ops: Vec<Value> = text.lines().map(|line| document(line)["op"].clone()).collect();
     assert_eq!(ops, ["open", "alloc", "exit"]);
     for command in ["mem", "events"] {
-        assert_eq!(ttmon(&server.api, &["--no-server", command, "--pid", &pid]).0, Some(3), "{command}");
+        assert_eq!(ttmon(&service.api, &["--no-server", command, "--pid", &pid]).0, Some(3), "{command}");
     }
 }
 

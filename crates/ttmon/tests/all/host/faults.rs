@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
 
-use crate::host::server::Server;
+use crate::start_service;
 
 /// Writes a machine as files. A reset of its chip is simulated by the errors that the driver returns during a reset.
 fn machine_in_files(spec: &str) -> TempDir {
@@ -22,25 +22,25 @@ fn machine_in_files(spec: &str) -> TempDir {
 fn a_reset_is_a_gap_and_a_mark() {
     let root = machine_in_files("n150,idle");
     let faults = root.path().join(".ttmon-faults");
-    let server = Server::of(&["--root", root.path().to_str().expect("text")], &["--interval", "0.2"]);
-    let events = || server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
+    let service = start_service(&["--root", root.path().to_str().expect("text"), "--interval", "0.2"]);
+    let events = || service.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
     let has = |from: &str, to: &str| {
         let events = events();
         let events = events["events"].as_array().expect("a list").clone();
         events.iter().any(|event| event["event"] == "state" && event["from"] == from && event["to"] == to)
     };
     let latest = || {
-        let history = server.get("/api/v1/history?since=60&fields=temperature").json();
+        let history = service.get("/api/v1/history?since=60&fields=temperature").json();
         history["devices"][0]["fields"]["temperature"].as_array().map(|column| column.iter().rev().take(2).cloned().collect::<Vec<_>>())
     };
     let stand_in = machine_in_files("n150,idle,fault=reset:0");
     fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
-    server.until("in reset", || has("ok", "resetting"));
+    service.until("in reset", || has("ok", "resetting"));
     // Compares two slots, because the newest one may still get a value.
-    server.until("without a value", || latest() == Some(vec![Value::Null; 2]));
+    service.until("without a value", || latest() == Some(vec![Value::Null; 2]));
     fs::remove_file(&faults).expect("no more faults");
-    server.until("back", || has("resetting", "ok"));
-    let history = server.get("/api/v1/history?since=600&fields=temperature,power").json();
+    service.until("back", || has("resetting", "ok"));
+    let history = service.get("/api/v1/history?since=600&fields=temperature,power").json();
     let temperatures = history["devices"][0]["fields"]["temperature"].as_array().expect("a column");
     assert!(temperatures.iter().any(Value::is_null) && temperatures.iter().any(Value::is_number), "{temperatures:?}");
     assert!(temperatures.iter().filter_map(Value::as_f64).all(|degrees| (20.0..110.0).contains(&degrees)), "{temperatures:?}");
@@ -50,44 +50,44 @@ fn a_reset_is_a_gap_and_a_mark() {
 #[test]
 fn a_hung_source_is_reported_and_others_continue() {
     let root = machine_in_files("n300x2,idle");
-    let server = Server::of(&["--root", root.path().to_str().expect("text")], &["--interval", "0.2", "--read-timeout", "200"]);
+    let service = start_service(&["--root", root.path().to_str().expect("text"), "--interval", "0.2", "--read-timeout", "200"]);
     let identities = || -> Vec<String> {
-        let text = server.get("/metrics").body;
+        let text = service.get("/metrics").body;
         text.lines().filter(|line| line.starts_with("ttmon_device_info{")).map(str::to_owned).collect()
     };
     let before = identities();
     let stand_in = machine_in_files("n300x2,idle,fault=hang:1");
     fs::copy(stand_in.path().join(".ttmon-faults"), root.path().join(".ttmon-faults")).expect("faults");
-    let scrape = || server.get("/metrics").body;
+    let scrape = || service.get("/metrics").body;
     let has = |device: u32| scrape().contains(&format!("ttmon_device_temperature_celsius{{device=\"{device}\""));
-    server.until("hanging", || !has(1));
-    server.until("the other one", || has(0));
-    server.until("reported", || server.get("/readyz").status == 503);
-    assert!(server.get("/readyz").body.contains("device 1 has not answered"), "{}", server.get("/readyz").body);
-    assert_eq!((identities(), server.get("/api/v1/devices").json()["devices"].as_array().map(Vec::len)), (before, Some(4)));
+    service.until("hanging", || !has(1));
+    service.until("the other one", || has(0));
+    service.until("reported", || service.get("/readyz").status == 503);
+    assert!(service.get("/readyz").body.contains("device 1 has not answered"), "{}", service.get("/readyz").body);
+    assert_eq!((identities(), service.get("/api/v1/devices").json()["devices"].as_array().map(Vec::len)), (before, Some(4)));
     let samples = |text: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with("ttmon_samples_total")).expect("a count");
         line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
     };
     let before = samples(&scrape());
-    server.until("sampling on", || samples(&scrape()) > before + 3.0);
+    service.until("sampling on", || samples(&scrape()) > before + 3.0);
 }
 
 /// While a service is stopped, clients without a deadline hang. After it is resumed, the history has a gap.
 #[test]
 fn a_service_that_was_stopped_has_a_gap() {
-    let server = Server::start("n150", &["--interval", "0.5"]);
-    server.until("seen", || server.get("/api/v1/history?fields=temperature").json()["points"].as_u64() > Some(0));
-    server.signal(rustix::process::Signal::STOP);
+    let service = start_service(&["--sim", "n150", "--interval", "0.5"]);
+    service.until("seen", || service.get("/api/v1/history?fields=temperature").json()["points"].as_u64() > Some(0));
+    service.signal(rustix::process::Signal::STOP);
     thread::sleep(Duration::from_millis(2500));
-    server.signal(rustix::process::Signal::CONT);
-    server.until("a gap with values on both sides", || {
-        let history = server.get("/api/v1/history?since=60&fields=temperature").json();
+    service.signal(rustix::process::Signal::CONT);
+    service.until("a gap with values on both sides", || {
+        let history = service.get("/api/v1/history?since=60&fields=temperature").json();
         let column = history["devices"][0]["fields"]["temperature"].as_array().expect("a column").clone();
         let gap = column.iter().position(Value::is_null);
         gap.is_some_and(|gap| column[..gap].iter().any(Value::is_number) && column[gap..].iter().any(Value::is_number))
     });
-    let events = server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
+    let events = service.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
     assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
 }
 
@@ -101,18 +101,18 @@ fn a_full_state_directory_is_reported() {
         assert!(std::process::Command::new(program).args(arguments).status().expect(program).success());
     };
     run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]);
-    let server = Server::start("n150", &["--state-dir", &format!("{path}/state"), "--interval", "0.2"]);
+    let service = start_service(&["--sim", "n150", "--state-dir", &format!("{path}/state"), "--interval", "0.2"]);
     let told = format!("care: {path}/state is full");
-    assert!(!server.get("/readyz").body.contains(&told));
+    assert!(!service.get("/readyz").body.contains(&told));
     fs::write(directory.path().join("ballast"), vec![1; 7 << 20]).expect("ballast");
-    let ready = server.get("/readyz");
+    let ready = service.get("/readyz");
     assert!(ready.status == 200 && ready.body.contains(&told), "{}", ready.body);
-    let points = || server.get("/api/v1/history?since=60&fields=temperature").json()["points"].as_u64();
+    let points = || service.get("/api/v1/history?since=60&fields=temperature").json()["points"].as_u64();
     let before = points();
-    server.until("going on", || points() > before);
+    service.until("going on", || points() > before);
     fs::remove_file(directory.path().join("ballast")).expect("room");
-    assert!(!server.get("/readyz").body.contains(&told));
-    drop(server);
+    assert!(!service.get("/readyz").body.contains(&told));
+    drop(service);
     run("umount", &[&path]);
 }
 
@@ -131,20 +131,18 @@ fn assert_restricted(status: &str, kept: u64) {
 
 #[test]
 fn scanning_threads_have_only_the_right_to_read() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let socket = directory.path().join("alloc.sock");
-    let server = Server::start("n150", &["--socket", socket.to_str().expect("text")]);
-    let threads = || fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").flatten();
+    let service = start_service(&["--sim", "n150"]);
+    let threads = || fs::read_dir(format!("/proc/{}/task", service.pid())).expect("threads").flatten();
     let status = |name: &str| {
         let mut all = threads().filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
         all.find(|status| status.starts_with(&format!("Name:\t{name}\n")))
     };
     let is_restricted = |name: &str| status(name).is_some_and(|status| status.contains("Seccomp:\t2\n"));
-    server.until("a scan", || is_restricted("scan"));
+    service.until("a scan", || is_restricted("scan"));
     // The service reads ledgers of other users at the first request.
-    let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("a connection");
+    let mut peer = std::os::unix::net::UnixStream::connect(service.path("alloc.sock")).expect("a connection");
     std::io::Write::write_all(&mut peer, b"\n").expect("a request");
-    server.until("a sample for the socket", || is_restricted("intake-sampler"));
+    service.until("a sample for the socket", || is_restricted("intake-sampler"));
     for name in ["scan", "intake-sampler"] {
         assert_restricted(&status(name).expect("a thread"), KEPT_BY_SCAN);
     }
@@ -153,8 +151,8 @@ fn scanning_threads_have_only_the_right_to_read() {
 
 #[test]
 fn readers_have_only_the_right_to_read() {
-    let server = Server::start("n150", &[]);
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).expect("children");
+    let service = start_service(&["--sim", "n150"]);
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", service.pid())).expect("children");
     let statuses = children.split_whitespace().filter_map(|child| fs::read_to_string(format!("/proc/{child}/status")).ok());
     let readers: Vec<String> = statuses.filter(|status| status.starts_with("Name:\tttmon-reader\n")).collect();
     assert!(!readers.is_empty(), "{children}");

@@ -4,37 +4,54 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Writer};
+use ttmon_testing::{KilledOnDrop, Service, TOKEN, copied};
 
-use crate::host::server::{Server, TOKEN};
+use crate::{TTMON, start_service};
 
 const ONE: u32 = 65_534;
 const OTHER: u32 = 64_321;
 
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Copies of the programs that other users can start, because the build directory may be closed to them.
+struct Programs {
+    own: PathBuf,
+    ttmon: PathBuf,
+    _directory: TempDir,
 }
 
-/// Starts a tracked program of a user with one buffer of this size.
-fn program(directory: &Path, uid: u32, bytes: u64) -> Program {
-    let mut command = Command::new(directory.join("program"));
-    command.args(["--exact", "host::users::a_program_of_a_user", "--nocapture"]).uid(uid).gid(uid);
-    command.env("BYTES", bytes.to_string()).env("TTMON_TRACKING", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("a program");
-    let said = BufReader::new(child.stdout.take().expect("its output"));
-    assert!(said.lines().map_while(Result::ok).any(|line| line.contains("reported")));
-    Program(child)
+impl Programs {
+    fn copy() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+        let own = copied(&std::env::current_exe().expect("a path"), directory.path());
+        Self { own, ttmon: copied(Path::new(TTMON), directory.path()), _directory: directory }
+    }
+
+    /// Starts a tracked program of a user with one buffer of this size.
+    fn start(&self, uid: u32, bytes: u64) -> KilledOnDrop {
+        let mut command = Command::new(&self.own);
+        command.args(["--exact", "host::users::a_program_of_a_user", "--nocapture"]).uid(uid).gid(uid);
+        command.env("BYTES", bytes.to_string()).env("TTMON_TRACKING", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a program");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        assert!(output.lines().map_while(Result::ok).any(|line| line.contains("reported")));
+        KilledOnDrop(child)
+    }
+
+    /// Requests a path of the API as a user, and returns the answer.
+    fn request(&self, service: &Service, uid: u32, path: &str) -> String {
+        let mut command = Command::new(&self.own);
+        command.args(["--exact", "host::users::a_client_of_a_user", "--nocapture"]).uid(uid).gid(uid);
+        let output = command.env("REQUEST", path).env("API", &service.api).output().expect("the client");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}")).to_owned()
+    }
 }
 
 /// Returns the source file of the program with a buffer of this size.
@@ -77,34 +94,16 @@ fn a_program_of_a_user() {
     let _ = std::io::stdin().lines().next();
 }
 
-/// Requests a path of the API as a user, and returns the answer.
-fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> String {
-    let mut command = Command::new(directory.join("program"));
-    command.args(["--exact", "host::users::asker_process", "--nocapture"]).uid(uid).gid(uid);
-    let output = command.env("ASK", path).env("API", &server.api).output().expect("the asking process");
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}")).to_owned()
-}
-
 /// Not a test. The code of a child process.
 #[test]
-fn asker_process() {
+fn a_client_of_a_user() {
     use std::io::{Read, Write};
-    let (Some(path), Some(api)) = (std::env::var("ASK").ok(), std::env::var_os("API")) else { return };
+    let (Some(path), Some(api)) = (std::env::var("REQUEST").ok(), std::env::var_os("API")) else { return };
     let mut stream = std::os::unix::net::UnixStream::connect(api).expect("a connection");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n").expect("a question");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     println!("\n{}", answer.split_once("\r\n\r\n").expect("a body").1);
-}
-
-/// Copies of the programs that other users can start, because the build directory may be closed to them.
-fn places() -> TempDir {
-    let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    fs::set_permissions(places.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    fs::copy(std::env::current_exe().expect("a path"), places.path().join("program")).expect("a copy");
-    fs::copy(env!("CARGO_BIN_EXE_ttmon"), places.path().join("ttmon")).expect("a copy");
-    places
 }
 
 /// Whether a text contains the source file of each of the two programs.
@@ -116,12 +115,12 @@ fn names_files(text: &str) -> [bool; 2] {
 #[test]
 #[ignore = "needs root"]
 fn lines_of_own_processes_alone() {
-    let places = places();
-    let programs = [program(places.path(), ONE, 1000), program(places.path(), OTHER, 2000)];
+    let programs = Programs::copy();
+    let running = [programs.start(ONE, 1000), programs.start(OTHER, 2000)];
     for (uid, sees) in [(ONE, [true, false]), (OTHER, [false, true]), (0, [true, true])] {
         let run = |arguments: &[&str]| {
-            let mut command = Command::new(places.path().join("ttmon"));
-            let output = command.args(arguments).args(["--no-server"]).uid(uid).gid(uid).env_remove("TTMON_SIM").output().expect("ttmon");
+            let mut command = ttmon_testing::command(&programs.ttmon, arguments);
+            let output = command.arg("--no-server").uid(uid).gid(uid).output().expect("ttmon");
             let [text, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             (text, errors, output.status.code())
         };
@@ -130,8 +129,8 @@ fn lines_of_own_processes_alone() {
         {
             assert_eq!(names_files(&run(arguments).0), sees, "{uid} {arguments:?}");
         }
-        for (program, sees) in programs.iter().zip(sees) {
-            let pid = program.0.id().to_string();
+        for (program, sees) in running.iter().zip(sees) {
+            let pid = program.id().to_string();
             let of_process = [
                 &["mem", "--by", "line", "--pid", &pid][..],
                 &["events", "--pid", &pid],
@@ -156,23 +155,20 @@ const PATHS: [&str; 3] = ["/api/v1/memory?buffers=true", "/api/v1/memory/events?
 #[test]
 #[ignore = "needs root"]
 fn own_in_full_and_others_in_totals() {
-    let places = places();
-    let (one, other) = (program(places.path(), ONE, 1000), program(places.path(), OTHER, 2000));
-    let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
-    let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
-    let server = Server::of(&[], &["--handover", &handover, "--socket", &socket, "--state-dir", &state, "--interval", "0.2"]);
-    fs::set_permissions(server.api.parent().expect("a directory"), fs::Permissions::from_mode(0o755)).expect("a mode");
-    let pids = [u64::from(one.0.id()), u64::from(other.0.id())];
+    let programs = Programs::copy();
+    let (one, other) = (programs.start(ONE, 1000), programs.start(OTHER, 2000));
+    let service = start_service(&["--interval", "0.2"]);
+    let pids = [one.id(), other.id()].map(u64::from);
     let knows = |pid: u64| {
-        let document = server.unix("/api/v1/snapshot").json();
+        let document = service.unix("/api/v1/snapshot").json();
         document["processes"]
             .as_array()
             .is_some_and(|processes| processes.iter().any(|process| process["pid"] == pid && process["status"] == "tracked"))
     };
-    server.until("known", || pids.iter().all(|pid| knows(*pid)));
+    service.until("known", || pids.iter().all(|pid| knows(*pid)));
     for (uid, sees) in [(ONE, [true, false]), (OTHER, [false, true]), (0, [true, true])] {
         let [memory, events, buffers] = PATHS.map(|path| {
-            let text = ask(&server, places.path(), uid, path);
+            let text = programs.request(&service, uid, path);
             assert_eq!(names_files(&text), sees, "{uid} {path}");
             serde_json::from_str::<Value>(&text).expect("a document")
         });
@@ -193,10 +189,10 @@ fn own_in_full_and_others_in_totals() {
     // Over HTTP the user is unknown, so only the token gives access to lines. Events are a stream unless JSON is requested.
     const JSON: &str = "Accept: application/json\r\n";
     for path in PATHS.into_iter().chain(["/api/v1/snapshot", "/api/v1/processes", "/metrics"]) {
-        assert_eq!(names_files(&server.with(path, JSON).body), [false, false], "{path}");
+        assert_eq!(names_files(&service.with(path, JSON).body), [false, false], "{path}");
     }
     for path in PATHS {
-        let answer = server.with(path, &format!("{JSON}Authorization: Bearer {TOKEN}\r\n"));
+        let answer = service.with(path, &format!("{JSON}Authorization: Bearer {TOKEN}\r\n"));
         assert_eq!(names_files(&answer.body), [true, true], "{path}");
     }
 }
