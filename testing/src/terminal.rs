@@ -97,6 +97,11 @@ impl Terminal {
         self.child.process_id().unwrap()
     }
 
+    /// Whether the program has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Writes to the terminal as a keyboard does.
     pub fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();

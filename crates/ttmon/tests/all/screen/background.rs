@@ -1,9 +1,10 @@
 //! The query for the terminal's background: sent after the first frame, with or without an answer.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::screen::terminal::Terminal;
+use ttmon_testing::{Color, Terminal};
+
+use crate::screen::start_top_with;
 
 const QUESTION: &str = "\x1b]11;?\x1b\\";
 const LIGHT: &str = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\";
@@ -11,12 +12,12 @@ const LIGHT: &str = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\";
 const LIMIT: Duration = Duration::from_millis(50);
 
 /// Colour of the first word of the title in true colour: on dark, on light.
-const ON_DARK: vt100::Color = vt100::Color::Rgb(0x7c, 0xc7, 0xff);
-const ON_LIGHT: vt100::Color = vt100::Color::Rgb(0x0a, 0x58, 0xb8);
+const ON_DARK: Color = Color::Rgb(0x7c, 0xc7, 0xff);
+const ON_LIGHT: Color = Color::Rgb(0x0a, 0x58, 0xb8);
 
 fn start(variables: &[(&str, &str)]) -> Terminal {
     let variables: Vec<_> = [("COLORTERM", "truecolor")].iter().chain(variables).copied().collect();
-    let terminal = Terminal::top_with(80, 24, "--sim n300 --view 3", &variables);
+    let terminal = start_top_with(80, 24, "--sim n300 --view 3", &variables);
     terminal.wait_for("3 Detail");
     terminal
 }
@@ -31,7 +32,7 @@ fn quit(mut terminal: Terminal) {
     terminal.press("q");
     let (status, after) = terminal.end();
     assert!(status.success(), "{status:?}");
-    after.assert_whole();
+    after.assert_restored();
 }
 
 #[test]
@@ -88,8 +89,7 @@ fn nothing_is_asked_where_it_would_not_help() {
 
 #[test]
 fn a_pipe_is_not_asked() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    let output = command.args(["top", "--sim", "n300"]).stdin(Stdio::null()).output().unwrap();
+    let output = crate::command(&["top", "--sim", "n300"]).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("top needs a terminal"), "{output:?}");
 }

@@ -1,6 +1,8 @@
 //! Every key, the mouse and a change of size, and their effects on the screen.
 
-use crate::screen::terminal::Terminal;
+use ttmon_testing::Terminal;
+
+use crate::screen::{start_top, start_top_with};
 
 const UP: &str = "\x1b[A";
 const DOWN: &str = "\x1b[B";
@@ -8,7 +10,7 @@ const RIGHT: &str = "\x1b[C";
 const ESCAPE: &str = "\x1b";
 
 fn t3k() -> Terminal {
-    let terminal = Terminal::top(120, 40, "--sim t3k -r 200");
+    let terminal = start_top(120, 40, "--sim t3k -r 200");
     terminal.wait_for("Processes (3)");
     terminal
 }
@@ -45,7 +47,7 @@ fn views() {
 /// If the memory view is the first view, it has buffers, the map of a bank and circular buffers from the start.
 #[test]
 fn memory_first() {
-    let top = Terminal::top(120, 40, "--sim n300 --view 4 -r 200");
+    let top = start_top(120, 40, "--sim n300 --view 4 -r 200");
     top.wait("buffers", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
     top.wait("a map", |text| text.lines().any(|line| line.contains(" dram ") && line.contains("███") && line.contains("frag")));
     top.wait("cores", |text| text.contains("CBs by core (x, y), most") && text.contains("████████▃▃"));
@@ -93,7 +95,7 @@ fn signals() {
     top.press(ESCAPE);
     top.wait("the dialog to close", |text| !text.contains("Send a signal to"));
 
-    let mut careful = Terminal::top(120, 40, "--sim t3k --read-only");
+    let mut careful = start_top(120, 40, "--sim t3k --read-only");
     careful.wait_for("Processes (3)");
     careful.expect("K", "signals are off");
 }
@@ -151,7 +153,7 @@ fn settings_are_kept() {
 
     let config = top.home.path().join("odd.toml");
     std::fs::write(&config, "view = \"Mesh\"\nnonsense = 1\n").unwrap();
-    let other = Terminal::top(120, 40, &format!("--sim t3k --config {}", config.display()));
+    let other = start_top(120, 40, &format!("--sim t3k --config {}", config.display()));
     other.wait_for("Mesh: t3k");
     other.wait_for("unknown key nonsense");
 }
@@ -164,7 +166,7 @@ fn settings_that_are_no_file_are_reported() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
     for (path, why) in [(fifo, "it is a FIFO"), (zero, "it is a device")] {
-        Terminal::top(120, 40, &format!("--sim n150 --config {}", path.display())).wait_for(why);
+        start_top(120, 40, &format!("--sim n150 --config {}", path.display())).wait_for(why);
     }
 }
 
@@ -207,12 +209,12 @@ fn sizes() {
     top.press("q");
     let (status, after) = top.end();
     assert!(status.success());
-    after.assert_whole();
+    after.assert_restored();
 }
 
 #[test]
 fn ascii_and_no_colour() {
-    let top = Terminal::top_with(80, 24, "--sim t3k --ascii", &[("NO_COLOR", "1")]);
+    let top = start_top_with(80, 24, "--sim t3k --ascii", &[("NO_COLOR", "1")]);
     let text = top.wait_for("Processes (3)");
     assert!(text.is_ascii(), "{text}");
 }
@@ -220,7 +222,7 @@ fn ascii_and_no_colour() {
 /// A source that hangs blocks nothing: keys still work, and the other chip is shown.
 #[test]
 fn a_hanging_source() {
-    let mut top = Terminal::top(120, 40, "--sim p150x2,fault=hang:0 --read-timeout 300 -r 500");
+    let mut top = start_top(120, 40, "--sim p150x2,fault=hang:0 --read-timeout 300 -r 500");
     top.wait_for("Processes (");
     top.expect("2", "the last 60 seconds");
     top.expect("1", "UNREAD");
@@ -233,7 +235,7 @@ fn nothing_changed_nothing_written() {
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("p150x8,idle").unwrap(), 1).unwrap();
     machine.write(root.path(), 0, &vec![None; machine.process_count()]).unwrap();
     // A small screen without charts, because charts change for a minute.
-    let mut top = Terminal::top(80, 18, &format!("--root {} -r 50", root.path().display()));
+    let mut top = start_top(80, 18, &format!("--root {} -r 50", root.path().display()));
     top.wait_for("no process holds a device");
     // The second sample may still change the screen, because it has rates.
     let mut quiet = 0;

@@ -2,16 +2,18 @@
 
 use std::process::Command;
 
-use crate::screen::terminal::Terminal;
+use ttmon_testing::Terminal;
+
+use crate::screen::start_top;
 
 fn started() -> Terminal {
-    let terminal = Terminal::top(80, 24, "--sim n300");
+    let terminal = start_top(80, 24, "--sim n300");
     terminal.wait_for("Processes (");
     terminal
 }
 
 fn signal(terminal: &Terminal, name: &str) {
-    let pid = terminal.child.process_id().unwrap().to_string();
+    let pid = terminal.pid().to_string();
     assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
 }
 
@@ -22,7 +24,7 @@ fn after_q_f10_and_ctrl_c() {
         terminal.press(keys);
         let (status, after) = terminal.end();
         assert!(status.success(), "{keys:?}: {status:?}");
-        after.assert_whole();
+        after.assert_restored();
     }
 }
 
@@ -33,7 +35,7 @@ fn after_a_signal_which_it_dies_of() {
         signal(&terminal, name);
         let (status, after) = terminal.end();
         assert!(!status.success(), "{name}: {status:?}");
-        after.assert_whole();
+        after.assert_restored();
     }
 }
 
@@ -41,9 +43,9 @@ fn after_a_signal_which_it_dies_of() {
 #[test]
 fn without_a_device_it_says_so() {
     let root = tempfile::tempdir().unwrap();
-    let terminal = Terminal::top(80, 24, &format!("--root {}", root.path().display()));
+    let terminal = start_top(80, 24, &format!("--root {}", root.path().display()));
     let (status, after) = terminal.end();
     assert_eq!(status.exit_code(), 3, "{after:?}");
     assert!(after.text.contains("no Tenstorrent device found"), "{after:?}");
-    after.assert_whole();
+    after.assert_restored();
 }

@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use crate::screen::terminal::Terminal;
+use crate::screen::start_top;
 
 fn record(path: &Path, more: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.arg("record").arg(path).args(more.split_ascii_whitespace());
-    command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").output().unwrap()
+    crate::command(&["record"]).arg(path).args(more.split_ascii_whitespace()).output().unwrap()
 }
 
 /// Records a dozen frames of a simulated machine.
@@ -24,7 +22,7 @@ fn recording(directory: &Path) -> PathBuf {
 fn a_recording_is_played_stepped_and_jumped_through() {
     let directory = tempfile::tempdir().unwrap();
     let path = recording(directory.path());
-    let mut top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+    let mut top = start_top(120, 40, &format!("--replay {}", path.display()));
     top.wait_for("[REPLAY]");
     top.wait_for("[SIMULATED]");
     top.wait_for("Processes (3)");
@@ -54,21 +52,21 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.press("q");
     let (status, after) = top.end();
     assert!(status.success());
-    after.assert_whole();
+    after.assert_restored();
 }
 
 #[test]
 fn some_devices_of_a_recording() {
     let directory = tempfile::tempdir().unwrap();
     let path = recording(directory.path());
-    let mut top = Terminal::top(120, 40, &format!("--replay {} -d 0,2", path.display()));
+    let mut top = start_top(120, 40, &format!("--replay {} -d 0,2", path.display()));
     top.wait_for("2 devices");
     top.expect("\r", "VARIABLES");
     top.wait_for("variables of processes are not recorded");
-    let (status, after) = Terminal::top(120, 40, &format!("--replay {} -d 77", path.display())).end();
+    let (status, after) = start_top(120, 40, &format!("--replay {} -d 77", path.display())).end();
     assert_eq!(status.exit_code(), 3, "{after:?}");
     assert!(after.text.contains("no device 77 (available: 0-7)"), "{after:?}");
-    after.assert_whole();
+    after.assert_restored();
 }
 
 #[test]
@@ -77,7 +75,7 @@ fn utilization_is_recorded_with_deep() {
     for (flag, is_deep) in [("--deep", true), ("", false)] {
         let path = directory.path().join(format!("recording{flag}"));
         assert!(record(&path, &format!("--sim p150,procs=1 --seed 3 --duration 2 -r 600 {flag}")).status.success());
-        let top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+        let top = start_top(120, 40, &format!("--replay {}", path.display()));
         // The replay stops at the last frame. Utilization needs two samples.
         let text = top.wait_for("PAUSED");
         let heading = text.lines().position(|line| line.contains("p150a")).unwrap_or_else(|| panic!("{text}"));
@@ -95,7 +93,7 @@ fn a_truncated_end_is_reported_and_the_rest_is_shown() {
     assert!(record(&path, "--sim n150 --duration 6 -r 50").status.success());
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
-    let top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+    let top = start_top(120, 40, &format!("--replay {}", path.display()));
     top.wait_for("its end was cut off");
     top.wait_for("Processes (");
 }
@@ -105,7 +103,7 @@ fn unplayable_recordings_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("text");
     fs::write(&path, "this is no recording, although it is long enough to be one").unwrap();
-    let (status, after) = Terminal::top(120, 40, &format!("--replay {}", path.display())).end();
+    let (status, after) = start_top(120, 40, &format!("--replay {}", path.display())).end();
     assert_eq!(status.exit_code(), 1);
     assert!(after.text.contains("it is not a recording of ttmon"), "{after:?}");
     let output = record(&path, "--sim n150 --duration 0");
