@@ -167,11 +167,11 @@ impl Terminal {
         self.wait(text, |screen| screen.contains(text))
     }
 
-    /// Waits until the program has written this text. Returns how many bytes it had written at the end of the text.
+    /// Waits until the program has written this text after so many bytes. Returns how many bytes it had written at the end of the text.
     #[track_caller]
-    pub fn wait_written(&self, text: &str) -> usize {
-        let end = |bytes: &[u8]| Some(bytes.windows(text.len()).position(|part| part == text.as_bytes())? + text.len());
-        self.wait_until(&format!("{text:?}"), |received| end(&received.bytes))
+    pub fn wait_written(&self, after: usize, text: &str) -> usize {
+        let place = |bytes: &[u8]| bytes[after..].windows(text.len()).position(|part| part == text.as_bytes());
+        self.wait_until(&format!("{text:?}"), |received| Some(after + place(&received.bytes)? + text.len()))
     }
 
     /// Waits until the program has written more than this many bytes. Returns when the next byte was read.
@@ -206,6 +206,11 @@ impl Terminal {
     pub fn row_of(&self, text: &str) -> u16 {
         let screen = self.wait_for(text);
         u16::try_from(screen.lines().position(|line| line.contains(text)).unwrap()).unwrap()
+    }
+
+    /// Closes the terminal for its program, as closing a window does.
+    pub fn hang_up(&mut self) {
+        self.child.kill().unwrap();
     }
 
     /// Waits for the end of the program. Returns its exit status and the state of the terminal.

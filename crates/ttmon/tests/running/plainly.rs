@@ -5,8 +5,10 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
+use ttmon_testing::until;
+
 use crate::Case;
-use crate::tools::{Running, eventually, file, is_alive, ran, reported, run, scripted};
+use crate::tools::{Running, file, is_alive, ran, reported, run, scripted};
 
 pub(crate) const CASES: &[Case] = &[
     ("exit_codes_pass_through", exit_codes_pass_through),
@@ -372,7 +374,7 @@ fn a_killed_ttmon_takes_the_command_along() {
     let pid = running.line();
     running.child.kill().unwrap();
     running.child.wait().unwrap();
-    eventually("the command ends", || !is_alive(&pid));
+    until("the command ends", || !is_alive(&pid));
     assert_eq!(places(), 1);
     let mut running = start();
     running.line();

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
 use serde_json::{Value, json};
+use ttmon_testing::until;
 
 use crate::Case;
 use crate::program::SCRIPT;
-use crate::tools::{Running, eventually, ran, reported, run, scripted, timeless};
+use crate::tools::{Running, ran, reported, run, scripted, timeless};
 
 pub(crate) const CASES: &[Case] = &[
     ("peaks_and_what_made_them", peaks_and_what_made_them),
@@ -462,7 +463,7 @@ fn a_report_that_nobody_takes_can_be_ended() {
     let path = pipe.to_str().unwrap();
     let mut running = Running::start(&mut run(&["--quiet", "--report", path, "--", "sh", "-c", "trap '' TERM; echo done"]));
     assert_eq!(running.line(), "done");
-    eventually("the end", || {
+    until("the end", || {
         running.send(rustix::process::Signal::TERM);
         running.child.try_wait().unwrap().is_some()
     });

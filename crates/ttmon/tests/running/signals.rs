@@ -4,9 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use rustix::process::Signal;
+use ttmon_testing::until;
 
 use crate::Case;
-use crate::tools::{Running, eventually, is_alive, ran, run, scripted};
+use crate::tools::{Running, is_alive, ran, run, scripted};
 
 pub(crate) const CASES: &[Case] = &[
     ("signals_to_ttmon_reach_the_command", signals_to_ttmon_reach_the_command),
@@ -92,7 +93,7 @@ fn a_stop_without_a_terminal() {
     rustix::process::kill_process(pid_of, Signal::STOP).unwrap();
     let state =
         |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().rsplit_once(')').unwrap().1.trim_start().chars().next();
-    eventually("it stops", || state(&pid) == Some('T'));
+    until("it stops", || state(&pid) == Some('T'));
     rustix::process::kill_process(pid_of, Signal::CONT).unwrap();
     assert_eq!(running.end().code(), Some(4));
 }

@@ -1,13 +1,11 @@
 //! A shell on a terminal, and the effects of its keys on a command under `ttmon run`.
 
-use std::io::{Read, Write};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use ttmon_testing::{CommandBuilder, Terminal, until};
 
 use crate::Case;
-use crate::tools::{eventually, is_alive, run};
+use crate::tools::{is_alive, run};
 
 pub(crate) const CASES: &[Case] = &[
     ("the_terminal_is_the_commands", the_terminal_is_the_commands),
@@ -20,16 +18,14 @@ pub(crate) const CASES: &[Case] = &[
 
 /// A shell with job control on a separate terminal.
 struct Shell {
-    child: Box<dyn Child + Send + Sync>,
-    master: Box<dyn MasterPty + Send>,
-    keys: Box<dyn Write + Send>,
-    screen: Arc<Mutex<String>>,
+    terminal: Terminal,
+    /// How many bytes of the output were read.
+    read: usize,
     folder: tempfile::TempDir,
 }
 
 impl Shell {
     fn start() -> Self {
-        let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 200, pixel_width: 0, pixel_height: 0 }).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut command = CommandBuilder::new("sh");
         command.arg("-i");
@@ -44,31 +40,18 @@ impl Shell {
         command.env("ENV", "");
         command.env("TTMON", env!("CARGO_BIN_EXE_ttmon"));
         command.env("TMPDIR", folder.path());
-        let child = pair.slave.spawn_command(command).unwrap();
-        let screen = Arc::new(Mutex::new(String::new()));
-        let (mut reader, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
-            }
-        });
-        let keys = pair.master.take_writer().unwrap();
-        Self { child, master: pair.master, keys, screen, folder }
+        Self { terminal: Terminal::run(command, 200, 24), read: 0, folder }
     }
 
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
+        self.terminal.press(keys);
     }
 
     /// Waits for this text. Returns the output since the last call.
     fn shows(&mut self, text: &str) -> String {
-        let seen = || self.screen.lock().unwrap().find(text);
-        eventually(&format!("{text:?} on the screen: {}", self.screen.lock().unwrap()), || seen().is_some());
-        let mut screen = self.screen.lock().unwrap();
-        let end = screen.find(text).unwrap() + text.len();
-        screen.drain(..end).collect()
+        let end = self.terminal.wait_written(self.read, text);
+        let start = std::mem::replace(&mut self.read, end);
+        self.terminal.written()[start..end].to_owned()
     }
 
     /// Returns the exit code of the last command, as the shell reports it.
@@ -82,13 +65,6 @@ impl Shell {
 
     fn is_tidy(&self) -> bool {
         std::fs::read_dir(self.folder.path()).unwrap().count() == 0
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -143,11 +119,11 @@ fn control_z_and_fg() {
     let [ttmon, command] = pids[..] else { panic!("{pids:?}") };
     for _ in 0..3 {
         shell.press("\x1a");
-        eventually("both stop", || state(ttmon) == Some('T') && state(command) == Some('T'));
+        until("both stop", || state(ttmon) == Some('T') && state(command) == Some('T'));
         shell.press("echo prom\"\"pt\n");
         shell.shows("prompt");
         shell.press("fg\n");
-        eventually("both go on", || state(ttmon) != Some('T') && state(command) != Some('T'));
+        until("both go on", || state(ttmon) != Some('T') && state(command) != Some('T'));
         shell.press("a line\n");
         shell.shows("a line");
         shell.shows("a line");
@@ -164,9 +140,9 @@ fn in_the_background() {
     shell.shows("pid=$!=");
     shell.shows("pid=");
     let pid = shell.shows("=").trim_end_matches('=').to_owned();
-    eventually("it stops", || state(&pid) == Some('T'));
+    until("it stops", || state(&pid) == Some('T'));
     shell.press("fg\n");
-    eventually("it goes on", || state(&pid) != Some('T'));
+    until("it goes on", || state(&pid) != Some('T'));
     shell.press("from here\n");
     shell.shows("from here");
     shell.shows("from here");
@@ -181,14 +157,9 @@ fn a_closed_terminal() {
     shell.shows("pids:");
     let pids = shell.shows("\n");
     let pids: Vec<String> = pids.trim().trim_end_matches(':').split(':').map(str::to_owned).collect();
-    let Shell { master, keys, .. } = &mut shell;
-    drop(std::mem::replace(keys, Box::new(std::io::sink())));
-    let pair = native_pty_system().openpty(PtySize::default()).unwrap();
-    drop(std::mem::replace(master, pair.master));
-    // The thread that reads the screen also has the terminal open. Closing a window removes the terminal from its session.
-    let _ = shell.child.kill();
-    eventually("both end", || pids.iter().all(|pid| !is_alive(pid)));
-    eventually("nothing is left", || shell.is_tidy());
+    shell.terminal.hang_up();
+    until("both end", || pids.iter().all(|pid| !is_alive(pid)));
+    until("nothing is left", || shell.is_tidy());
 }
 
 fn no_line_is_wider_than_the_terminal() {

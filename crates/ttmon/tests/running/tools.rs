@@ -6,7 +6,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,13 +24,8 @@ static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 
 /// `ttmon run WORDS...`
 pub(crate) fn run(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    // Remove the variables of the environment of these tests.
-    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("TTMON"));
-    ours.chain(["LD_PRELOAD".into()]).for_each(|name| {
-        command.env_remove(name);
-    });
-    command.arg("run").args(words).stdin(Stdio::null()).env("TTMON_LIB", LIBRARIES.path()).env("LANG", "C.UTF-8");
+    let mut command = ttmon_testing::command(Path::new(env!("CARGO_BIN_EXE_ttmon")), &["run"]);
+    command.args(words).env_remove("LD_PRELOAD").env("TTMON_LIB", LIBRARIES.path());
     command
 }
 
@@ -106,14 +100,6 @@ impl Running {
         let output = self.child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         CommandResult { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
-    }
-}
-
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

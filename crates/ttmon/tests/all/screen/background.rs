@@ -24,7 +24,7 @@ fn start(variables: &[(&str, &str)]) -> Terminal {
 
 fn asked() -> Terminal {
     let terminal = start(&[]);
-    terminal.wait_written(QUESTION);
+    terminal.wait_written(0, QUESTION);
     terminal
 }
 
