@@ -25,10 +25,13 @@ pub fn command(program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Copies a program into a directory, for users who may not reach it where it was built. Returns the path of the copy.
+/// Copies a program into a directory, unless it is there, for users who may not reach it where it was built. Returns the copy's path.
 #[must_use]
 pub fn copied(program: &Path, directory: &Path) -> PathBuf {
     let copy = directory.join(program.file_name().unwrap());
+    if copy.exists() {
+        return copy;
+    }
     // Another process writes the copy. If this one did, a process that another thread starts meanwhile would inherit the open file,
     // and the copy could not be executed.
     let status = Command::new("cp").arg(program).arg(&copy).status().unwrap();

@@ -33,7 +33,8 @@ pub struct Service {
     pub api: PathBuf,
     /// Has the sockets `api.sock`, `alloc.sock` and `handover.sock`, and `state`, unless flags name others.
     pub directory: TempDir,
-    command: Command,
+    /// How the service is started.
+    pub command: Command,
     output: Arc<Mutex<String>>,
     errors: Arc<Mutex<String>>,
 }

@@ -2,63 +2,41 @@
 //! test` skips them with a message.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::{KilledOnDrop, command, copied};
+
+use crate::TTMON;
 
 const NOBODY: u32 = 65_534;
 
-struct Holder(Child);
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Writes an n300 with one live holder of uid 0. Only root may read the statistics of the holder.
-fn machine(directory: &Path) -> Holder {
-    let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+fn machine(directory: &Path) -> KilledOnDrop {
+    let child = KilledOnDrop::spawn(Command::new("sleep").arg("1000"));
     let machine = Machine::new(&Spec::parse("n300,procs=1").unwrap(), 1).unwrap();
     machine.write(directory, 0, &[Some(child.id())]).unwrap();
     fs::create_dir_all(directory.join("proc")).unwrap();
     symlink(format!("/proc/{}", child.id()), directory.join(format!("proc/{}", child.id()))).unwrap();
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    Holder(child)
+    child
 }
 
-/// Copies the program to a path that other users can reach, because the build directory may be closed to them.
-fn copied(directory: &Path) -> PathBuf {
-    let program = directory.join("ttmon");
-    if !program.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
-    }
-    program
+/// Returns a command of a copy of `ttmon`, run by this user.
+fn command_of(directory: &Path, uid: u32, arguments: &[&str]) -> Command {
+    let mut command = command(&copied(Path::new(TTMON), directory), arguments);
+    command.uid(uid).gid(uid);
+    command
 }
 
 fn show(directory: &Path, uid: u32) -> Value {
-    let mut command = Command::new(copied(directory));
-    command.args(["--json", "--root"]).arg(directory).uid(uid).gid(uid);
-    let output = when_not_busy(&mut command);
+    let output = command_of(directory, uid, &["--json", "--root"]).arg(directory).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
-
-/// A process that another test forks while the copy is being written holds it open for a short time.
-fn when_not_busy(command: &mut Command) -> Output {
-    for _ in 0..100 {
-        match command.output() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(10)),
-            output => return output.unwrap(),
-        }
-    }
-    panic!("the copy of the program stays busy");
 }
 
 #[test]
@@ -96,13 +74,7 @@ fn an_old_driver_and_a_plain_user() {
     fs::remove_dir_all(directory.path().join("dev/shm")).unwrap();
     let nobody = show(directory.path(), NOBODY);
     assert_eq!(nobody["devices"][0]["missing"]["memory.used"], "no_permission");
-    let output = Command::new(directory.path().join("ttmon"))
-        .args(["wait", "--idle", "--root"])
-        .arg(directory.path())
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output()
-        .unwrap();
+    let output = command_of(directory.path(), NOBODY, &["wait", "--idle", "--root"]).arg(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let root = show(directory.path(), 0);
     assert_eq!(root["devices"][0]["memory"]["used"], 0);
@@ -124,30 +96,19 @@ fn tracked_program() {
 }
 
 /// Starts a tracked program as a user. Returns it with its pid.
-fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
-    let program = directory.join("program");
-    if !program.exists() {
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    }
-    let mut command = Command::new(program);
+fn tracked(directory: &Path, role: &str, uid: u32) -> KilledOnDrop {
+    let mut command = Command::new(copied(&std::env::current_exe().unwrap(), directory));
     command.args(["as_root::tracked_program", "--exact", "--nocapture"]).env(CHILD, role).env("TTMON_TRACKING", "1").uid(uid).gid(uid);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = loop {
-        match command.spawn() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(10)),
-            child => break child.unwrap(),
-        }
-    };
+    let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line == "ready"));
-    Holder(child)
+    KilledOnDrop(child)
 }
 
 /// Reads the ledger of a process as a user. Returns its bytes, or an exit code and a message.
-fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option<i32>, String)> {
-    let mut command = Command::new(copied(directory));
-    command.args(["mem", "--json", "--buffers", "--pid", &holder.0.id().to_string()]).uid(uid).gid(uid).env_remove("TTMON_SIM");
-    let output = when_not_busy(&mut command);
+fn ledger_of(directory: &Path, holder: &KilledOnDrop, uid: u32) -> Result<u64, (Option<i32>, String)> {
+    let output = command_of(directory, uid, &["mem", "--json", "--buffers", "--pid", &holder.id().to_string()]).output().unwrap();
     if !output.status.success() {
         return Err((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()));
     }
@@ -184,12 +145,10 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let holder = tracked(directory.path(), "plain", NOBODY);
     let show = |uid: u32, arguments: &[&str]| {
-        let mut command = Command::new(copied(directory.path()));
-        command.arg("mem").args(arguments).uid(uid).gid(uid).env_remove("TTMON_SIM");
-        String::from_utf8(when_not_busy(&mut command).stdout).unwrap()
+        String::from_utf8(command_of(directory.path(), uid, &["mem"]).args(arguments).output().unwrap().stdout).unwrap()
     };
     let earlier = directory.path().join("earlier.json");
-    fs::write(&earlier, show(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
+    fs::write(&earlier, show(0, &["--json", "--buffers", "--pid", &holder.id().to_string()])).unwrap();
     // A tracked process of this user, so that there is a ledger to read.
     let _own = tracked(directory.path(), "plain", OTHER_USER);
     let compare = |uid| show(uid, &["--diff", earlier.to_str().unwrap()]);

@@ -77,12 +77,12 @@ fn a9_a13_host_memory_and_unknown_types_are_listed_and_in_no_sum() {
     client.send(&[alloc(0, 1, 100, 2), alloc(0, 2, 50, 9), alloc(0, 3, 7, 3), alloc(0, 4, 11, 4)]);
     let usage = client.usage(0);
     assert_eq!(usage, Usage { l1_small: 7, trace: 11, ..Usage::default() });
-    let json = server.json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
     let mut kinds: Vec<&str> = json["buffers"].as_array().unwrap().iter().map(|buffer| buffer["kind"].as_str().unwrap()).collect();
     kinds.sort_unstable();
     assert_eq!(kinds, ["host", "l1_small", "other", "trace"]);
     client.send(&[free(0, 1), free(0, 2)]).usage(0);
-    let json = server.json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
     assert_eq!(json["buffers"].as_array().unwrap().len(), 2, "their frees are known");
 }
 
@@ -103,7 +103,7 @@ fn a12_sizes_from_nothing_to_too_much() {
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 0, DRAM), alloc(0, 2, 200 << 30, DRAM), alloc(0, 3, 1 << 40, DRAM), alloc(0, 4, u64::MAX, L1)]);
     assert_eq!(client.usage(0).dram, 200 << 30);
-    let json = server.json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
     assert_eq!(json["buffers"].as_array().unwrap().len(), 2, "nothing is an entry");
     client.send(&[free(0, 1), free(0, 2)]).usage(0);
     let counters = server.counters();
@@ -146,7 +146,7 @@ fn a16_figures_of_each_process_are_in_ttmon_mem() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(2, 1, 4096, DRAM)]).usage(2);
-    let json = server.json(&["mem", "--json", "--pid", &me().to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--pid", &me().to_string()]);
     let process = &json["processes"][0];
     assert_eq!((&process["status"], &process["source"]), (&"connected".into(), &"server".into()), "{process}");
     assert_eq!((&process["unmapped"][0]["id"], &process["unmapped"][0]["kinds"]["dram"]["used"]), (&"2".into(), &4096.into()));

@@ -7,17 +7,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ttmon_testing::copied;
 use ttmon_wire::allocation::Request;
 
-use crate::serve::server::{DRAM, Other, Server, alloc, free};
+use crate::TTMON;
+use crate::serve::server::{DRAM, Other, Server, alloc, free, other_command_of};
 
 /// An abandoned socket in a sticky directory that the user of the server may not remove.
 #[test]
 #[ignore = "needs root"]
 fn p2_whose_an_abandoned_socket_is() {
     let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
-    let program = directory.path().join("ttmon");
-    fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
+    let program = copied(Path::new(TTMON), directory.path());
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     let socket = directory.path().join("a.sock");
     drop(UnixListener::bind(&socket).unwrap());
@@ -106,13 +107,10 @@ fn p12_a_full_state_directory() {
 #[ignore = "needs root"]
 fn dumps_over_the_socket_obey_the_access_rules() {
     let server = Server::with(&["-q"]);
-    // Copy the program to a path where another user may run it.
-    let program = server.directory.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = copied(&std::env::current_exe().unwrap(), server.directory.path());
     let mut own = Other::connect(&server);
     own.says(&[alloc(0, 0xABC0, 1024, DRAM)]);
-    let mut stranger = Other::from(crate::serve::server::other_command_of(&server, &program, 65_534));
+    let mut stranger = Other::from(other_command_of(&server, &program, 65_534));
     stranger.says(&[alloc(0, 0xDEF0, 2048, DRAM)]);
     let seen = stranger.order("dump");
     assert!(seen.contains("  DRAM: 2 buffers, 0.00292969 MB total|    - Buffer 0xdef0: 2 KB"), "{seen}");

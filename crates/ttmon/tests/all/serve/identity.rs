@@ -1,11 +1,11 @@
 //! Which process an entry belongs to, and when it ends.
 
-use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ttmon_testing::copied;
 use ttmon_wire::allocation::{Request, Type};
 
-use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command};
+use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command, other_command_of};
 
 #[test]
 fn i1_equal_addresses_of_two_processes_are_two() {
@@ -57,7 +57,7 @@ fn i3_i4_a_stranger_s_pid_is_only_a_label() {
     let theirs = |request: Request| Request { process_id: victim.pid(), ..request };
     liar.sends(&[theirs(alloc(0, 0x2000, 40, DRAM)), theirs(free(0, 0x1000))]);
     assert_eq!(server.usage(0).dram, 140, "nothing of the other's was freed");
-    let json = server.json(&["mem", "--json", "--buffers", "--pid", &liar.pid().to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--buffers", "--pid", &liar.pid().to_string()]);
     assert_eq!(json["buffers"][0]["tag"], format!("pid {}", victim.pid()), "{json}");
     victim.kill();
     server.until("only its own go with it", || server.usage(0).dram == 40);
@@ -71,10 +71,8 @@ fn i5_another_user_s_process_is_alive() {
         return;
     }
     let server = Server::start();
-    std::fs::set_permissions(server.directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = other_command(&server);
-    command.uid(65534).gid(65534);
-    let mut other = Other::from(command);
+    let program = copied(&std::env::current_exe().unwrap(), server.directory.path());
+    let mut other = Other::from(other_command_of(&server, &program, 65_534));
     other.says(&[alloc(0, 1, 64, DRAM)]);
     assert_eq!(server.usage(0).dram, 64);
     other.kill();
@@ -134,7 +132,7 @@ fn i9_a_pid_of_another_namespace_is_its_own() {
     if std::process::Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|status| status.success()) {
         let mut other = Other::from(command);
         other.sends(&[Request { process_id: 1, ..alloc(0, 1, 64, DRAM) }]);
-        let json = server.json(&["mem", "--json", "--buffers"]);
+        let json = server.ttmon_json(&["mem", "--json", "--buffers"]);
         let buffer = json["buffers"].as_array().unwrap().iter().find(|buffer| buffer["size"] == 64).unwrap();
         assert!(buffer["tag"].is_null() && buffer["pid"] != 1, "{buffer}");
     }
@@ -189,7 +187,7 @@ fn i11_a_forked_child_owns_what_it_says() {
     parent.says(&[alloc(0, 1, 100, DRAM)]);
     let child: u32 = parent.order(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
     assert_eq!(server.usage(0).dram, 130);
-    let json = server.json(&["mem", "--json", "--pid", &child.to_string()]);
+    let json = server.ttmon_json(&["mem", "--json", "--pid", &child.to_string()]);
     assert_eq!(json["processes"][0]["kinds"]["dram"]["used"], 30, "{json}");
     parent.order("end-child");
     server.until("the child's go", || server.usage(0).dram == 100);
@@ -223,7 +221,7 @@ fn i12_messages_after_the_end_are_reported_only_of_others() {
     other.order(&format!("child {}{}{}{}", hex(&alloc(0, 2, 1, DRAM)), under(3, own), under(4, own), under(5, stranger)));
     other.kill();
     server.until("its end is known", || server.usage(0).dram == 1);
-    std::fs::write(server.directory.path().join("go"), "").unwrap();
+    std::fs::write(server.path("go"), "").unwrap();
     server.says(&format!("[PID {stranger}] not tracked: process {own}, whose connection it uses, has ended"));
     assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
     assert_eq!(server.errors().matches("not tracked").count(), 1, "{}", server.errors());

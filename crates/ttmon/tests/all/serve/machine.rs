@@ -113,10 +113,8 @@ fn without_devices_it_tracks_anyway() {
 
 #[test]
 fn a_simulated_machine_never_takes_the_default_socket() {
-    let output = Command::new(env!("CARGO_BIN_EXE_ttmon"))
-        .args(["serve", "--sim", "n150", "--socket", "/tmp/tt_allocation_server.sock", "--listen", "off"])
-        .output()
-        .unwrap();
+    let output =
+        crate::command(&["serve", "--sim", "n150", "--socket", "/tmp/tt_allocation_server.sock", "--listen", "off"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("give another --socket"));
 }
@@ -128,19 +126,9 @@ fn the_api_knows_what_the_socket_heard() {
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 1 << 30, DRAM)]);
     assert_eq!(client.usage(0).dram, 1 << 30);
-    server.until("the API has it", || {
-        let mut stream = std::os::unix::net::UnixStream::connect(server.directory.path().join("api.sock")).unwrap();
-        stream.write_all(b"GET /api/v1/snapshot HTTP/1.0\r\nHost: ttmon\r\n\r\n").unwrap();
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
-        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-        json["devices"][0]["memory"]["kinds"]["dram"]["used"] == 1_u64 << 30
-    });
+    let used = || server.json("/api/v1/snapshot")["devices"][0]["memory"]["kinds"]["dram"]["used"].as_u64();
+    server.until("the API has it", || used() == Some(1 << 30));
 }
-
-/// A number that no other program on this machine uses.
-const DEVICE: i32 = 4711;
 
 /// A process with a ledger also reports the same buffers on the socket. They count once. The answer also has buffers that are only in the
 /// ledger.
@@ -151,7 +139,7 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
         .args(["--exact", "serve::machine::a_tracked_program", "--nocapture"])
         .env("TRACKED", server.socket())
         .env("TTMON_TRACKING", "1")
-        .env("TTMON_HANDOVER", server.directory.path().join("handover.sock"))
+        .env("TTMON_HANDOVER", server.path("handover.sock"))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
@@ -159,15 +147,16 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
         .unwrap();
     let said = BufReader::new(program.stderr.take().unwrap());
     assert!(said.lines().map_while(Result::ok).any(|line| line.contains("reported")));
-    server.until("its ledger's figures", || server.usage(DEVICE).dram == 1000);
-    let json = server.json(&["mem", "--json", "--pid", &program.id().to_string()]);
+    let device = i32::try_from(program.id()).unwrap();
+    server.until("its ledger's figures", || server.usage(device).dram == 1000);
+    let json = server.ttmon_json(&["mem", "--json", "--pid", &program.id().to_string()]);
     let process = &json["processes"][0];
     assert_eq!((&process["status"], &process["kinds"]["dram"]["used"]), (&"tracked".into(), &1000.into()), "{process}");
     writeln!(program.stdin.take().unwrap(), "end").unwrap();
     program.wait().unwrap();
-    server.until("it ended", || server.usage(DEVICE).dram == 0);
+    server.until("it ended", || server.usage(device).dram == 0);
     // The service received the ledger and keeps it.
-    server.signal(rustix::process::Signal::USR1);
+    server.signal(ttmon_testing::Signal::USR1);
     server.says(&format!("PID {} (", program.id()));
 }
 
@@ -175,10 +164,11 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
 #[test]
 fn a_tracked_program() {
     let Ok(socket) = std::env::var("TRACKED") else { return };
-    let _ = ttmon_client::report_allocation(DEVICE, 1000, 0, 0x1000);
+    // No other program of this machine uses this number.
+    let device = me();
+    let _ = ttmon_client::report_allocation(device, 1000, 0, 0x1000);
     let mut client = crate::serve::server::Client::new(std::path::Path::new(&socket), ttmon_wire::allocation::Size::B144);
-    client.send(&[alloc(DEVICE, 0x1000, 1000, DRAM)]).usage(DEVICE);
+    client.send(&[alloc(device, 0x1000, 1000, DRAM)]).usage(device);
     eprintln!("reported");
     let _ = std::io::stdin().lines().next();
-    assert!(me() > 0);
 }

@@ -5,17 +5,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use ttmon_testing::{Signal, TIMEOUT};
 use ttmon_wire::allocation::{Request, Size, Type};
 
+use crate::command;
 use crate::serve::server::{DRAM, L1, Other, Server, alloc, event, free, me};
 
 #[test]
 fn p1_a_second_server_names_the_first() {
     let mut server = Server::start();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.args(["serve", "--listen", "off", "--socket"]).arg(server.socket());
-    command.arg("--state-dir").arg(server.directory.path().join("other")).arg("--api").arg(server.directory.path().join("api2.sock"));
+    let mut command = command(&["serve", "--listen", "off", "--socket"]);
+    command.arg(server.socket()).arg("--state-dir").arg(server.path("other")).arg("--api").arg(server.path("api2.sock"));
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
@@ -28,13 +28,9 @@ fn p1_a_second_server_names_the_first() {
 #[test]
 fn p1_a_state_directory_has_one_server() {
     let server = Server::start();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command
-        .args(["serve", "--listen", "off", "--socket"])
-        .arg(server.directory.path().join("b.sock"))
-        .arg("--state-dir")
-        .arg(server.state());
-    let output = command.arg("--api").arg(server.directory.path().join("api2.sock")).output().unwrap();
+    let mut command = command(&["serve", "--listen", "off", "--socket"]);
+    command.arg(server.path("b.sock")).arg("--state-dir").arg(server.state()).arg("--api").arg(server.path("api2.sock"));
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains(&format!("another server keeps its state there (pid {})", server.pid())), "{message}");
@@ -49,18 +45,20 @@ fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
     let mut server = Server::with(&["--here", "--state-dir", state.to_str().unwrap()]);
     server.says("is not on tmpfs");
     let mut client = server.connect();
-    client.send(&[alloc(0, 1, 4096, DRAM)]);
-    assert_eq!(client.usage(0).dram, 4096);
+    // No other program of this machine uses this number.
+    let device = me();
+    client.send(&[alloc(device, 1, 4096, DRAM)]);
+    assert_eq!(client.usage(device).dram, 4096);
     let found = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.args(["mem", "--no-server", "--json", "--pid", &me().to_string()]).env("TTMON_STATE_DIR", &state);
+        let mut command = command(&["mem", "--no-server", "--json", "--pid", &me().to_string()]);
+        command.env("TTMON_STATE_DIR", &state);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     assert!(found().contains("\"used\": 4096") || found().contains("\"used\":4096"), "{}", found());
     server.kill();
     server.start_again();
     server.says("Took over 1 entries of 1 process from");
-    assert_eq!(server.usage(0).dram, 4096);
+    assert_eq!(server.usage(device).dram, 4096);
 }
 
 #[test]
@@ -99,7 +97,7 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     let mut server = Server::start();
     server.kill();
     // A hard limit, so that the server cannot raise it.
-    let inner = server.command();
+    let inner = &server.command;
     let mut command = Command::new("sh");
     command.arg("-c").arg("ulimit -n 128; exec \"$0\" \"$@\"").arg(inner.get_program()).args(inner.get_args());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -110,14 +108,14 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     let crowd: Vec<UnixStream> = (0..300).map_while(|_| UnixStream::connect(server.socket()).ok()).collect();
     assert_eq!(kept.usage(0).dram, 5, "who was there is served");
     let shed = crowd.iter().rev().take(1).all(|stream| {
-        stream.set_read_timeout(Some(crate::serve::server::TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         matches!((&*stream).read(&mut [0; 1]), Ok(0) | Err(_))
     });
     assert!(shed, "the last of {} is rejected", crowd.len());
     drop(crowd);
     server.until("it recovers", || {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
-        stream.set_read_timeout(Some(crate::serve::server::TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(Request::new(Type::Query).encode(Size::B144).as_bytes()).is_ok() && stream.read_exact(&mut [0; 144]).is_ok()
     });
     child.kill().unwrap();
@@ -157,7 +155,7 @@ fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
 fn p7_a_full_pipe_on_stdout_stops_nothing() {
     let mut server = Server::start();
     server.kill();
-    let mut child = server.command().stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = server.command.spawn().unwrap();
     server.until("it listens", || UnixStream::connect(server.socket()).is_ok());
     assert_eq!(server.usage(0).dram, 0);
     let mut client = server.connect();
@@ -297,7 +295,7 @@ fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
 
 /// Runs shell commands before the shell executes the server.
 fn started_by(server: &Server, words: &str) -> std::process::Child {
-    let inner = server.command();
+    let inner = &server.command;
     // Resets the signals that the caller of the tests ignores.
     let mut command = Command::new("env");
     command
@@ -362,17 +360,16 @@ fn p5_descriptors_are_not_taken() {
 #[test]
 fn it_is_ready_when_it_says_so() {
     let server = Server::start();
-    let notify = server.directory.path().join("notify.sock");
+    let notify = server.path("notify.sock");
     let listener = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    listener.set_read_timeout(Some(crate::serve::server::TIMEOUT)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.args(["serve", "--listen", "off", "--socket"]).arg(server.directory.path().join("c.sock"));
-    command.arg("--state-dir").arg(server.directory.path().join("c")).arg("--api").arg(server.directory.path().join("api3.sock"));
+    listener.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut command = command(&["serve", "--listen", "off", "--socket"]);
+    command.arg(server.path("c.sock")).arg("--state-dir").arg(server.path("c")).arg("--api").arg(server.path("api3.sock"));
     let mut child = command.env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut text = [0; 64];
     let length = listener.recv(&mut text).unwrap();
     assert_eq!(&text[..length], b"READY=1");
-    assert!(UnixStream::connect(server.directory.path().join("c.sock")).is_ok());
+    assert!(UnixStream::connect(server.path("c.sock")).is_ok());
     child.kill().unwrap();
     child.wait().unwrap();
 }

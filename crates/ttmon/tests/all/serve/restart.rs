@@ -112,7 +112,7 @@ fn killed_under_load_it_loses_nothing_it_confirmed() {
         sender.join().unwrap();
         bystander.kill();
         server.start_again();
-        let json = server.json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
+        let json = server.ttmon_json(&["mem", "--json", "--buffers", "--pid", &me().to_string()]);
         let live: BTreeMap<u64, u64> = json["buffers"]
             .as_array()
             .unwrap()

@@ -2,30 +2,41 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ttmon_testing::{Service, Signal, TIMEOUT};
 use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
-/// Longer than any step takes. Only a defect reaches it.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+use crate::{command, start_service};
 
 pub(crate) const DRAM: u8 = 0;
 pub(crate) const L1: u8 = 1;
 
+/// A service without HTTP, for tests of its allocation socket.
 pub(crate) struct Server {
-    child: Option<Child>,
-    pub(crate) directory: tempfile::TempDir,
-    output: Arc<Mutex<String>>,
-    errors: Arc<Mutex<String>>,
-    arguments: Vec<String>,
+    service: Service,
+    /// A machine without devices and without tracked processes.
+    _root: tempfile::TempDir,
+}
+
+impl Deref for Server {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Service {
+        &mut self.service
+    }
 }
 
 impl Server {
@@ -35,91 +46,26 @@ impl Server {
 
     /// Starts a server. With `--here` it serves this machine, with all its processes.
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        // The state directory must be in memory and not accessible to other users, with any umask.
-        let mode = fs::Permissions::from_mode(0o755);
-        let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
-        let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        if !arguments.iter().any(|argument| argument == "--sim" || argument == "--here") {
-            // A machine without devices and without tracked processes.
-            let root = directory.path().join("root");
-            fs::create_dir(&root).unwrap();
-            arguments.extend(["--root".to_owned(), root.to_str().unwrap().to_owned()]);
+        let root = tempfile::tempdir().unwrap();
+        let mut all = vec!["--listen", "off"];
+        if !arguments.contains(&"--sim") && !arguments.contains(&"--here") {
+            all.extend(["--root", root.path().to_str().unwrap()]);
         }
-        arguments.retain(|argument| argument != "--here");
-        let mut server = Self { child: None, directory, output: Arc::default(), errors: Arc::default(), arguments };
-        server.start_again();
-        server
-    }
-
-    pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.arg("serve").arg("--socket").arg(self.socket());
-        if !self.arguments.iter().any(|argument| argument == "--state-dir") {
-            command.arg("--state-dir").arg(self.state());
-        }
-        command.args(["--listen", "off", "--api"]).arg(self.directory.path().join("api.sock"));
-        command.arg("--handover").arg(self.directory.path().join("handover.sock")).args(&self.arguments);
-        command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").env_remove("TTMON_SOCKET").env_remove("TTMON_STATE_DIR");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    pub(crate) fn start_again(&mut self) {
-        let mut child = self.command().spawn().unwrap();
-        collect(child.stdout.take().unwrap(), &self.output);
-        collect(child.stderr.take().unwrap(), &self.errors);
-        self.child = Some(child);
-        self.until("it listens", || UnixStream::connect(self.socket()).is_ok());
+        all.extend(arguments.iter().filter(|argument| **argument != "--here"));
+        Self { service: start_service(&all), _root: root }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.path().join("alloc.sock")
+        self.path("alloc.sock")
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.directory.path().join("state")
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().unwrap().id()
-    }
-
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    pub(crate) fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    /// Stops the server. Returns its exit code.
-    pub(crate) fn stop(&mut self) -> Option<i32> {
-        self.signal(rustix::process::Signal::TERM);
-        self.child.take().unwrap().wait().unwrap().code()
-    }
-
-    pub(crate) fn output(&self) -> String {
-        self.output.lock().unwrap().clone()
-    }
-
-    pub(crate) fn errors(&self) -> String {
-        self.errors.lock().unwrap().clone()
+        self.path("state")
     }
 
     /// Waits for a line of its output.
     pub(crate) fn says(&self, text: &str) {
         self.until(text, || self.output().contains(text) || self.errors().contains(text));
-    }
-
-    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + TIMEOUT;
-        while !is_so() {
-            assert!(Instant::now() < end, "{what}: not so\n{}\n{}", self.output(), self.errors());
-            std::thread::yield_now();
-        }
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -136,12 +82,11 @@ impl Server {
 
     /// Runs a `ttmon` that reads this server's state. Returns its output.
     pub(crate) fn ttmon(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.args(arguments).env("TTMON_STATE_DIR", self.state()).env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
+        let output = command(arguments).env("TTMON_STATE_DIR", self.state()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 
-    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn ttmon_json(&self, arguments: &[&str]) -> Value {
         let text = self.ttmon(arguments);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
@@ -149,36 +94,13 @@ impl Server {
     /// Returns the counters of `--log json`.
     pub(crate) fn counters(&self) -> Value {
         let before = self.output().len();
-        self.signal(rustix::process::Signal::USR1);
+        self.signal(Signal::USR1);
         let statistics =
             |text: &str| text.lines().rev().find(|line| line.contains("\"op\":\"statistics\"") && line.ends_with('}')).map(str::to_owned);
         self.until("statistics", || statistics(&self.output()[before..]).is_some());
         let line = statistics(&self.output()[before..]).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) {
-    let to = Arc::clone(to);
-    std::thread::spawn(move || {
-        let mut bytes = [0; 65536];
-        let mut rest: Vec<u8> = Vec::new();
-        while let Ok(length @ 1..) = from.read(&mut bytes) {
-            rest.extend_from_slice(&bytes[..length]);
-            let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            to.lock().unwrap().push_str(&String::from_utf8_lossy(&rest[..whole]));
-            rest.drain(..whole);
-        }
-    });
 }
 
 /// A connection of this process.

@@ -25,7 +25,7 @@ impl Program {
             .args(["--exact", "serve::tracked::a_program", "--nocapture"])
             .env(DEVICE, device(server).to_string())
             .env("TTMON_TRACKING", "1")
-            .env("TTMON_HANDOVER", server.directory.path().join("handover.sock"))
+            .env("TTMON_HANDOVER", server.path("handover.sock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
