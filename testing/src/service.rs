@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -37,6 +37,8 @@ pub struct Service {
     pub command: Command,
     output: Arc<Mutex<String>>,
     errors: Arc<Mutex<String>>,
+    /// The threads that read the output.
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Service {
@@ -74,6 +76,7 @@ impl Service {
             command,
             output: Arc::default(),
             errors: Arc::default(),
+            readers: Vec::new(),
         };
         service.start_again();
         service
@@ -83,8 +86,8 @@ impl Service {
     pub fn start_again(&mut self) {
         let known = self.errors().len();
         let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
-        collect(child.stdout.take().unwrap(), &self.output);
-        collect(child.stderr.take().unwrap(), &self.errors);
+        self.readers.push(collect(child.stdout.take().unwrap(), &self.output));
+        self.readers.push(collect(child.stderr.take().unwrap(), &self.errors));
         let mut process = KilledOnDrop(child);
         self.until("ready", || {
             let status = process.0.try_wait().unwrap();
@@ -196,10 +199,12 @@ impl Service {
         stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
     }
 
-    /// Stops the service. Returns its exit code, or `None` if a signal ended it.
+    /// Stops the service and reads the rest of its output. Returns its exit code, or `None` if a signal ended it.
     pub fn stop(&mut self) -> Option<i32> {
         self.signal(Signal::TERM);
-        self.process.take().unwrap().0.wait().unwrap().code()
+        let status = self.process.take().unwrap().0.wait().unwrap();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        status.code()
     }
 
     /// Kills the service.
@@ -209,7 +214,7 @@ impl Service {
 }
 
 /// Appends whole lines of an output to a text.
-fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) {
+fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) -> JoinHandle<()> {
     let to = Arc::clone(to);
     thread::spawn(move || {
         let mut bytes = [0; 65536];
@@ -220,7 +225,7 @@ fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) {
             to.lock().unwrap().push_str(&String::from_utf8_lossy(&rest[..whole]));
             rest.drain(..whole);
         }
-    });
+    })
 }
 
 /// Returns the port of the address in a text.

@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use ttmon_ledger::layout::{Coverage, Refused, WriterKind, kind};
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Writer};
+use ttmon_testing::KilledOnDrop;
 
 const CHILD: &str = "HOOKED_CHILD";
 
@@ -79,7 +80,7 @@ fn child() {
 }
 
 struct Hooked {
-    child: Child,
+    process: KilledOnDrop,
     answers: BufReader<std::process::ChildStdout>,
 }
 
@@ -89,7 +90,7 @@ impl Hooked {
         command.args(["hooked::child", "--exact", "--nocapture"]).env(CHILD, "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut hooked = Self { child, answers };
+        let mut hooked = Self { process: KilledOnDrop(child), answers };
         while hooked.answer() != "ready" {}
         hooked
     }
@@ -102,15 +103,14 @@ impl Hooked {
 
     fn does(&mut self, lines: &[&str]) {
         for line in lines {
-            writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+            writeln!(self.process.0.stdin.as_mut().unwrap(), "{line}").unwrap();
             assert_eq!(self.answer(), "done", "{line}");
         }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.args(arguments).args(["--pid", &self.child.id().to_string()]);
-        command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
+        let mut command = crate::command(arguments);
+        command.args(["--pid", &self.process.id().to_string()]);
         command
     }
 
@@ -123,13 +123,6 @@ impl Hooked {
         let ran = self.ttmon(&arguments);
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         serde_json::from_slice(&ran.stdout).unwrap()
-    }
-}
-
-impl Drop for Hooked {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -152,7 +145,7 @@ fn banks_follow_what_the_program_does() {
     assert!(item["fragmentation"].as_f64().unwrap() >= 0.0);
     let document = hooked.mem(&["--banks", "--blocks"]);
     let blocks = document["blocks"].as_array().unwrap();
-    let id = format!("{}.0.1", hooked.child.id());
+    let id = format!("{}.0.1", hooked.process.0.id());
     let of_dram = blocks.iter().filter(|block| block["allocator"] == id.as_str() && block["kind"] == "dram");
     let told: Vec<_> = of_dram.map(|block| (block["address"].as_str().unwrap(), number(block, "size"), block["free"] == true)).collect();
     assert_eq!(told, [("0x100040", 512, false), ("0x100240", 1024, true), ("0x100640", 2048, false), ("0x100e40", (1 << 30) - 3584, true)]);

@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use ttmon_testing::{KilledOnDrop, until};
 
-use super::{CHILD, Follower, Tracked, retry, ttmon};
+use super::{CHILD, Follower, Tracked, command, ttmon};
 
 /// Offset of the process's start time in a ledger.
 const START_TICKS: u64 = 0x88;
@@ -71,9 +72,9 @@ fn in_role(role: &str) -> Command {
     command
 }
 
-/// A process that is killed when this is dropped, and its output.
+/// A process and its output.
 struct Process {
-    child: Child,
+    process: KilledOnDrop,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
@@ -81,19 +82,11 @@ impl Process {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
+        Self { process: KilledOnDrop(child), lines }
     }
 
     fn line(&mut self) -> String {
         self.lines.next().expect("it ended").unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -108,15 +101,15 @@ pub(super) fn a_child_outlives_its_parent() {
     let mut parent = Process::start(&mut in_role("orphan"));
     let line = parent.line();
     let pid = line.strip_prefix("pid ").unwrap();
-    assert_ne!(pid, parent.child.id().to_string());
+    assert_ne!(pid, parent.process.id().to_string());
     assert_eq!(parent.line(), "ready");
-    let stdin = parent.child.stdin.take();
-    assert!(parent.child.wait().unwrap().success(), "the parent is gone");
+    let stdin = parent.process.0.stdin.take();
+    assert!(parent.process.0.wait().unwrap().success(), "the parent is gone");
     assert_eq!(sizes(pid), (vec![33_333], 0), "its own, and not its parent's");
-    assert_ne!(sizes(&parent.child.id().to_string()).1, 0, "of the parent nothing is left");
+    assert_ne!(sizes(&parent.process.id().to_string()).1, 0, "of the parent nothing is left");
     // The process ends when its input is closed.
     drop(stdin);
-    retry(|| Path::new(&format!("/proc/{pid}")).exists(), |exists| !exists);
+    until("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
 }
 
 /// A ledger belongs to a process only if the start time is the same too.
@@ -124,7 +117,7 @@ pub(super) fn a_pid_that_came_again() {
     for (later, expected) in [("0", vec![44_444]), ("1", Vec::new())] {
         let mut program = Process::start(in_role("copy").env("COPY_LATER", later));
         assert_eq!(program.line(), "ready");
-        let (seen, code) = sizes(&program.child.id().to_string());
+        let (seen, code) = sizes(&program.process.id().to_string());
         assert_eq!(seen, expected, "{later} ticks later");
         assert_eq!(code == 0, !expected.is_empty());
     }
@@ -136,11 +129,11 @@ pub(super) fn a_follower_stopped_and_resumed() {
     program.does(&["a 0 11 1"]);
     let mut follower = Follower::start(&program, "events --follow");
     follower.line_with(" 11B  DRAM");
-    let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.child), signal).unwrap();
+    let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.process.0), signal).unwrap();
     signal(Signal::STOP);
     program.does(&["many 40000", "a 0 12 2"]);
     // A query in between is answered normally.
-    assert_eq!(sizes(&program.child.id().to_string()), (vec![12, 11], 0));
+    assert_eq!(sizes(&program.process.id().to_string()), (vec![12, 11], 0));
     signal(Signal::CONT);
     assert!(follower.line_with("  overrun ").contains("earlier events are no longer in the recorder"));
     follower.line_with(" 12B  DRAM");
@@ -152,8 +145,8 @@ pub(super) fn a_follower_stopped_and_resumed() {
 pub(super) fn a_program_stopped_while_it_reports() {
     let mut program = Tracked::start();
     program.does(&["a 0 4096 7777777"]);
-    let pid = Pid::from_child(&program.child);
-    writeln!(program.child.stdin.as_mut().unwrap(), "many 3000000").unwrap();
+    let pid = Pid::from_child(&program.process.0);
+    writeln!(program.process.0.stdin.as_mut().unwrap(), "many 3000000").unwrap();
     for round in 0..10 {
         std::thread::sleep(std::time::Duration::from_millis(3 * round));
         rustix::process::kill_process(pid, Signal::STOP).unwrap();
@@ -197,7 +190,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        retry(|| fs::remove_dir(&self.directory).is_ok(), |is_removed| *is_removed);
+        until("the group is empty", || fs::remove_dir(&self.directory).is_ok());
     }
 }
 
@@ -250,9 +243,8 @@ fn not_kept_waiting(line: &str) {
     let is_named_so = |path: PathBuf| fs::read_link(path).is_ok_and(|link| link.as_os_str() == "/memfd:ttmon-ledger (deleted)");
     assert!(files.into_iter().any(is_named_so), "it holds no such file");
     for arguments in [format!("mem --json --pid {pid}"), "mem --json".to_owned(), format!("events --pid {pid}")] {
-        let mut command = Command::new("timeout");
-        command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_ttmon")]).args(arguments.split(' '));
-        let output = command.env_remove("TTMON_SIM").output().unwrap();
+        let ttmon = command(&arguments);
+        let output = Command::new("timeout").args(["-s", "KILL", "20"]).arg(ttmon.get_program()).args(ttmon.get_args()).output().unwrap();
         assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{arguments}: {output:?}");
         assert!(!String::from_utf8_lossy(&output.stdout).contains(&format!("\"pid\": {pid},")), "{output:?}");
     }

@@ -50,7 +50,7 @@ pub(super) fn buffers_are_sorted_and_cut() {
     assert_eq!(order("--sort tag"), [30, 10, 20]);
     assert_eq!(order("--top 1"), [30]);
     let (text, _, _) = program.ttmon("mem --buffers --top 2");
-    let pid = program.child.id().to_string();
+    let pid = program.process.id().to_string();
     assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&pid)).count(), 2, "{text}");
     assert!(text.contains("and 1 more, left out by --top"), "{text}");
     // A shortened list cannot be used for a comparison.

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
+use crate::TTMON;
 use crate::program::run::{command, ran, root, ttmon, ttmon_at};
 
 /// Checks an invalid command line: exit code 2, nothing on stdout, and a line that shows what to do.
@@ -181,7 +182,7 @@ fn earlier_names() {
     let n150 = root("n150");
     for (name, flags) in [("tt_smi", vec![]), ("tt_smi_umd", vec!["--sysfs"])] {
         let link = directory.path().join(name);
-        symlink(env!("CARGO_BIN_EXE_ttmon"), &link).unwrap();
+        symlink(TTMON, &link).unwrap();
         let output = Command::new(&link).args(flags).arg("--root").arg(n150.path()).env("LANG", "C.UTF-8").output().unwrap();
         assert!(String::from_utf8_lossy(&output.stdout).contains("n150"), "{name}: {output:?}");
     }

@@ -1,44 +1,33 @@
 //! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output and their usage errors.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use ttmon_testing::{KilledOnDrop, Response, until};
 
 use crate::program::run::ttmon;
+use crate::{TTMON, command, start_service};
 
-/// Timeout, on a machine under any load.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A running service with its port. It is killed when this is dropped.
-struct Serving(Child, u16);
+/// A running command that serves HTTP.
+struct Serving {
+    _process: KilledOnDrop,
+    port: u16,
+}
 
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
-        let mut child =
-            Command::new(env!("CARGO_BIN_EXE_ttmon")).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().trim_end_matches("/sd").rsplit(':').next().and_then(|port| port.parse().ok());
-        Self(child, port.unwrap_or_else(|| panic!("{line}")))
+        Self { _process: KilledOnDrop(child), port: port.unwrap_or_else(|| panic!("{line}")) }
     }
 
     fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", self.1).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text.split_once("\r\n\r\n").map_or(text.clone(), |(_, body)| body.to_owned())
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Response::to(self.port, &format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port)).unwrap().body
     }
 }
 
@@ -145,18 +134,14 @@ fn hostile_labels_forge_no_lines() {
 
 #[test]
 fn hosts_are_asked_themselves_when_the_store_is_down() {
-    let directory = tempfile::tempdir().unwrap();
-    let api = directory.path().join("api.sock");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.args(["serve", "--quiet", "--sim", "t3k,idle", "--listen", "off", "--api"]).arg(&api);
-    command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _serving = Serving(command.spawn().unwrap(), 0);
-    let find = |more: &str| ttmon(&format!("fleet find {more} --store http://127.0.0.1:1 --connect unix:{}", api.display()));
-    let begun = Instant::now();
-    let mut ran = find("--chips 8 --board n300 --free-dram 10G --json");
-    while ran.code != 0 && begun.elapsed() < PATIENCE {
+    let service = start_service(&["--quiet", "--sim", "t3k,idle", "--listen", "off"]);
+    let find = |more: &str| ttmon(&format!("fleet find {more} --store http://127.0.0.1:1 --connect unix:{}", service.api.display()));
+    let mut ran = find("--chips 9");
+    // The host has little time for its answer.
+    until("answered by the host", || {
         ran = find("--chips 8 --board n300 --free-dram 10G --json");
-    }
+        ran.code == 0
+    });
     assert!(ran.stderr.contains("http://127.0.0.1:1 cannot be reached") && ran.stderr.contains("asking the hosts"), "{}", ran.stderr);
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, &document["hosts"][0]["chips"], &document["store"]), (0, &8.into(), &Value::Null), "{}", ran.stderr);
@@ -178,7 +163,7 @@ fn slurm_scripts_examine_the_chips_of_the_job() {
         for name in ["prolog.sh", "epilog.sh"] {
             let mut script = Command::new("sh");
             script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slurm/").to_owned() + name);
-            script.env("TTMON", env!("CARGO_BIN_EXE_ttmon")).env("TTMON_SIM", spec).env("SLURM_JOB_GPUS", chips);
+            script.env("TTMON", TTMON).env("TTMON_SIM", spec).env("SLURM_JOB_GPUS", chips);
             let output = script.stdin(Stdio::null()).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             assert_eq!(

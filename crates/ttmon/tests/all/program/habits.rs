@@ -1,11 +1,10 @@
 //! Command lines that users of nvidia-smi, tt-smi, nvtop and htop type, and the answers of ttmon.
 
 use std::fs;
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use crate::program::run::{command, root, ttmon, ttmon_at};
+use crate::{TTMON, start_service};
 
 /// The command line, the exit code, and texts that the answer must contain. `@` means a simulated machine.
 const HABITS: &[(&str, i32, &[&str])] = &[
@@ -151,7 +150,7 @@ fn bash_completes_words_with_breaks() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("ttmon.bash");
     fs::write(&script, ttmon("completions bash").stdout).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ttmon"), directory.path().join("ttmon")).unwrap();
+    std::os::unix::fs::symlink(TTMON, directory.path().join("ttmon")).unwrap();
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     let offered = |typed: &str| {
         let run = ". \"$0\"; COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9; _ttmon ttmon x y 2>/dev/null; printf '%s\\n' \"${COMPREPLY[@]}\"";
@@ -196,25 +195,7 @@ fn problems_of_a_device_are_one_line() {
 /// A quiet service prints nothing while there is no problem.
 #[test]
 fn quiet_is_quiet() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    let mut serve = command("serve --quiet --sim n150,idle --listen off");
-    serve.arg("--socket").arg(path("alloc.sock")).arg("--api").arg(path("api.sock"));
-    serve.arg("--handover").arg(path("handover.sock")).arg("--state-dir").arg(path("state"));
-    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    for _ in 0..600 {
-        if std::os::unix::net::UnixStream::connect(path("api.sock")).is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let (mut out, mut err) = (String::new(), String::new());
-    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-    assert!(child.wait().unwrap().success());
-    // The state directory is not on tmpfs here, so one warning is expected.
-    let err: Vec<&str> = err.lines().filter(|line| !line.contains("not on tmpfs")).collect();
-    assert_eq!((out.as_str(), err.as_slice()), ("", &[][..]));
+    let mut service = start_service(&["--quiet", "--sim", "n150,idle", "--listen", "off"]);
+    assert_eq!(service.stop(), Some(0));
+    assert_eq!((service.output(), service.errors()), (String::new(), String::new()));
 }

@@ -1,7 +1,7 @@
 //! Runs the program, and creates machines for it to read.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
@@ -21,13 +21,7 @@ impl CommandResult {
 
 /// Returns the program with these arguments, in a clean environment.
 pub(crate) fn command(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    command.args(arguments.split_ascii_whitespace()).stdin(Stdio::null());
-    for variable in ["TTMON_SIM", "TTMON_ROOT", "NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE"] {
-        command.env_remove(variable);
-    }
-    command.env("LANG", "C.UTF-8").env("TZ", "UTC");
-    command
+    crate::command(&arguments.split_ascii_whitespace().collect::<Vec<_>>())
 }
 
 pub(crate) fn ran(output: Output) -> CommandResult {

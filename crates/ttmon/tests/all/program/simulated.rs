@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ttmon_testing::{KilledOnDrop, until};
 
 use crate::program::run::{command, ran, ttmon};
 
@@ -194,12 +194,7 @@ fn nothing_is_left_behind() {
         // The closed pipe ends the program.
         drop(child.stdout.take());
         child.wait().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let is_alive = |pid: &u64| Path::new(&format!("/proc/{pid}")).exists();
-        while pids.iter().any(is_alive) {
-            assert!(Instant::now() < deadline, "{how}: a worker lives on");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(&format!("{how}, and no worker lives on"), || !pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()));
     }
 }
 
@@ -218,11 +213,7 @@ fn two_signals_end_a_recording_once() {
     let pid = rustix::process::Pid::from_child(&child);
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     let tasks = || std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !tasks().any(|task| name(task) == "signals\n") {
-        assert!(Instant::now() < deadline, "the program does not handle signals");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the program handles signals", || tasks().any(|task| name(task) == "signals\n"));
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let status = loop {
         rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
@@ -250,16 +241,13 @@ fn reports_are_those_of_memory_reporter() {
     assert!(
         detailed.contains("\n       Block      Address         Size       PrevID       NextID    Allocated \n           0            0 ")
     );
-    let mut follower = csv("-w -r 50").spawn().unwrap();
+    let mut follower = KilledOnDrop(csv("-w -r 50").spawn().unwrap());
     let is_program = |name: &str| name.ends_with("_program_detailed_memory_usage.csv");
     let names = || std::fs::read_dir(directory.path()).unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let began = Instant::now();
-    while !names().any(|name| is_program(&name)) {
-        assert!(follower.try_wait().unwrap().is_none() && began.elapsed().as_secs() < 60, "{:?}", names().collect::<Vec<_>>());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+    until("a file of a program", || {
+        assert!(follower.0.try_wait().unwrap().is_none(), "{:?}", names().collect::<Vec<_>>());
+        names().any(|name| is_program(&name))
+    });
 }
 
 /// Drivers before 2.7 print pids of the holder's own namespace, which are verified by its open files. Simulated processes have no open

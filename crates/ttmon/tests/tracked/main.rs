@@ -2,17 +2,17 @@
 //! buffers, one step per input line.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
-#[path = "tracked/faults.rs"]
 mod faults;
-#[path = "tracked/groups.rs"]
 mod groups;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
+use ttmon_testing::{KilledOnDrop, TIMEOUT, until};
 
 const CHILD: &str = "TRACKED_CHILD";
 
@@ -105,7 +105,7 @@ fn child(role: &str) {
 }
 
 struct Tracked {
-    child: Child,
+    process: KilledOnDrop,
     answers: BufReader<std::process::ChildStdout>,
 }
 
@@ -118,7 +118,7 @@ impl Tracked {
         command.env(CHILD, "tracked").env("TTMON_TRACKING", "1").env_remove("TTMON_HANDOVER");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut tracked = Self { child, answers };
+        let mut tracked = Self { process: KilledOnDrop(child), answers };
         assert_eq!(tracked.answer(), "ready");
         tracked
     }
@@ -130,7 +130,7 @@ impl Tracked {
     }
 
     fn order(&mut self, line: &str) -> String {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        writeln!(self.process.0.stdin.as_mut().unwrap(), "{line}").unwrap();
         self.answer()
     }
 
@@ -147,20 +147,16 @@ impl Tracked {
     }
 
     fn ttmon(&self, arguments: &str) -> (String, String, i32) {
-        ttmon(&format!("{arguments} --pid {}", self.child.id()))
+        ttmon(&format!("{arguments} --pid {}", self.process.id()))
     }
 }
 
-impl Drop for Tracked {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn command(arguments: &str) -> Command {
+    ttmon_testing::command(Path::new(env!("CARGO_BIN_EXE_ttmon")), &arguments.split_ascii_whitespace().collect::<Vec<_>>())
 }
 
 fn ttmon(arguments: &str) -> (String, String, i32) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-    let output = command.args(arguments.split_ascii_whitespace()).env("LANG", "C.UTF-8").env_remove("TTMON_SIM").output().unwrap();
+    let output = command(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
 }
@@ -240,7 +236,7 @@ fn what_changed() {
         earlier[name] = before;
         program.ttmon(&format!("mem --diff {}", file.display()))
     };
-    let others = serde_json::json!([{"pid": program.child.id(), "start_time": "2001-02-03T04:05:06Z"}]);
+    let others = serde_json::json!([{"pid": program.process.id(), "start_time": "2001-02-03T04:05:06Z"}]);
     let (text, ..) = with("processes", others, &mut earlier);
     assert!(text.contains(&format!("+ {count} new")) && text.contains(&format!("- {count} gone")), "{text}");
     let (_, errors, code) = with("host", "elsewhere".into(), &mut earlier);
@@ -256,7 +252,7 @@ fn what_changed() {
 fn events_are_reported() {
     let mut program = Tracked::start();
     program.does(&["t load", "a 0 4194304 5", "a 0 4194304 5", "f 0 5", "f 0 5"]);
-    let pid = program.child.id();
+    let pid = program.process.id();
     let (text, _, _) = program.ttmon("events");
     let expected = format!("  {pid:>7}  alloc        4.0MB  DRAM      chip 0 (on no device here)  0x5  tag \"load\"");
     assert!(text.lines().any(|line| line.ends_with(&expected) && line.as_bytes()[..12][8] == b'.'), "{text}");
@@ -288,9 +284,13 @@ fn events_of_the_next_program_are_reported() {
     assert!(program.ttmon("events").0.contains(" 11B  DRAM"));
     assert_eq!(program.order("again"), "ready");
     program.does(&["a 0 21 1"]);
-    let (text, _, _) = retry(|| program.ttmon("events"), |ran| ran.0.contains(" 21B  DRAM"));
-    assert!(text.contains(" 21B  DRAM") && !text.contains(" 11B  DRAM"), "{text}");
-    assert!(follower.line_with("  exec ").ends_with(&format!("  {:>7}  exec      became another program", program.child.id())));
+    let mut text = String::new();
+    until("the second program reports", || {
+        text = program.ttmon("events").0;
+        text.contains(" 21B  DRAM")
+    });
+    assert!(!text.contains(" 11B  DRAM"), "{text}");
+    assert!(follower.line_with("  exec ").ends_with(&format!("  {:>7}  exec      became another program", program.process.id())));
     follower.line_with(" 21B  DRAM");
 }
 
@@ -302,17 +302,17 @@ fn the_last_events_are_reported() {
         let mut follower = Follower::start(&program, &format!("events --follow {flags}"));
         follower.line_with("0x1");
         program.order("quit");
-        program.child.wait().unwrap();
+        program.process.0.wait().unwrap();
         // The program opened that device after the last sample and has ended. Its ledger still has the device.
         let last = follower.line_with("999");
         assert!(last.contains("chip 5") || last.contains(r#""unmapped":["5"]"#), "{last}");
         let line = follower.line_with(wanted);
         match flags {
-            "" => assert!(line.ends_with(&format!("  {:>7}  exit", program.child.id())), "{line}"),
+            "" => assert!(line.ends_with(&format!("  {:>7}  exit", program.process.id())), "{line}"),
             _ => assert!(serde_json::from_str::<Value>(&line).unwrap()["kind"].is_null(), "{line}"),
         }
         // The process has ended, so the follower ends.
-        assert!(follower.child.wait().unwrap().success());
+        assert!(follower.process.0.wait().unwrap().success());
     }
     let (_, errors, code) = ttmon("events --follow --pid 4194304");
     assert!(code == 3 && errors.contains("no process 4194304"), "{errors}");
@@ -397,36 +397,28 @@ fn what_cannot_be_compared_with() {
 
 /// A running `ttmon`, and its output.
 struct Follower {
-    child: Child,
+    process: KilledOnDrop,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
 impl Follower {
     fn start(program: &Tracked, arguments: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.args(arguments.split_ascii_whitespace()).args(["--pid", &program.child.id().to_string()]);
-        let mut child = command.env("LANG", "C.UTF-8").env_remove("TTMON_SIM").stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = command(arguments);
+        let mut child = command.args(["--pid", &program.process.id().to_string()]).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines }
+        Self { process: KilledOnDrop(child), lines }
     }
 
     /// Returns the next line that contains this text.
     fn line_with(&mut self, wanted: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(std::time::Duration::from_secs(20)).unwrap_or_else(|_| panic!("no line with {wanted}"));
+            let line = self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {wanted}"));
             if line.contains(wanted) {
                 return line;
             }
         }
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -444,9 +436,9 @@ fn another_program_takes_over() {
     program.does(&["a 0 10 1"]);
     assert_eq!(program.mem("")["processes"][0]["status"], "tracked");
     assert_eq!(program.order("exec"), "tracked");
-    // Exit code 1: the process is not tracked. Exit code 3: the machine has no device and no other process.
-    let (text, _, code) = retry(|| program.ttmon("mem"), |ran| ran.2 != 0);
-    assert!(matches!(code, 1 | 3), "the ledger went with the program that had it: {text}");
+    // The ledger ends with the program that had it. Exit code 1: the process is not tracked. Exit code 3: the machine has no device and
+    // no other process.
+    until("not tracked", || matches!(program.ttmon("mem").2, 1 | 3));
 }
 
 fn a_child_is_not_its_parent() {
@@ -460,7 +452,7 @@ fn a_child_is_not_its_parent() {
     let (sim, _, _) = ttmon("mem --sim n150 --json");
     let pids: Vec<Value> =
         serde_json::from_str::<Value>(&sim).unwrap()["processes"].as_array().unwrap().iter().map(|p| p["pid"].clone()).collect();
-    assert!(!pids.contains(&parent.child.id().into()), "{pids:?}");
+    assert!(!pids.contains(&parent.process.id().into()), "{pids:?}");
 }
 
 fn invalid_words() {
@@ -489,7 +481,7 @@ fn a_process_in_its_own_namespace() {
     let json: Value = serde_json::from_str(&text).unwrap();
     let buffer = json["buffers"].as_array().unwrap().iter().find(|buffer| buffer["size"] == 77777).expect("it is not seen");
     let pid = buffer["pid"].as_u64().unwrap();
-    assert!(pid > 1 && pid != u64::from(program.child.id()));
+    assert!(pid > 1 && pid != u64::from(program.process.id()));
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1")), "{status}");
     let Some(group) = faults::ControlGroup::of_a_container(pid) else {
@@ -567,15 +559,4 @@ fn c_and_cpp_programs_are_seen() {
         let seen = (&buffer["kind"], &buffer["size"], &buffer["address"], &buffer["tag"]);
         assert_eq!(seen, (&"l1".into(), &4096.into(), &"0x40".into(), &tag.into()), "{json}");
     }
-}
-
-fn retry<T>(mut read: impl FnMut() -> T, is_good: impl Fn(&T) -> bool) -> T {
-    for _ in 0..100 {
-        let seen = read();
-        if is_good(&seen) {
-            return seen;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    read()
 }
