@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ttmon_ledger::reader::{Exactness, Region};
 
-#[path = "../tests/reader/encoder.rs"]
+#[path = "../tests/all/reader/encoder.rs"]
 mod encoder;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,15 +1,7 @@
 //! Operations of programs that affect a ledger: fork, exec, signals, limits, closing all descriptors. Each case runs in its own process.
 
-#[path = "support/cases.rs"]
-mod cases;
-#[path = "writer_process/limits.rs"]
 mod limits;
-#[path = "support/made.rs"]
-mod made;
-#[path = "writer_process/memory.rs"]
 mod memory;
-#[path = "support/raw.rs"]
-mod raw;
 
 use std::{
     fs,
@@ -21,20 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cases::{Case, in_child, wait};
 use limits::{
     address_space_limit, file_size_limit, file_size_limit_below_the_smallest, limit, memfd_refused, mlockall_locks_nothing_untouched,
     no_descriptor_left,
 };
-use made::{CONFIG, Random, key, open};
 use memory::{address_space_is_given_back, pages_are_small_and_not_dumped, without_proc_there_is_none};
-use raw::{Raw, Truth};
 use rustix::process::Resource;
 use ttmon_ledger::{
     layout::{Lost, status},
     reader::{Exactness, Region},
     writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
 };
+
+use crate::cases::{Case, in_child, wait};
+use crate::made::{CONFIG, Random, key, open};
+use crate::raw::{Raw, Truth};
 
 static HANDED_OVER: AtomicI32 = AtomicI32::new(-1);
 static HAND_OVERS: AtomicI32 = AtomicI32::new(0);
@@ -47,36 +40,34 @@ fn hand_over(descriptor: RawFd) {
 static WRITER: Writer = Writer::new(Config { on_created: Some(hand_over), ..CONFIG });
 static SECOND: Writer = Writer::new(CONFIG);
 
-fn main() {
-    cases::run(&[
-        Case { name: "made_as_promised", run: made_as_promised },
-        Case { name: "environment_in_the_header", run: environment_in_the_header },
-        Case { name: "environment_that_changes_before_a_device_opens", run: environment_that_changes_before_a_device_opens },
-        Case { name: "fork_starts_anew", run: fork_starts_anew },
-        Case { name: "raw_clone_starts_anew", run: raw_clone_starts_anew },
-        Case { name: "fork_while_another_thread_is_inside", run: fork_while_another_thread_is_inside },
-        Case { name: "fork_while_another_thread_starts", run: fork_while_another_thread_starts },
-        Case { name: "child_outlives_parent", run: child_outlives_parent },
-        Case { name: "spawn_and_exec_inherit_nothing", run: spawn_and_exec_inherit_nothing },
-        Case { name: "vfork_child_writes_to_the_same_ledger", run: vfork_child_writes_to_the_same_ledger },
-        Case { name: "second_copy_stays_off", run: second_copy_stays_off },
-        Case { name: "signal_handler_that_allocates", run: signal_handler_that_allocates },
-        Case { name: "threads_that_die_anywhere", run: threads_that_die_anywhere },
-        Case { name: "stuck_thread_costs_a_second_once", run: stuck_thread_costs_a_second_once },
-        Case { name: "file_size_limit", run: file_size_limit },
-        Case { name: "file_size_limit_below_the_smallest", run: file_size_limit_below_the_smallest },
-        Case { name: "address_space_limit", run: address_space_limit },
-        Case { name: "no_descriptor_left", run: no_descriptor_left },
-        Case { name: "memfd_refused", run: memfd_refused },
-        Case { name: "without_proc_there_is_none", run: without_proc_there_is_none },
-        Case { name: "pages_are_small_and_not_dumped", run: pages_are_small_and_not_dumped },
-        Case { name: "address_space_is_given_back", run: address_space_is_given_back },
-        Case { name: "mlockall_locks_nothing_untouched", run: mlockall_locks_nothing_untouched },
-        Case { name: "all_descriptors_closed", run: all_descriptors_closed },
-        Case { name: "errno_is_kept", run: errno_is_kept },
-        Case { name: "slow_clock", run: slow_clock },
-    ])
-}
+pub const CASES: &[Case] = &[
+    Case { name: "made_as_promised", run: made_as_promised },
+    Case { name: "environment_in_the_header", run: environment_in_the_header },
+    Case { name: "environment_that_changes_before_a_device_opens", run: environment_that_changes_before_a_device_opens },
+    Case { name: "fork_starts_anew", run: fork_starts_anew },
+    Case { name: "raw_clone_starts_anew", run: raw_clone_starts_anew },
+    Case { name: "fork_while_another_thread_is_inside", run: fork_while_another_thread_is_inside },
+    Case { name: "fork_while_another_thread_starts", run: fork_while_another_thread_starts },
+    Case { name: "child_outlives_parent", run: child_outlives_parent },
+    Case { name: "spawn_and_exec_inherit_nothing", run: spawn_and_exec_inherit_nothing },
+    Case { name: "vfork_child_writes_to_the_same_ledger", run: vfork_child_writes_to_the_same_ledger },
+    Case { name: "second_copy_stays_off", run: second_copy_stays_off },
+    Case { name: "signal_handler_that_allocates", run: signal_handler_that_allocates },
+    Case { name: "threads_that_die_anywhere", run: threads_that_die_anywhere },
+    Case { name: "stuck_thread_costs_a_second_once", run: stuck_thread_costs_a_second_once },
+    Case { name: "file_size_limit", run: file_size_limit },
+    Case { name: "file_size_limit_below_the_smallest", run: file_size_limit_below_the_smallest },
+    Case { name: "address_space_limit", run: address_space_limit },
+    Case { name: "no_descriptor_left", run: no_descriptor_left },
+    Case { name: "memfd_refused", run: memfd_refused },
+    Case { name: "without_proc_there_is_none", run: without_proc_there_is_none },
+    Case { name: "pages_are_small_and_not_dumped", run: pages_are_small_and_not_dumped },
+    Case { name: "address_space_is_given_back", run: address_space_is_given_back },
+    Case { name: "mlockall_locks_nothing_untouched", run: mlockall_locks_nothing_untouched },
+    Case { name: "all_descriptors_closed", run: all_descriptors_closed },
+    Case { name: "errno_is_kept", run: errno_is_kept },
+    Case { name: "slow_clock", run: slow_clock },
+];
 
 fn truth() -> Truth {
     Raw::of(WRITER.descriptor().expect("descriptor")).truth()
@@ -118,7 +109,7 @@ fn made_as_promised() {
     assert_eq!(raw.word(0x98), 7, "machine");
     assert_eq!(raw.word(0x08), 2 | 2 << 16 | 4096 << 32, "version and header length");
     assert_eq!(raw.word(0xD0), u64::from_le_bytes(*b"test\0\0\0\0"));
-    assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"writer_p"));
+    assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"process-"));
     let mine = raw.truth().live[&(0, 64)].clone();
     // SAFETY: no preconditions.
     assert_eq!(i64::from(mine.thread), unsafe { libc::syscall(libc::SYS_gettid) });

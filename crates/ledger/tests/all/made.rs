@@ -1,7 +1,5 @@
 //! Writers, allocators and random numbers for tests.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
-
 use ttmon_ledger::{
     layout::{Refused, WriterKind},
     report,

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io::{Read, Seek};
 
 use super::*;
+use crate::made;
 
 /// Pages of address space, from a file that may have been opened before /proc became unavailable.
 fn pages(statm: &mut fs::File) -> u64 {

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use ttmon_ledger::reader::{Exactness, Region};
+use ttmon_testing::until;
 
 use super::killed::{check, start};
 
@@ -54,9 +55,7 @@ fn a_writer_stopped_inside_an_event_is_read() {
     assert!(inside >= INSIDE, "only {inside} of {stops} stops were inside an event");
     // The writer continues normally: no event is lost, and nothing was repaired.
     let before = region.totals().unwrap().events;
-    while region.totals().unwrap().events <= before + 1_000 {
-        thread::yield_now();
-    }
+    until("it goes on", || region.totals().unwrap().events > before + 1_000);
     child.kill().unwrap();
     child.wait().unwrap();
     let (_, totals) = check(&region, stops);
@@ -98,7 +97,7 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
         std::fs::read_link(&path).is_ok_and(|link| link.to_string_lossy().contains("ttmon-ledger")).then_some(path)
     });
     let mut reader = Command::new(env::current_exe().unwrap())
-        .args(["stopped::onlooker", "--exact", "--nocapture"])
+        .args(["reader::stopped::onlooker", "--exact", "--nocapture"])
         .env(ONLOOKER, descriptor.unwrap())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -107,10 +106,8 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
     for stops in 1..=READER_STOPS {
         assert_eq!(stop(&reader), Ok(()), "what it read was wrong");
         // Every other time, until the ring was overwritten completely.
-        let until = region.totals().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
-        while region.totals().unwrap().events < until {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let more = region.totals().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
+        until("more events", || region.totals().unwrap().events >= more);
         send(&reader, libc::SIGCONT);
         thread::sleep(Duration::from_micros(stops * 331 % 4_000));
     }

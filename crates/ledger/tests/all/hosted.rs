@@ -1,5 +1,4 @@
 //! Ledgers that the service writes for other processes: as exact as a process's own, and taken over after the service was killed.
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

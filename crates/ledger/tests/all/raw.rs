@@ -2,8 +2,6 @@
 //!
 //! It intentionally does not use the crate's reader: two independent decoders find errors that one alone would hide.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
-
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs::File,
@@ -365,10 +363,5 @@ impl Raw {
         // After a kill between the figures of a full graveyard and the entry's end, this entry is counted twice.
         let is_doubled = !is_even && lost > 0 && members.values().any(|size| sum == peak + size);
         assert!(sum == peak || is_doubled, "peak set of row {number}: {sum}, peak {peak}, even {is_even}");
-    }
-
-    /// The slots of all live entries, to check that each key is listed only once.
-    pub fn slots(truth: &Truth) -> HashSet<usize> {
-        truth.live.values().map(|entry| entry.slot).collect()
     }
 }

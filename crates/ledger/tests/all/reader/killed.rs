@@ -57,7 +57,7 @@ fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
 /// Starts a writer, and opens its ledger.
 pub(super) fn start() -> (Child, Region) {
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["killed::victim", "--exact", "--nocapture"])
+        .args(["reader::killed::victim", "--exact", "--nocapture"])
         .env(VICTIM, "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,11 +1,10 @@
 //! Runs each case in a forked child of a process without threads, so that its effects stay in the child.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
-
 use std::panic;
 
 use libtest_mimic::{Arguments, Trial};
 
+#[derive(Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
     pub run: fn(),

@@ -1,17 +1,15 @@
 //! Compares several allocators on the same chips with simple sums: their common peak, for readers of the ledger and for queries of the
 //! program.
 
-#[path = "support/made.rs"]
-mod made;
-
 use std::{collections::BTreeMap, fs::File};
 
-use made::{key, spec, writer};
 use proptest::prelude::*;
 use ttmon_ledger::{
     reader::{Region, Totals},
     writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Writer},
 };
+
+use crate::made::{key, spec, writer};
 
 /// A mesh, its halves, one of its chips, the hook's view of another, and a chip with a single allocator.
 const ALLOCATORS: [(u32, &[u32]); 6] = [(1, &[0, 1, 2, 3]), (1, &[0, 1]), (1, &[2, 3]), (1, &[1]), (2, &[0, 2]), (1, &[9])];

@@ -1,28 +1,15 @@
 //! The reader with bytes that were written by hand from docs/ledger.md, by an attacker, and by the writer.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it must")]
-
-#[path = "reader/against_writer.rs"]
 mod against_writer;
-#[path = "reader/clocks.rs"]
 mod clocks;
-#[path = "reader/encoder.rs"]
 mod encoder;
-#[path = "reader/fields.rs"]
 mod fields;
-#[path = "reader/hooked.rs"]
 mod hooked;
-#[path = "reader/hostile.rs"]
 mod hostile;
-#[path = "reader/interleaved.rs"]
 mod interleaved;
-#[path = "reader/killed.rs"]
 mod killed;
-#[path = "reader/model.rs"]
 mod model;
-#[path = "reader/stopped.rs"]
 mod stopped;
-#[path = "reader/torn.rs"]
 mod torn;
 
 use std::fs::File;

@@ -1,17 +1,14 @@
 //! The cases of `ttmon_ledger::report`, one by one.
 
-#[path = "support/made.rs"]
-mod made;
-#[path = "support/raw.rs"]
-mod raw;
-
-use raw::Raw;
 use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::report::{FreeTarget, allocate, allocator_of, free, kernel_flags, kernel_type};
 use ttmon_ledger::writer::{Buffer, Chip, Key, Stored};
 
 use FreeTarget::{Buffer as ANY, Kind};
 use Step::{Allocate, Free};
+
+use crate::made;
+use crate::raw::Raw;
 
 const ADDRESS: u64 = 0x1000;
 

@@ -6,13 +6,6 @@
 //!
 //! TTMON_KILLS sets the number of kills (100), TTMON_SEED the random seed.
 
-#[path = "support/cases.rs"]
-mod cases;
-#[path = "support/made.rs"]
-mod made;
-#[path = "support/raw.rs"]
-mod raw;
-
 use std::{
     fs::File,
     os::fd::RawFd,
@@ -25,11 +18,12 @@ use std::{
     time::Duration,
 };
 
-use cases::{Case, wait};
-use made::{CONFIG, Random, key, open, refused};
-use raw::{Raw, Truth};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
+
+use crate::cases::{Case, wait};
+use crate::made::{self, CONFIG, Random, key, open, refused};
+use crate::raw::{Raw, Truth};
 
 const THREADS: usize = 4;
 const PLACES: usize = 2000;
@@ -70,13 +64,11 @@ fn note(descriptor: RawFd) {
     DESCRIPTOR.store(descriptor, SeqCst);
 }
 
-fn main() {
-    cases::run(&[
-        Case { name: "killed_anywhere_every_buffer_is_as_meant", run: || kills(1 << 20) },
-        Case { name: "killed_anywhere_with_a_full_table", run: || kills(1 << 10) },
-        Case { name: "stopped_after_every_instruction", run: stopped_after_every_instruction },
-    ])
-}
+pub const CASES: &[Case] = &[
+    Case { name: "killed_anywhere_every_buffer_is_as_meant", run: || kills(1 << 20) },
+    Case { name: "killed_anywhere_with_a_full_table", run: || kills(1 << 10) },
+    Case { name: "stopped_after_every_instruction", run: stopped_after_every_instruction },
+];
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

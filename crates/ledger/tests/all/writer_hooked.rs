@@ -1,20 +1,16 @@
 //! The writer's functions for the hook: circular buffers of programs, launches, coverage, failures, entries live at free-alls, marks.
 
-#[path = "support/made.rs"]
-mod made;
-#[path = "support/raw.rs"]
-mod raw;
-
 use std::{fs::File, thread};
 
-use made::{circular, key, open, refused, writer};
 use proptest::prelude::*;
-use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Coverage, Lost, Op, Refused, flag, stack},
     reader::{Listing, Marked, Region},
     writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer},
 };
+
+use crate::made::{circular, key, open, refused, writer};
+use crate::raw::{Raw, Truth};
 
 fn raw(writer: &Writer) -> Raw {
     Raw::of(writer.descriptor().expect("descriptor"))

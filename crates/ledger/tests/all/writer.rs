@@ -1,22 +1,18 @@
 //! Compares the writer with a simple model, through an independent decoder of the bytes.
 
-#[path = "support/made.rs"]
-mod made;
-#[path = "support/raw.rs"]
-mod raw;
-
 use std::{
     collections::{BTreeMap, HashMap},
     thread,
 };
 
-use made::{Random, key, open, writer};
 use proptest::prelude::*;
-use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Lost, status},
     writer::{AllocatorSpec, Buffer, LiveBuffer, Released, Writer},
 };
+
+use crate::made::{self, Random, key, open, writer};
+use crate::raw::{Raw, Truth};
 
 fn truth(writer: &Writer) -> Truth {
     Raw::of(writer.descriptor().expect("a descriptor")).truth()
