@@ -11,7 +11,7 @@ mod terminal;
 mod waiting;
 
 pub use portable_pty::{CommandBuilder, ExitStatus};
-pub use process::{KilledOnDrop, command, copied};
+pub use process::{KilledOnDrop, command, copied, is_alone};
 pub use rustix::process::Signal;
 pub use service::{Response, Service, TOKEN};
 pub use terminal::{Terminal, TerminalState};

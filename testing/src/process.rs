@@ -39,6 +39,27 @@ pub fn copied(program: &Path, directory: &Path) -> PathBuf {
     copy
 }
 
+/// Tells the process of [`is_alone`] what it is.
+const ALONE: &str = "TTMON_TESTING_ALONE";
+
+/// Starts this program again for one of its tests, after a change of the command. Returns true in the new process, which has to run the
+/// test, and false in the first one, where the test has passed.
+///
+/// For tests that need a process without other threads, other variables or other limits.
+#[must_use]
+pub fn is_alone(test: &str, change: impl FnOnce(&mut Command)) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact"]).env(ALONE, "1");
+    change(&mut command);
+    let output = command.output().unwrap();
+    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success() && text.contains("test result: ok. 1 passed"), "{test}: {}\n{text}\n{errors}", output.status);
+    false
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct KilledOnDrop(pub Child);

@@ -1,12 +1,17 @@
 //! Without the environment variables tracking is off, until a program starts it explicitly.
 
+use std::process::Command;
+
 use ttmon_client::*;
+use ttmon_testing::is_alone;
 
 #[test]
 fn off_until_started() {
-    for variable in ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING"] {
-        // SAFETY: the only test of this program, before anything else runs or reads the environment.
-        unsafe { std::env::remove_var(variable) };
+    let without_variables = |command: &mut Command| {
+        command.env_remove("TT_ALLOC_TRACKING_ENABLED").env_remove("TTMON_TRACKING");
+    };
+    if !is_alone("off::off_until_started", without_variables) {
+        return;
     }
     let has_ledger = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger");
     assert_eq!(report_allocation(0, 1, TTMON_DRAM, 1), Outcome::Off);
