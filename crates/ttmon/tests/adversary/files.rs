@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, inotify, mknodat, renameat_wi
 use ttmon_sim::{Machine, Spec};
 
 use crate::host::{ATTACKER, Actor, BYSTANDER, hold};
-use crate::isolation::{Pids, TTMON};
+use crate::isolation::{PROGRAMS, Pids, TTMON};
 use crate::{Case, Role};
 
 pub(crate) const CASES: &[Case] = &[
@@ -48,7 +48,7 @@ fn ttmon(uid: u32, words: &str) -> Output {
     let place = if words.starts_with("run ") { String::new() } else { format!("--root {MACHINE}") };
     let mut command = Command::new("timeout");
     command.args(["60", "sh", "-c", &format!("{TTMON} --no-server {place} {words}")]);
-    command.env("TTMON_LIB", Path::new(env!("CARGO_BIN_EXE_ttmon")).parent().unwrap());
+    command.env("TTMON_LIB", PROGRAMS);
     command.uid(uid).gid(uid).current_dir("/").env_remove("TTMON_SIM").stdin(Stdio::null()).output().unwrap()
 }
 
