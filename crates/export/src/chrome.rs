@@ -84,7 +84,10 @@ impl File<'_, '_> {
             if is_here { self.record(chip, record, &mut used) } else { Ok(()) }
         })?;
         let end = trace.span().1;
-        for (_, (number, name)) in std::mem::take(&mut self.spans) {
+        let mut open: Vec<(u64, String)> = std::mem::take(&mut self.spans).into_values().collect();
+        // The same trace is always the same file.
+        open.sort_unstable();
+        for (number, name) in open {
             // The buffer is still live, so its span ends with the trace.
             self.end(chip, number, &name, end)?;
         }

@@ -87,6 +87,20 @@ fn what_was_there_before_the_trace_is_counted_from_its_start() {
 }
 
 #[test]
+fn live_buffers_end_in_the_order_of_their_begin() {
+    let mut trace = empty();
+    let owner = trace.process(7, "");
+    let space = trace.space(&[chip(0)], DRAM, Some((4, 0x100, 0x10_0000))).unwrap();
+    for number in 0..50 {
+        trace.alloc(number, owner, space, &buffer(0x100 + number * 0x100, 4)).unwrap();
+    }
+    let numbers = |phase: &str| -> Vec<Value> {
+        events(&trace).into_iter().filter(|event| event["ph"] == phase).map(|event| event["id2"]["local"].clone()).collect()
+    };
+    assert_eq!(numbers("e"), numbers("b"));
+}
+
+#[test]
 fn a_teardown_frees_only_its_own_buffers() {
     let mut trace = empty();
     let (first, second) = (trace.process(7, ""), trace.process(8, ""));
