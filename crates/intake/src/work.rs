@@ -250,7 +250,7 @@ impl Workers {
 
 /// Reads environments of processes. A process can make reads of its memory block forever, so the threads that read can be abandoned.
 fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
-    let pool = Pool::new(READ_TIMEOUT, None);
+    let mut pool = Pool::new(READ_TIMEOUT, None);
     while let Ok(first) = work.recv() {
         let processes: Vec<ProcessKey> = std::iter::once(first).chain(work.try_iter()).collect();
         let lanes = processes.iter().map(|process| Lane {

@@ -60,7 +60,7 @@ impl Reader {
                 descriptors::expect(FILE_TABLE, &theirs);
                 detach();
                 restrict();
-                serve(theirs, &Pool::new(read_timeout, base));
+                serve(theirs, Pool::new(read_timeout, base));
                 process::exit(0);
             }
         }
@@ -142,7 +142,7 @@ fn detach() {
     let _ = rustix::thread::set_name(c"ttmon-reader");
 }
 
-fn serve(mut stream: UnixStream, pool: &Pool) {
+fn serve(mut stream: UnixStream, mut pool: Pool) {
     let mut known = RequestLists::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {

@@ -1,15 +1,22 @@
 //! The worker threads: which of them reads which lane, and how a blocked one is replaced.
+//!
+//! Only [`Pool::read`] gives out work, and it knows each worker: a worker is idle, has the current batch, or was abandoned. A worker with a
+//! batch takes lanes until none is waiting, and then reports. A lane is in one place: waiting, with one worker, or finished. A worker whose
+//! read takes too long is abandoned: its lane is taken from it, and it is never given another one. Its thread ends when the read returns.
 
-use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::collections::VecDeque;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::faults::Faults;
-use crate::{Failure, KeptFiles, Lane, LaneReply, Plan, Reply, boot_time, read_one};
+use crate::kept::{KeptFiles, Plan};
+use crate::{Failure, Lane, LaneReply, Reply, boot_time, read_one};
 
 /// Number of workers that read at the same time if no read blocks. More would only wait for each other.
 const WORKERS: usize = 2;
@@ -17,280 +24,285 @@ const WORKERS: usize = 2;
 const LANES_FOR_ONE_MAX: usize = 16;
 /// If a worker spends this long in one read, another one is started, so that several blocked chips time out together.
 const SLOW: Duration = Duration::from_millis(5);
-/// Maximum number of abandoned reads in one batch. Then the rest of the lane is skipped.
-const GIVEN_UP_PER_LANE_MAX: usize = 2;
+/// Maximum number of blocked reads of one lane. Then the rest of the lane is skipped.
+const STUCK_PER_LANE_MAX: usize = 2;
 /// A slow lane is abandoned after this many read timeouts.
 const LANE_TIMEOUTS: u32 = 4;
 
-/// The worker threads and their shared data.
+/// The worker threads.
 #[derive(Debug)]
 pub struct Pool {
-    shared: Arc<Shared>,
     read_timeout: Duration,
     base: Option<PathBuf>,
+    kept: Arc<KeptFiles>,
+    idle: Vec<Worker>,
+    stuck: Vec<StuckRead>,
+    /// Each worker sends its id when no lane is waiting.
+    reports: (Sender<ThreadId>, Receiver<ThreadId>),
 }
 
-/// Shared data. Locks are taken in this order: `state`, then a lane's `progress`.
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// Signalled when a lane is waiting.
-    work: Condvar,
-    /// Signalled when the last lane is finished.
-    done: Condvar,
-    kept: KeptFiles,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lanes: Vec<Arc<Running>>,
-    waiting: VecDeque<usize>,
-    unfinished: usize,
-    workers: usize,
-    /// Paths that workers are stuck in, by the key of their lane.
-    stuck: HashMap<u64, Vec<PathBuf>>,
-    /// Whether the pool was dropped. Idle workers then end.
-    is_closed: bool,
-}
-
-/// A lane of the current batch. A worker that returns late still has the lane of its own batch.
+/// A worker that can be given a batch. Its thread ends when this is dropped.
 #[derive(Debug)]
-struct Running {
+struct Worker {
+    batches: Sender<Arc<Batch>>,
+    /// The lane that it reads.
+    slot: Arc<Slot>,
+    thread: JoinHandle<()>,
+}
+
+/// An abandoned read. It has returned when its thread has ended.
+#[derive(Debug)]
+struct StuckRead {
+    key: u64,
+    path: PathBuf,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Slot(Mutex<Option<RunningLane>>);
+
+#[derive(Debug)]
+struct Batch {
+    faults: Faults,
+    lanes: Mutex<Lanes>,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    waiting: VecDeque<RunningLane>,
+    finished: Vec<RunningLane>,
+}
+
+#[derive(Debug)]
+struct RunningLane {
+    /// The position in the batch.
+    index: usize,
     key: u64,
     plan: Arc<Plan>,
-    /// Files of this lane in which an earlier read is stuck.
+    /// The files in which reads are stuck.
     stuck: Vec<PathBuf>,
-    faults: Arc<Faults>,
-    progress: Mutex<Progress>,
-}
-
-#[derive(Debug)]
-struct Progress {
     replies: Vec<Reply>,
     began: Option<(Instant, Duration)>,
     /// When the current read began. The index of its file is `replies.len()`.
-    reading_since: Option<Instant>,
-    /// Number of abandoned reads. If a worker finds more than before its read, it was abandoned itself.
-    given_up: usize,
+    reading_since: Instant,
 }
 
 impl Pool {
     /// Creates a pool. Its threads start with the first batch.
     pub fn new(read_timeout: Duration, base: Option<PathBuf>) -> Self {
-        Self { shared: Arc::default(), read_timeout, base }
+        Self { read_timeout, base, kept: Arc::default(), idle: Vec::new(), stuck: Vec::new(), reports: mpsc::channel() }
     }
 
     /// Reads all lanes. Returns when every file was read or abandoned.
-    pub fn read(&self, lanes: Vec<Lane>) -> Vec<LaneReply> {
-        let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
-        let mut state = self.shared.lock();
-        let stuck = |key: u64| state.stuck.get(&key).cloned().unwrap_or_default();
-        let kept = &self.shared.kept;
-        kept.begin();
-        let running = |lane: Lane| Arc::new(Running::new(stuck(lane.key), lane.key, kept.plan(lane), Arc::clone(&faults)));
-        state.lanes = lanes.into_iter().map(running).collect();
-        let workers = workers_for(&state.lanes);
-        state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
-        state.unfinished = state.waiting.len();
-        if workers > 1 {
-            self.shared.work.notify_all();
-        } else {
-            self.shared.work.notify_one();
-        }
-        while state.unfinished > 0 {
-            if !self.start_workers(&mut state, workers) {
-                state.lanes.iter().for_each(|lane| lane.give_up_rest(&mut lane.progress(), Failure::Errno(Errno::AGAIN.raw_os_error())));
-                break;
+    pub fn read(&mut self, lanes: Vec<Lane>) -> Vec<LaneReply> {
+        self.stuck.retain(|read| !read.thread.is_finished());
+        self.kept.begin();
+        let lanes: Vec<RunningLane> = lanes.into_iter().enumerate().map(|(index, lane)| self.running(index, lane)).collect();
+        let workers = workers_for(&lanes);
+        let faults = self.base.as_deref().map(Faults::load).unwrap_or_default();
+        let (finished, waiting): (Vec<_>, Vec<_>) = lanes.into_iter().partition(RunningLane::is_finished);
+        let batch = Arc::new(Batch { faults, lanes: Mutex::new(Lanes { waiting: waiting.into(), finished }) });
+        let mut busy = Vec::new();
+        loop {
+            self.give_out(&batch, &mut busy, workers);
+            if busy.is_empty() {
+                return batch.replies();
             }
-            let patience = state.until_next_deadline(self.read_timeout);
-            let waited;
-            (state, waited) = self.shared.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
-            // Idle workers should have taken these lanes. A batch that waited forever next to idle workers has been seen.
-            if waited.timed_out() && !state.waiting.is_empty() {
-                self.shared.work.notify_all();
+            // A worker that was abandoned never reports again.
+            if let Ok(id) = self.reports.1.recv_timeout(self.until_next_deadline(&batch, &busy))
+                && let Some(index) = busy.iter().position(|worker| worker.thread.thread().id() == id)
+            {
+                let worker = busy.swap_remove(index);
+                self.idle.extend((self.idle.len() < WORKERS).then_some(worker));
             }
-            self.give_up_late_reads(&mut state);
-        }
-        state.waiting.clear();
-        state.lanes.drain(..).map(|lane| lane.reply()).collect()
-    }
-
-    fn give_up_late_reads(&self, state: &mut State) {
-        for index in 0..state.lanes.len() {
-            let lane = Arc::clone(&state.lanes[index]);
-            let Some(path) = lane.give_up_late_read(self.read_timeout) else { continue };
-            state.stuck.entry(lane.key).or_default().push(path);
-            state.workers -= 1;
-            if lane.is_finished() {
-                state.unfinished -= 1;
-            } else {
-                state.waiting.push_front(index);
-                self.shared.work.notify_one();
-            }
+            self.abandon_late_reads(&batch, &mut busy);
         }
     }
 
-    /// Starts workers for the waiting lanes. Returns false if no worker runs and none can be started.
-    fn start_workers(&self, state: &mut State, workers: usize) -> bool {
-        let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
-        let wanted = slow + state.waiting.len().min(workers);
-        while state.workers < wanted {
-            let shared = Arc::clone(&self.shared);
-            // A worker needs little stack. The default of 2 MiB would waste address space.
-            let builder = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024);
-            if builder.spawn(move || work(&shared)).is_err() {
-                return state.workers > 0;
-            }
-            state.workers += 1;
+    #[cfg(test)]
+    pub(crate) fn stuck_reads(&self) -> usize {
+        self.stuck.len()
+    }
+
+    fn running(&self, index: usize, Lane { key, requests }: Lane) -> RunningLane {
+        let stuck = self.stuck.iter().filter(|read| read.key == key).map(|read| read.path.clone()).collect();
+        let replies = Vec::with_capacity(requests.len());
+        let plan = self.kept.plan(Lane { key, requests });
+        let mut lane = RunningLane { index, key, plan, stuck, replies, began: None, reading_since: Instant::now() };
+        lane.pass_over_stuck();
+        lane
+    }
+
+    /// Gives the batch to so many workers that `workers` of them are in no slow read, if so many lanes are waiting.
+    fn give_out(&mut self, batch: &Arc<Batch>, busy: &mut Vec<Worker>, workers: usize) {
+        let slow = busy.iter().filter(|worker| worker.slot.elapsed().is_some_and(|elapsed| elapsed >= SLOW)).count();
+        let wanted = slow + batch.lanes().waiting.len().min(workers);
+        while busy.len() < wanted {
+            // If no thread can be started, the busy workers read the waiting lanes.
+            let Some(worker) = self.idle.pop().or_else(|| Worker::start(&self.kept, &self.reports.0)) else { return };
+            // Only a worker whose thread has panicked refuses a batch.
+            busy.extend(worker.batches.send(Arc::clone(batch)).is_ok().then_some(worker));
         }
-        true
+    }
+
+    fn abandon_late_reads(&mut self, batch: &Batch, busy: &mut Vec<Worker>) {
+        let mut index = 0;
+        while let Some(worker) = busy.get(index) {
+            let Some(mut lane) = worker.slot.take_late(self.read_timeout) else {
+                index += 1;
+                continue;
+            };
+            let path = lane.abandon_read(self.read_timeout);
+            self.stuck.push(StuckRead { key: lane.key, path, thread: busy.swap_remove(index).thread });
+            batch.put_back(lane);
+        }
+    }
+
+    fn until_next_deadline(&self, batch: &Batch, busy: &[Worker]) -> Duration {
+        let left = busy.iter().filter_map(|worker| Some(self.read_timeout.saturating_sub(worker.slot.elapsed()?)));
+        let left = left.min().unwrap_or(self.read_timeout);
+        let patience = if batch.lanes().waiting.is_empty() { left } else { left.min(SLOW) };
+        patience.max(Duration::from_millis(1))
     }
 }
 
 /// Returns the number of workers for some lanes. Waking a thread costs as much as reading a dozen files, so one worker reads a few lanes.
 /// One worker also reads files that are already open. They are read every second, and CPU time matters more than latency.
-fn workers_for(lanes: &[Arc<Running>]) -> usize {
+fn workers_for(lanes: &[RunningLane]) -> usize {
     let files: usize = lanes.iter().map(|lane| lane.plan.requests.len()).sum();
     let open: usize = lanes.iter().map(|lane| lane.plan.open()).sum();
     if lanes.len() > LANES_FOR_ONE_MAX && open * 2 < files { WORKERS } else { 1 }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
-        self.shared.work.notify_all();
-    }
-}
-
-impl Shared {
-    /// Locks the state. Poisoning is ignored: each change is one step, so a panicked worker leaves valid data.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn until_next_deadline(&self, read_timeout: Duration) -> Duration {
-        let running = self.lanes.iter().filter_map(|lane| lane.progress().reading_since);
-        let late = running.map(|since| read_timeout.saturating_sub(since.elapsed())).min().unwrap_or(read_timeout);
-        let patience = if self.waiting.is_empty() { late } else { late.min(SLOW) };
-        patience.max(Duration::from_millis(1))
-    }
-
-    fn forget_stuck(&mut self, key: u64, path: &Path) {
-        if let Some(paths) = self.stuck.get_mut(&key) {
-            paths.retain(|stuck| stuck != path);
-            if paths.is_empty() {
-                self.stuck.remove(&key);
-            }
-        }
-    }
-}
-
-impl Running {
-    fn new(stuck: Vec<PathBuf>, key: u64, plan: Arc<Plan>, faults: Arc<Faults>) -> Self {
-        let replies = Vec::with_capacity(plan.requests.len());
-        let progress = Mutex::new(Progress { replies, began: None, reading_since: None, given_up: 0 });
-        let running = Self { key, plan, stuck, faults, progress };
-        if running.stuck.len() >= GIVEN_UP_PER_LANE_MAX {
-            running.give_up_rest(&mut running.progress(), Failure::Timeout);
-        }
-        running.pass_over_stuck(&mut running.progress());
-        running
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_finished(&self) -> bool {
-        self.progress().replies.len() == self.plan.requests.len()
-    }
-
-    fn pass_over_stuck(&self, progress: &mut Progress) {
-        while self.plan.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
-            progress.replies.push(Err(Failure::Timeout));
-        }
-    }
-
-    fn give_up_rest(&self, progress: &mut Progress, failure: Failure) {
-        progress.replies.resize(self.plan.requests.len(), Err(failure));
-    }
-
-    /// Abandons a read that takes too long. Returns its file.
-    fn give_up_late_read(&self, read_timeout: Duration) -> Option<PathBuf> {
-        let mut progress = self.progress();
-        let since = progress.reading_since?;
-        let is_lane_late = progress.began.is_some_and(|(began, _)| began.elapsed() >= read_timeout * LANE_TIMEOUTS);
-        if since.elapsed() < read_timeout && !is_lane_late {
-            return None;
-        }
-        let path = self.plan.requests.get(progress.replies.len())?.path.clone();
-        progress.reading_since = None;
-        progress.replies.push(Err(Failure::Timeout));
-        progress.given_up += 1;
-        if is_lane_late || progress.given_up >= GIVEN_UP_PER_LANE_MAX {
-            self.give_up_rest(&mut progress, Failure::Timeout);
-        }
-        self.pass_over_stuck(&mut progress);
-        Some(path)
-    }
-
-    fn reply(&self) -> LaneReply {
-        let mut progress = self.progress();
-        let at = progress.began.map_or_else(boot_time, |(_, at)| at);
-        LaneReply { at, replies: std::mem::take(&mut progress.replies) }
-    }
-
-    /// Reads the files in order. If this worker was abandoned, the error is the file of its read.
-    fn run(&self, kept: &KeptFiles) -> Result<(), PathBuf> {
-        let mut directory = None;
-        let mut progress = self.progress();
-        let given_up = progress.given_up;
-        progress.began.get_or_insert_with(|| (Instant::now(), boot_time()));
-        while let Some(request) = self.plan.requests.get(progress.replies.len()) {
-            let index = progress.replies.len();
-            progress.reading_since = Some(Instant::now());
-            drop(progress);
-            let reply = read_one(kept, &self.plan, index, &self.faults, &mut directory);
-            progress = self.progress();
-            if progress.given_up != given_up {
-                return Err(request.path.clone());
-            }
-            progress.reading_since = None;
-            progress.replies.push(reply);
-            self.pass_over_stuck(&mut progress);
-        }
-        Ok(())
-    }
-}
-
-/// The loop of a worker: takes a lane, reads its files, takes the next. It ends if the worker was abandoned.
-fn work(shared: &Shared) {
-    let mut state = shared.lock();
-    loop {
-        if state.is_closed {
-            return;
-        }
-        let Some(index) = state.waiting.pop_front() else {
-            state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        let lane = Arc::clone(&state.lanes[index]);
-        drop(state);
-        let ran = lane.run(&shared.kept);
-        state = shared.lock();
-        match ran {
-            Ok(()) => {
-                state.unfinished -= 1;
-                if state.unfinished == 0 {
-                    shared.done.notify_one();
+impl Worker {
+    fn start(kept: &Arc<KeptFiles>, reports: &Sender<ThreadId>) -> Option<Self> {
+        let (batches, work) = mpsc::channel::<Arc<Batch>>();
+        let slot = Arc::new(Slot::default());
+        let (own, kept, reports) = (Arc::clone(&slot), Arc::clone(kept), reports.clone());
+        let run = move || {
+            for batch in work {
+                while let Some(lane) = batch.next() {
+                    if !own.read(lane, &batch, &kept) {
+                        return;
+                    }
+                }
+                if reports.send(thread::current().id()).is_err() {
+                    return;
                 }
             }
-            Err(path) => {
-                state.forget_stuck(lane.key, &path);
-                return;
+        };
+        // A worker needs little stack. The default of 2 MiB would waste address space.
+        let thread = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024).spawn(run).ok()?;
+        Some(Self { batches, slot, thread })
+    }
+}
+
+impl Slot {
+    /// Locks the slot. Poisoning is ignored: each change is one step, so a panicked worker leaves valid data.
+    fn lock(&self) -> MutexGuard<'_, Option<RunningLane>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the files of a lane in order. Returns false if the lane was taken away, because a read took too long.
+    fn read(&self, lane: RunningLane, batch: &Batch, kept: &KeptFiles) -> bool {
+        let plan = Arc::clone(&lane.plan);
+        let mut directory = None;
+        let mut slot = self.lock();
+        slot.insert(lane).began.get_or_insert_with(|| (Instant::now(), boot_time()));
+        loop {
+            let Some(lane) = slot.as_mut() else { return false };
+            lane.pass_over_stuck();
+            if lane.is_finished() {
+                batch.lanes().finished.extend(slot.take());
+                return true;
+            }
+            let index = lane.replies.len();
+            lane.reading_since = Instant::now();
+            drop(slot);
+            let reply = read_one(kept, &plan, index, &batch.faults, &mut directory);
+            slot = self.lock();
+            if let Some(lane) = slot.as_mut() {
+                lane.replies.push(reply);
             }
         }
+    }
+
+    /// Returns how long the current read takes. A worker between two lanes does not read.
+    fn elapsed(&self) -> Option<Duration> {
+        self.lock().as_ref().map(|lane| lane.reading_since.elapsed())
+    }
+
+    fn take_late(&self, read_timeout: Duration) -> Option<RunningLane> {
+        self.lock().take_if(|lane| lane.reading_since.elapsed() >= read_timeout || lane.is_late(read_timeout))
+    }
+}
+
+impl Batch {
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<RunningLane> {
+        self.lanes().waiting.pop_front()
+    }
+
+    fn put_back(&self, lane: RunningLane) {
+        let mut lanes = self.lanes();
+        if lane.is_finished() {
+            lanes.finished.push(lane);
+        } else {
+            lanes.waiting.push_front(lane);
+        }
+    }
+
+    /// Returns the replies in the order of the lanes. Lanes are still waiting if no thread could be started.
+    fn replies(&self) -> Vec<LaneReply> {
+        let Lanes { waiting, mut finished } = mem::take(&mut *self.lanes());
+        finished.extend(waiting.into_iter().map(|mut lane| {
+            lane.give_up_rest(Failure::Errno(Errno::AGAIN.raw_os_error()));
+            lane
+        }));
+        finished.sort_by_key(|lane| lane.index);
+        finished.into_iter().map(RunningLane::reply).collect()
+    }
+}
+
+impl RunningLane {
+    fn is_finished(&self) -> bool {
+        self.replies.len() == self.plan.requests.len()
+    }
+
+    fn is_late(&self, read_timeout: Duration) -> bool {
+        self.began.is_some_and(|(began, _)| began.elapsed() >= read_timeout * LANE_TIMEOUTS)
+    }
+
+    fn give_up_rest(&mut self, failure: Failure) {
+        self.replies.resize(self.plan.requests.len(), Err(failure));
+    }
+
+    /// Skips the files in which reads are stuck, or the rest of the lane if there are too many.
+    fn pass_over_stuck(&mut self) {
+        if self.stuck.len() >= STUCK_PER_LANE_MAX {
+            self.give_up_rest(Failure::Timeout);
+        }
+        while self.plan.requests.get(self.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
+            self.replies.push(Err(Failure::Timeout));
+        }
+    }
+
+    /// Abandons the current read. Returns its file.
+    fn abandon_read(&mut self, read_timeout: Duration) -> PathBuf {
+        let path = self.plan.requests[self.replies.len()].path.clone();
+        self.stuck.push(path.clone());
+        self.replies.push(Err(Failure::Timeout));
+        if self.is_late(read_timeout) {
+            self.give_up_rest(Failure::Timeout);
+        }
+        self.pass_over_stuck();
+        path
+    }
+
+    fn reply(self) -> LaneReply {
+        LaneReply { at: self.began.map_or_else(boot_time, |(_, at)| at), replies: self.replies }
     }
 }
