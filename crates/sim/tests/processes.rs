@@ -11,12 +11,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use ttmon_model::region::Region;
 use ttmon_sim::{Simulation, Spec, StartError};
+use ttmon_testing::until;
 
 /// Makes this program an owner that waits for a signal.
 const OWNER: &str = "TTMON_SIM_TEST_OWNER";
@@ -94,15 +95,6 @@ fn parent_of(number: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
     line.trim().parse().unwrap()
-}
-
-/// Waits until a condition holds. The timeout is generous, because the machine may be busy.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn a_machine_runs_and_goes() {

@@ -133,9 +133,7 @@ mod tests {
         let (mut peer, _) = listener.accept().unwrap();
         assert_eq!(sample(), [None, None], "no sample waits");
         peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
-        while sample() == [None, None] {
-            std::thread::yield_now();
-        }
+        ttmon_testing::until("the name is known", || sample() != [None, None]);
         assert_eq!(sample(), [Some("ana".to_owned()), Some("ana".to_owned())]);
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     fn pids_are_listed_once_and_hidden_ones_counted() {
         let users = parse_pids(b"4242\n0\n4242\n977\n0\n").unwrap();
         assert_eq!(users, Users { pids: vec![4242, 977], hidden: 2, is_complete: true });
-        assert_eq!(parse_pids(b"").unwrap().pids, []);
+        assert!(parse_pids(b"").unwrap().pids.is_empty());
         for bad in ["x\n", "-1\n", "12 13\n", "99999999999\n", "\n\n"] {
             assert_eq!(parse_pids(bad.as_bytes()), Err(Missing::Unparsable), "{bad:?}");
         }

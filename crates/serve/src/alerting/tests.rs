@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::thread;
-use std::time::Instant;
 
 use super::*;
 use crate::fixture;
@@ -13,17 +12,7 @@ use crate::metrics::Processes;
 use ttmon_alerts::{Delivery, Receiver, Severity, UrlFrom};
 use ttmon_model::units::{Celsius, UnixTime};
 use ttmon_model::{Sample, Snapshot};
-
-/// Timeout that is long enough on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::yield_now();
-    }
-}
+use ttmon_testing::{TIMEOUT, until};
 
 fn webhook(address: std::net::SocketAddr) -> Receiver {
     let how = Delivery::Webhook { url: UrlFrom::Text(format!("http://{address}/hook")), bearer_file: None, ca: None };
@@ -136,7 +125,7 @@ fn failing_receiver_is_reported() {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("page");
-    let how = Delivery::Command { argv: vec![program.display().to_string()], timeout: LONG };
+    let how = Delivery::Command { argv: vec![program.display().to_string()], timeout: TIMEOUT };
     let mut service = service(vec![Receiver { name: "page".to_owned(), severity: Severity::Info, how }], None);
     Arc::get_mut(&mut service).expect("the only one").complain = |line| lock(&PRINTED).push(line.to_owned());
     let (samples, threads) = start(&service).expect("threads");
@@ -234,14 +223,14 @@ fn a_command_reads_the_message_without_a_shell() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     // The body is larger than the buffer of a pipe.
     let body = format!("{{\"alerts\": \"{}\"}}", "x".repeat(1 << 20));
-    assert_eq!(run(&["/usr/bin/tee", &path("$HOME; touch x")], LONG, &body), Ok(()));
+    assert_eq!(run(&["/usr/bin/tee", &path("$HOME; touch x")], TIMEOUT, &body), Ok(()));
     assert_eq!(fs::read_to_string(path("$HOME; touch x")).expect("what it read"), body);
     assert_eq!(fs::read_dir(directory.path()).expect("files").count(), 1);
-    assert_eq!(run(&["/bin/false"], LONG, &body), Err("failed: exit status: 1".to_owned()));
-    assert!(run(&["/nonexistent/program"], LONG, "").is_err_and(|why| why.starts_with("cannot be started: ")));
-    assert!(run(&[], LONG, "").is_err());
+    assert_eq!(run(&["/bin/false"], TIMEOUT, &body), Err("failed: exit status: 1".to_owned()));
+    assert!(run(&["/nonexistent/program"], TIMEOUT, "").is_err_and(|why| why.starts_with("cannot be started: ")));
+    assert!(run(&[], TIMEOUT, "").is_err());
     // The command gets no secrets of the service.
-    assert_eq!(run(&["/bin/sh", "-c", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\" && test \"$(pwd)\" = /"], LONG, ""), Ok(()));
+    assert_eq!(run(&["/bin/sh", "-c", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\" && test \"$(pwd)\" = /"], TIMEOUT, ""), Ok(()));
 }
 
 /// A command that hangs is killed together with its children.

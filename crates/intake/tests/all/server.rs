@@ -1,5 +1,4 @@
 //! The server in this process, on a machine with the values that a test sets. `ttmon`'s tests run it on a real machine.
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -10,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ttmon_intake::limits::DUMPS_MAX;
 use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store};
@@ -18,10 +17,8 @@ use ttmon_model::attributes::Attributes;
 use ttmon_model::sample::{DeviceSample, Origin, Users};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Missing, Sample};
+use ttmon_testing::{TIMEOUT, until};
 use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
-
-/// Longer than every step here; only a defect exceeds it.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Running {
     directory: tempfile::TempDir,
@@ -52,7 +49,7 @@ impl Running {
 
     fn connect(&self) -> Client {
         let stream = UnixStream::connect(self.directory.path().join("alloc.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Client(stream)
     }
 
@@ -90,14 +87,6 @@ impl Client {
 
     fn devices(&mut self) -> u32 {
         DeviceInfo::decode(&self.ask(Type::DeviceInfoQuery, -1)).unwrap().devices
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}: not so");
-        thread::yield_now();
     }
 }
 

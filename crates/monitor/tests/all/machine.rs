@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Once;
 
 use tempfile::TempDir;
@@ -11,20 +11,12 @@ use ttmon_client::{TTMON_DRAM, TTMON_L1, TTMON_L1_SMALL, TTMON_TRACE};
 use ttmon_model::Snapshot;
 use ttmon_sim::{Machine, Spec};
 use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
+use ttmon_testing::KilledOnDrop;
 
 /// A tree and the processes on it: this process, which tracks its memory, and others that do not.
 pub(crate) struct Made {
     tree: TempDir,
-    others: Vec<Child>,
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        for child in &mut self.others {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    others: Vec<KilledOnDrop>,
 }
 
 impl Made {
@@ -32,8 +24,8 @@ impl Made {
     pub(crate) fn new(spec: &str) -> Self {
         let tree = tempfile::tempdir().unwrap();
         let machine = Machine::new(&Spec::parse(spec).unwrap(), 1).unwrap();
-        let sleep = |_| Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
-        let others: Vec<Child> = (1..machine.process_count()).map(sleep).collect();
+        let sleep = |_| KilledOnDrop::spawn(Command::new("sleep").arg("1000"));
+        let others: Vec<KilledOnDrop> = (1..machine.process_count()).map(sleep).collect();
         let made = Self { tree, others };
         let pids = made.pids();
         let planned: Vec<Option<u32>> = pids.iter().copied().take(machine.process_count()).map(Some).collect();
@@ -47,7 +39,7 @@ impl Made {
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {
-        std::iter::once(std::process::id()).chain(self.others.iter().map(Child::id)).collect()
+        std::iter::once(std::process::id()).chain(self.others.iter().map(KilledOnDrop::id)).collect()
     }
 }
 

@@ -1,5 +1,4 @@
 //! Handed-over ledgers, and everything else that can be sent to the same socket.
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};

@@ -3,8 +3,6 @@
 //! `driver-real.tsv` is made from dumps of the real driver on simulated boards. docs/simulation.md lists the differences that regular files
 //! cannot avoid.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +12,7 @@ use tempfile::TempDir;
 use ttmon_model::units::Version;
 use ttmon_sim::{Machine, Spec};
 
-const REAL: &str = include_str!("driver-real.tsv");
+const REAL: &str = include_str!("../driver-real.tsv");
 const DRIVERS: [&str; 4] = ["2.5", "2.7", "2.9", "2.10"];
 const CLASS: &str = "sys/class/tenstorrent/tenstorrent!0";
 

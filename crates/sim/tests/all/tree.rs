@@ -1,7 +1,5 @@
 //! A simulated machine from the view of readers: the files, their formats, their bounds, and how they change.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

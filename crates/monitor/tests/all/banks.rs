@@ -1,14 +1,4 @@
-//! Banks and fragmentation of a process that the hook tracks. A process has one ledger, so this test is a separate program.
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
-
-#[path = "../reading/lines.rs"]
-mod lines;
-#[path = "../reading/machine.rs"]
-#[allow(dead_code, reason = "shared with the other tests")]
-mod machine;
-#[path = "../reading/tools.rs"]
-#[allow(dead_code, reason = "shared with the other tests")]
-mod tools;
+//! Banks and fragmentation of a process that the hook tracks.
 
 use std::process::Command;
 
@@ -19,8 +9,10 @@ use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_monitor::Monitor;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
+use ttmon_testing::is_alone;
 
-use machine::Made;
+use crate::machine::Made;
+use crate::{lines, tools};
 
 /// Tracks four banks of 1,000 bytes with a hole of 100 between two buffers: 600 are free, 500 of them in one block.
 fn track() {
@@ -47,6 +39,10 @@ fn listed(made: &Made) -> Snapshot {
 
 #[test]
 fn detailed_stats_have_banks_and_fragmentation() {
+    // A process has one ledger, and that of this one is of the other tests.
+    if !is_alone("banks::detailed_stats_have_banks_and_fragmentation", |_| {}) {
+        return;
+    }
     track();
     let made = Made::new("n150x3,procs=1");
     let monitor = Monitor::at(made.path()).unwrap();
