@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod generated;
 pub mod machine;
 mod process;
 mod service;
 mod terminal;
 mod waiting;
 
+pub use generated::{generated, generated_part};
 pub use portable_pty::{CommandBuilder, ExitStatus};
 pub use process::{KilledOnDrop, command, copied, is_alone};
 pub use rustix::process::Signal;
