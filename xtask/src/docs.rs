@@ -9,7 +9,6 @@ const NAME: &str = "docs";
 /// Pages that the program prints, each with the arguments of `ttmon markdown`.
 const PRINTED: &[(&str, &[&str])] = &[
     ("docs/cli.md", &["cli"]),
-    ("web/openapi.json", &["openapi"]),
     ("docs/metrics.md", &["metrics"]),
     ("deploy/rules/ttmon-records.yml", &["deploy", "rules/ttmon-records.yml"]),
     ("deploy/rules/ttmon-alerts.yml", &["deploy", "rules/ttmon-alerts.yml"]),

@@ -61,7 +61,7 @@ pub use ended_processes::IntakeCallbacks;
 pub use http::answer_bytes;
 pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};
 pub use page::report_page;
-pub use routes::{fields_document as fields, mesh_document as mesh, openapi_document as openapi};
+pub use routes::{fields_document as fields, mesh_document as mesh};
 pub use simulated::SimulatedHost;
 pub use texts::{TextAnswer, TextRequest, serve_texts};
 

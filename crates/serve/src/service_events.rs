@@ -48,6 +48,7 @@ pub(crate) enum EventKind {
 
 impl EventKind {
     /// All names, for the description of the API.
+    #[cfg(test)]
     pub(crate) const NAMES: [&str; 11] =
         ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable", "alert", "receiver"];
 

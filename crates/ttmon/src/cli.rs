@@ -433,8 +433,6 @@ pub(crate) enum Page {
     Cli,
     /// docs/metrics.md
     Metrics,
-    /// web/openapi.json
-    Openapi,
     /// A file below deploy/
     Deploy,
 }

@@ -19,7 +19,6 @@ pub(crate) fn generated(page: Page, file: Option<&str>) -> Result<String, Failur
     match page {
         Page::Cli => Ok(markdown()),
         Page::Metrics => Ok(ttmon_serve::metrics_markdown()),
-        Page::Openapi => Ok(ttmon_serve::openapi()),
         Page::Deploy => deploy(file),
     }
 }

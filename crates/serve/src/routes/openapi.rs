@@ -1,4 +1,4 @@
-//! The description of the paths in OpenAPI 3.1, generated from the table of paths and the tables of fields.
+//! The description of the paths in OpenAPI 3.1, web/openapi.json, made from the table of paths and the tables of fields.
 
 use serde_json::{Map, Value, json};
 use ttmon_alerts::Severity;
@@ -7,11 +7,25 @@ use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS, PROC
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::Unit;
 
-use super::{Answer, ROUTES, Route};
+use super::{Answer, OPENAPI_VERSION, ROUTES, Route, openapi_document};
 use crate::limits::HEADER_BYTES_MAX;
 use crate::service_events::EventKind;
 
-pub(super) fn document(version: &str) -> String {
+#[test]
+fn generated_description_is_up_to_date() {
+    ttmon_testing::generated("web/openapi.json", &document("0"));
+}
+
+#[test]
+fn the_version_of_the_program_is_in_the_description() {
+    assert_eq!(openapi_document("0").matches(OPENAPI_VERSION).count(), 1);
+    for version in ["0.1.0", "0.2.0 \"beta\""] {
+        let document: Value = serde_json::from_str(&openapi_document(version)).expect("JSON");
+        assert_eq!(document["info"]["version"], version);
+    }
+}
+
+fn document(version: &str) -> String {
     let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
     let document = json!({
         "openapi": "3.1.0",
@@ -54,7 +68,7 @@ fn operation(route: &Route) -> Value {
         .parameters
         .iter()
         .map(|parameter| {
-            let mut schema: Value = serde_json::from_str(parameter.schema).unwrap_or_default();
+            let mut schema: Value = serde_json::from_str(parameter.schema).expect("a schema");
             if parameter.name == "fields" {
                 schema["items"]["enum"] = DeviceField::all().filter(|field| field.is_kept).map(|field| field.name()).collect();
             }
