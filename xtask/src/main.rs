@@ -5,7 +5,6 @@
 mod audit;
 mod bench;
 mod ci;
-mod docs;
 mod files;
 mod fuzz;
 mod generated;
@@ -27,7 +26,7 @@ mod web;
 use std::process::ExitCode;
 
 use project::Project;
-use stop::Stop;
+use stop::{Stop, no_arguments};
 
 struct Command {
     name: &'static str,
@@ -43,7 +42,7 @@ const fn command(name: &'static str, arguments: &'static str, help: &'static str
 }
 
 const COMMANDS: &[Command] = &[
-    command("check", "", "what needs only Rust, before every commit: format, lints, tests, tidy, docs", ci::check),
+    command("check", "", "what needs only Rust, before every commit: format, lints, tests, tidy", ci::check),
     command(
         "ci",
         "[--only STAGE]... [--skip STAGE]... [--allow-skip]",
@@ -51,7 +50,7 @@ const COMMANDS: &[Command] = &[
         ci::run,
     ),
     command("tidy", "", "what a review would say about the tree: arrows, lengths, leftovers", tidy::run),
-    command("docs", "[--check]", "write the generated pages of docs/, or say which are stale", docs::run),
+    command("docs", "", "write the generated files of docs/, deploy/ and web/: UPDATE=1 cargo test --lib --bins generated", docs),
     command("screens", "[--check]", "draw the pictures of the README from what ttmon top draws, or say which are stale", screens::run),
     command("web", "[--check]", "build the page into the program's files, or say which are stale", web::run),
     command("header", "[--check]", "write the C headers (installs cbindgen once), or say which are stale", header::run),
@@ -109,6 +108,12 @@ fn dispatch(name: &str, arguments: &[String]) -> Result<(), Stop> {
     let command = COMMANDS.iter().find(|command| command.name == name);
     let command = command.ok_or_else(|| Stop::Usage(format!("there is no command {name}")))?;
     (command.run)(&Project::find()?, arguments)
+}
+
+/// Tests compare the generated files.
+fn docs(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    no_arguments(arguments)?;
+    Ok(project::run(project.cargo(&["test", "--lib", "--bins", "generated"]).env("UPDATE", "1"))?)
 }
 
 fn list() -> String {

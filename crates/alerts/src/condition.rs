@@ -9,6 +9,7 @@
 //!
 //! Each part can be translated to PromQL, so that Prometheus can evaluate the same rule.
 
+#[cfg(test)]
 mod example;
 mod parse;
 mod promql;

@@ -16,6 +16,7 @@ mod engine;
 mod limits;
 mod message;
 mod outbox;
+#[cfg(test)]
 mod prometheus;
 mod rule;
 mod silence;
@@ -28,6 +29,5 @@ pub use engine::{Alert, Engine, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};
 pub use outbox::Outbox;
-pub use prometheus::{alert_rule_tests, alert_rules};
 pub use rule::{Rule, Severity, is_name};
 pub use silence::Silence;

@@ -46,7 +46,7 @@ pub use csv::{CsvOptions, csv_fields};
 pub use devices::{link_text, lower_bound, power_text, temperature_text};
 pub use events::event;
 pub use groups::{groups, groups_csv};
-pub use help::{fields_markdown, help_fields, help_query_compute_apps, help_query_gpu};
+pub use help::{help_fields, help_query_compute_apps, help_query_gpu};
 pub use list::list;
 pub use memory::{buffers, memory, memory_end};
 pub use monitor::{DeviceColumns, LineStamp, process_lines};

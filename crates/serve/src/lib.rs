@@ -59,7 +59,7 @@ pub use alerting::{SILENCES, deliver};
 pub use ended_processes::IntakeCallbacks;
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
-pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};
+pub use metrics::Detail as MetricsDetail;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh};
 pub use simulated::SimulatedHost;

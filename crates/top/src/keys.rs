@@ -194,19 +194,19 @@ pub(crate) fn action(chord: Chord) -> Option<Action> {
     KEYS.iter().find(|key| key.chords.contains(&chord)).map(|key| key.action)
 }
 
-/// Returns the keys as a page of the docs.
-pub fn markdown() -> String {
-    let mut text = String::from("| key | does |\n| --- | --- |\n");
-    for key in KEYS {
-        let names: Vec<String> = key.chords.iter().map(|chord| format!("`{}`", chord.name())).collect();
-        text += &format!("| {} | {} |\n", names.join(" "), key.help);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn generated_table_of_keys_is_up_to_date() {
+        let mut table = String::from("| key | does |\n| --- | --- |\n");
+        for key in KEYS {
+            let names: Vec<String> = key.chords.iter().map(|chord| format!("`{}`", chord.name())).collect();
+            table += &format!("| {} | {} |\n", names.join(" "), key.help);
+        }
+        ttmon_testing::generated_part("docs/cli.md", ["\n## Keys of ttmon top\n\n", "\n## Settings of ttmon top\n"], &table);
+    }
 
     #[test]
     fn no_chord_has_two_meanings_and_every_row_has_words() {

@@ -34,9 +34,8 @@ mod view;
 
 pub use clock::Clock;
 pub use feed::{Feed, Local, Lost, Remote, Replay, line_of};
-pub use keys::markdown as keys_markdown;
 pub use run::{End, Error, Options, run};
-pub use settings::{Settings, markdown as settings_markdown};
+pub use settings::Settings;
 pub use state::View;
 pub use theme::{Background, Colors, Theme, Tones};
 

@@ -95,6 +95,7 @@ impl Default for Settings {
 struct Row {
     key: &'static str,
     takes: fn() -> String,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/cli.md"))]
     help: &'static str,
     read: fn(&mut Settings, &Value) -> Option<()>,
     write: fn(&Settings) -> Value,
@@ -125,24 +126,6 @@ fn boolean() -> String {
 fn one_of<T: ToString, const N: usize>(words: [T; N]) -> String {
     let words = words.map(|word| word.to_string());
     words.split_last().map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
-}
-
-/// Returns the settings as Markdown tables for the docs.
-pub fn markdown() -> String {
-    let default = Settings::default();
-    let mut text = String::from("| key | takes | default | is |\n| --- | --- | --- | --- |\n");
-    for row in ROWS {
-        text += &format!("| `{}` | {} | `{}` | {} |\n", row.key, (row.takes)(), (row.write)(&default), row.help);
-    }
-    text += "\n| column | is |\n| --- | --- |\n";
-    for column in columns::COLUMNS {
-        text += &format!("| `{}` | {} |\n", column.name, column.help);
-    }
-    text += "\n| metric | is |\n| --- | --- |\n";
-    for metric in metric::METRICS.iter() {
-        text += &format!("| `{}` | {} |\n", metric.chart.name, metric.title);
-    }
-    text
 }
 
 fn text(text: &str) -> Value {
@@ -257,6 +240,24 @@ fn set(lines: &mut Vec<String>, key: &str, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn generated_tables_of_settings_are_up_to_date() {
+        let header = "| key | takes | default | is |\n| --- | --- | --- | --- |\n";
+        let mut text = String::new();
+        for row in ROWS {
+            text += &format!("| `{}` | {} | `{}` | {} |\n", row.key, (row.takes)(), (row.write)(&Settings::default()), row.help);
+        }
+        text += "\n| column | is |\n| --- | --- |\n";
+        for column in columns::COLUMNS {
+            text += &format!("| `{}` | {} |\n", column.name, column.help);
+        }
+        text += "\n| metric | is |\n| --- | --- |\n";
+        for metric in metric::METRICS.iter() {
+            text += &format!("| `{}` | {} |\n", metric.chart.name, metric.title);
+        }
+        ttmon_testing::generated_part("docs/cli.md", [header, "\n## Exit codes\n"], &text);
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

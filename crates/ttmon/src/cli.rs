@@ -389,15 +389,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
     },
-    /// Print a generated page as Markdown.
-    #[command(hide = true)]
-    Markdown {
-        /// The reference of all commands, or that of the metrics.
-        #[arg(default_value = "cli")]
-        page: Page,
-        /// Of `deploy`: the file below deploy/.
-        file: Option<String>,
-    },
 }
 
 impl Command {
@@ -413,7 +404,6 @@ impl Command {
                 | Self::Completions { .. }
                 | Self::Man { .. }
                 | Self::Help { .. }
-                | Self::Markdown { .. }
         )
     }
 }
@@ -425,16 +415,6 @@ pub(crate) struct ReportArgs {
     /// The file to write.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: PathBuf,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Page {
-    /// docs/cli.md
-    Cli,
-    /// docs/metrics.md
-    Metrics,
-    /// A file below deploy/
-    Deploy,
 }
 
 #[derive(Debug, Default, Args)]

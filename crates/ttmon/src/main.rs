@@ -147,7 +147,6 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Help { command } => print(pages::help(command)?.as_bytes()),
         Command::Man { dir: Some(folder), .. } => pages::write_manual(folder),
         Command::Man { command, dir: None } => print(&pages::man(command.as_deref())?),
-        Command::Markdown { page, file } => print(pages::generated(*page, file.as_deref())?.as_bytes()),
         Command::Fleet(args) => fleet::run(&invocation::fleet(common, args)?),
         Command::Sd(args) => sd::run(invocation::sd(args)?),
         Command::SimFleet(args) => sim_fleet::run(&invocation::sim_fleet(common, args)?),

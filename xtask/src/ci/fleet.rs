@@ -64,9 +64,9 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
     until("recorded, both engines", || {
         [store.port, victoria.port].iter().all(|port| queries::has(*port, "slurm_job:ttmon_device_held_seconds:increase1h"))
     })?;
-    let listed = output(&mut project.command(&ttmon, &["markdown", "deploy", "queries"]))?;
+    let deployed = queries::deployed(project)?;
     for (name, port) in [("Prometheus", store.port), ("VictoriaMetrics", victoria.port)] {
-        println!("{name}: {}", queries::check(port, &listed)?);
+        println!("{name}: {}", queries::check(port, &deployed)?);
     }
     commands(project, &ttmon, [store.port, victoria.port])?;
     until("resolved", || hook.heard("resolved"))?;

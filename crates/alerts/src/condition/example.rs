@@ -1,6 +1,8 @@
 //! Generates series for which a condition is true, for tests of its PromQL.
 
-use super::promql::labelled;
+use ttmon_model::fields::DeviceField;
+
+use super::promql::kind;
 use super::{Comparison, Condition, Function, Measured, Op, Operand};
 
 /// Value of a field on the right side of a comparison.
@@ -62,5 +64,14 @@ impl Comparison {
         };
         series.insert(0, (name, values));
         (series, label)
+    }
+}
+
+/// Returns a field's series with labels, and the additional label of that field.
+fn labelled(field: &DeviceField, labels: &str) -> (String, Option<(String, String)>) {
+    let name = field.metric.map_or("", |metric| metric.name);
+    match kind(field) {
+        Some(kind) => (format!("{name}{{{labels},kind=\"{kind}\"}}"), Some(("kind".to_owned(), kind.to_owned()))),
+        None => (format!("{name}{{{labels}}}"), None),
     }
 }

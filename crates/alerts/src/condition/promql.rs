@@ -67,15 +67,6 @@ fn series(field: &DeviceField) -> Result<String, PromqlError> {
     Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
 }
 
-/// Returns a field's series with labels, and the additional label of that field.
-pub(super) fn labelled(field: &DeviceField, labels: &str) -> (String, Option<(String, String)>) {
-    let name = field.metric.map_or("", |metric| metric.name);
-    match kind(field) {
-        Some(kind) => (format!("{name}{{{labels},kind=\"{kind}\"}}"), Some(("kind".to_owned(), kind.to_owned()))),
-        None => (format!("{name}{{{labels}}}"), None),
-    }
-}
-
-fn kind(field: &DeviceField) -> Option<&'static str> {
+pub(super) fn kind(field: &DeviceField) -> Option<&'static str> {
     if let DeviceField::OfKind(kind, _) = field { Some(kind.name()) } else { None }
 }

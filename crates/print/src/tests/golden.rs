@@ -7,8 +7,8 @@ use ttmon_model::{Kind, Missing, Snapshot};
 
 use super::{machine, printed, style};
 use crate::{
-    AppField, CsvOptions, GpuField, ProgramReports, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields,
-    list, memory, memory_end, query, reports, snapshot, who,
+    AppField, CsvOptions, GpuField, ProgramReports, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, help_fields, list, memory,
+    memory_end, query, reports, snapshot, who,
 };
 
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
@@ -267,7 +267,6 @@ fn what_nvidia_smi_would_print() {
 #[test]
 fn help() {
     assert_snapshot!("help_fields", printed(|out| help_fields(&style(80), out)));
-    assert_snapshot!("fields_markdown", fields_markdown());
 }
 
 /// It is unknown how a program was started, so the message has no advice.

@@ -38,6 +38,7 @@ pub(super) mod families {
     pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
 
     /// All families, in the order of the scrape.
+    #[cfg(test)]
     pub(crate) const ALL: [Family; 24] = [
         BUILD_INFO, PAGE_INFO, UP, AGE, SCAN_AGE, INTERVAL, SAMPLES, ERRORS, PROBLEMS, ALERTS,
         CUT, DURATION, MISSED, CPU, HISTORY, EVENTS, REQUESTS, CONNECTIONS, STREAMS, DROPPED, HEARD, MESSAGES, UNTOLD, UNJUDGED,

@@ -83,7 +83,8 @@ pub(crate) struct Family<'a> {
     pub(crate) sort: SeriesType,
     /// The base unit, which is the suffix of the name.
     pub(crate) unit: &'a str,
-    /// The labels of the series, for the documentation.
+    /// The labels of the series.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/metrics.md"))]
     pub(crate) labels: &'a str,
     pub(crate) help: &'a str,
 }

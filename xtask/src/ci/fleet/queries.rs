@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::prometheus::series;
+use crate::files;
+use crate::project::Project;
 use crate::service::until;
 
 /// Prefixes of metrics that simulated hosts do not have: of model servers, and of allocators' blocks, which only tracked programs have.
@@ -22,6 +24,34 @@ pub(super) fn times(port: u16, query: &str) -> Result<Vec<Vec<f64>>, String> {
 
 pub(super) fn has(port: u16, query: &str) -> bool {
     ask(port, query).is_ok_and(|found| !found.is_empty())
+}
+
+/// Returns the queries of deploy/, one `FILE<TAB>NAME<TAB>QUERY` per line: recording rules, their records, and panels. Each variable of a
+/// dashboard is replaced by a pattern that matches everything.
+pub(super) fn deployed(project: &Project) -> Result<String, String> {
+    let folder = project.root.join("deploy");
+    let mut lines = String::new();
+    let mut record = String::new();
+    for line in files::read(&folder.join("rules/ttmon-records.yml"))?.lines() {
+        if let Some(name) = line.trim_start().strip_prefix("- record: ") {
+            record = name.to_owned();
+        } else if let Some(text) = line.trim_start().strip_prefix("expr: ") {
+            let query: String = serde_json::from_str(text).map_err(|error| format!("{record}: {error}"))?;
+            lines += &format!("rules\t{record}\t{record}\nrules\t{record}\t{query}\n");
+        }
+    }
+    for name in ["fleet", "host", "job", "memory", "serving"] {
+        let text = files::read(&folder.join(format!("grafana/ttmon-{name}.json")))?;
+        let dashboard: Value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
+        for panel in dashboard["panels"].as_array().into_iter().flatten() {
+            let mut query = panel["targets"][0]["expr"].as_str().ok_or_else(|| format!("{name}: a panel has no query"))?.to_owned();
+            for variable in dashboard["templating"]["list"].as_array().into_iter().flatten() {
+                query = query.replace(&format!("${}", variable["name"].as_str().unwrap_or_default()), ".*");
+            }
+            lines += &format!("{name}\t{}\t{query}\n", panel["title"].as_str().unwrap_or_default());
+        }
+    }
+    Ok(lines)
 }
 
 /// Runs all queries, one `FILE<TAB>NAME<TAB>QUERY` per line. Returns how many had data. On a busy machine a scrape may be late, so a query
