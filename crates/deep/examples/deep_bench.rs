@@ -1,12 +1,14 @@
 //! Measures the cost of samples of a chip in memory: CPU time, and words read. `cargo xtask bench deep` compares them with their limits.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use ttmon_deep::fake::Fake;
-use ttmon_deep::{Session, Tile, contents};
-use ttmon_model::Arch;
+use ttmon_deep::{Session, Tile, Transport, Window, contents};
 use ttmon_model::deep::{Counters, SubDevice, TAGS, tag};
+use ttmon_model::{Arch, Reading};
 
 const SAMPLES: u32 = 100_000;
 /// The documented maximum of 0.2 ms.
@@ -14,21 +16,21 @@ const LIMIT: Duration = Duration::from_micros(200);
 
 fn main() {
     for (arch, core) in [(Arch::Wormhole, Tile { x: 19, y: 27 }), (Arch::Blackhole, Tile { x: 16, y: 11 })] {
-        let fake = Fake::new(arch);
+        let chip = Chip::default();
         let value = |known: u16| if known == tag::FLASH_BUNDLE_VERSION { 0x130D_0000 } else { u32::from(known) };
-        fake.write_runs(&contents::tags(arch, &TAGS.iter().map(|(known, _)| (*known, value(*known))).collect::<Vec<_>>()));
-        let mut session = Session::new(fake.clone(), arch);
+        chip.write(&contents::tags(arch, &TAGS.iter().map(|(known, _)| (*known, value(*known))).collect::<Vec<_>>()));
+        let mut session = Session::new(chip.clone(), arch);
         let part = SubDevice { workers: 64, completed: 64, launched: 0, runtime: 0 };
         let mut sample = |turn: u32| {
             let counters = Counters { timestamp: u64::from(turn) * 1000, sub_devices: vec![part], ..Counters::default() };
-            fake.write_runs(&contents::queues(arch, 64, &[(core, counters)]));
-            let before = (cpu_time(), fake.reads());
+            chip.write(&contents::queues(arch, 64, &[(core, counters)]));
+            let before = (cpu_time(), chip.words_read());
             let sample = session.sample(Duration::from_millis(500) * turn, Some(true), Duration::ZERO);
             assert!(sample.is_ok_and(|sample| sample.dispatch.is_ok()), "a chip in memory answers");
-            (cpu_time().saturating_sub(before.0), fake.reads() - before.1)
+            (cpu_time().saturating_sub(before.0), chip.words_read() - before.1)
         };
         let (first, first_words) = sample(0);
-        let mut costs: Vec<(Duration, u64)> = (1..=SAMPLES).map(&mut sample).collect();
+        let mut costs: Vec<(Duration, usize)> = (1..=SAMPLES).map(&mut sample).collect();
         let words = costs.iter().map(|(_, words)| *words).max().unwrap_or_default();
         costs.sort_unstable();
         let median = costs[costs.len() / 2].0;
@@ -42,4 +44,56 @@ fn main() {
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// A chip in memory that counts the words read. Clones share the memory.
+#[derive(Clone, Default)]
+struct Chip(Rc<RefCell<Memory>>);
+
+#[derive(Default)]
+struct Memory {
+    words: HashMap<(Tile, u64), u32>,
+    words_read: usize,
+}
+
+impl Chip {
+    fn write(&self, runs: &[contents::Run]) {
+        for (tile, address, words) in runs {
+            self.0.borrow_mut().words.extend((*address..).step_by(4).zip(words).map(|(address, word)| ((*tile, address), *word)));
+        }
+    }
+
+    fn words_read(&self) -> usize {
+        self.0.borrow().words_read
+    }
+}
+
+impl Transport for Chip {
+    type Open = ChipWindow;
+
+    fn open(&mut self) -> Reading<ChipWindow> {
+        Ok(ChipWindow { chip: self.clone(), tile: Tile { x: 0, y: 0 }, address: 0 })
+    }
+}
+
+struct ChipWindow {
+    chip: Chip,
+    tile: Tile,
+    address: u64,
+}
+
+impl Window for ChipWindow {
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
+        (self.tile, self.address) = (tile, address);
+        Ok(())
+    }
+
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
+        let mut memory = self.chip.0.borrow_mut();
+        memory.words_read += words.len();
+        for (address, word) in (self.address + offset as u64..).step_by(4).zip(words) {
+            *word = memory.words.get(&(self.tile, address)).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! The image of a simulated chip in a file: runs of words in hexadecimal, `X Y ADDRESS WORD...`, or `ones` for a chip that reads all ones.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
@@ -8,8 +9,7 @@ use std::path::{Path, PathBuf};
 use ttmon_model::{Arch, Missing, Reading};
 
 use crate::contents::Run;
-use crate::fake::{Fake, FakeWindow};
-use crate::transport::{Tile, Transport};
+use crate::transport::{Tile, Transport, Window, window_bytes};
 
 /// Maximum size of an image. An image with a table of 255 tags has 10 kB.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -45,21 +45,54 @@ impl Image {
 }
 
 impl Transport for Image {
-    type Open = FakeWindow;
+    type Open = OpenImage;
 
-    fn open(&mut self) -> Reading<FakeWindow> {
+    fn open(&mut self) -> Reading<OpenImage> {
         let mut text = String::new();
         let file = File::open(&self.path).map_err(|_| Missing::NoPermission)?;
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(|_| Missing::IoError)?;
-        let mut chip = Fake::new(self.arch);
+        let mut image = OpenImage { arch: self.arch, words: HashMap::new(), is_all_ones: false, target: None };
         for line in text.lines() {
             if line == ALL_ONES.trim_end() {
-                chip.set_dead(true);
+                image.is_all_ones = true;
             } else {
-                chip.write_runs(&[run(line).ok_or(Missing::IoError)?]);
+                let (tile, address, words) = run(line).ok_or(Missing::IoError)?;
+                image.words.extend((address..).step_by(4).zip(words).map(|(address, word)| ((tile, address), word)));
             }
         }
-        chip.open()
+        Ok(image)
+    }
+}
+
+/// The words of an image, and the window into them.
+#[derive(Debug)]
+pub struct OpenImage {
+    arch: Arch,
+    /// Words that are not in the image are 0.
+    words: HashMap<(Tile, u64), u32>,
+    is_all_ones: bool,
+    target: Option<(Tile, u64)>,
+}
+
+impl Window for OpenImage {
+    fn configure(&mut self, tile: Tile, address: u64) -> Reading<()> {
+        if !address.is_multiple_of(window_bytes(self.arch)) {
+            return Err(Missing::IoError);
+        }
+        self.target = Some((tile, address));
+        Ok(())
+    }
+
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Reading<()> {
+        let (tile, base) = self.target.ok_or(Missing::IoError)?;
+        if (offset + 4 * words.len()) as u64 > window_bytes(self.arch) {
+            return Err(Missing::IoError);
+        }
+        for (address, word) in (base + offset as u64..).step_by(4).zip(words) {
+            let written = self.words.get(&(tile, address)).copied().unwrap_or(0);
+            *word = if self.is_all_ones { u32::MAX } else { written };
+        }
+        Ok(())
     }
 }
 
