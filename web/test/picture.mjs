@@ -33,7 +33,7 @@ test("the picture of the README has the layout of the page", async () => {
   const { page, layout } = await draw();
   await close(page);
   const known = JSON.parse(readFileSync(LAYOUT, "utf8"));
-  assert.deepEqual(layout, known, "docs/screens/page.png is another page; run cargo xtask screens");
+  assert.deepEqual(layout, known, "docs/screens/page.png is another page; run cargo xtask web --picture");
 });
 
 /** Writes the picture and its layout. */

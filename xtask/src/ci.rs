@@ -24,7 +24,7 @@ use crate::libs::{self, Profile};
 use crate::project::{self, Project, called};
 use crate::stop::{NotPassed, Stop, no_arguments, untested};
 use crate::stream::Voice;
-use crate::{fuzz, header, screens, tidy, ttnn, web};
+use crate::{fuzz, header, tidy, ttnn, web};
 use tally::Tally;
 
 type Outcome = Result<(), NotPassed>;
@@ -64,7 +64,6 @@ const STAGES: &[Stage] = &[
     Stage { name: "test", kind: Kind::Check, run: |gate| Ok(gate.tests(&["test", "--workspace", "--no-fail-fast"], &[])?) },
     Stage { name: "tidy", kind: Kind::Check, run: |gate| Ok(tidy::check(gate.project)?) },
     Stage { name: "msrv", kind: Kind::Optional, run: oldest_rust },
-    Stage { name: "screens", kind: Kind::Required, run: |gate| Ok(screens::check(gate.project)?) },
     Stage { name: "doc", kind: Kind::Required, run: rustdoc },
     Stage { name: "loom", kind: Kind::Required, run: loom },
     Stage { name: "header", kind: Kind::Required, run: |gate| header::check(gate.project) },

@@ -13,7 +13,6 @@ mod libs;
 mod package;
 mod project;
 mod sbom;
-mod screens;
 mod service;
 mod stop;
 mod stream;
@@ -51,8 +50,12 @@ const COMMANDS: &[Command] = &[
     ),
     command("tidy", "", "what a review would say about the tree: arrows, lengths, leftovers", tidy::run),
     command("docs", "", "write the generated files of docs/, deploy/ and web/: UPDATE=1 cargo test --lib --bins generated", docs),
-    command("screens", "[--check]", "draw the pictures of the README from what ttmon top draws, or say which are stale", screens::run),
-    command("web", "[--check]", "build the page into the program's files, or say which are stale", web::run),
+    command(
+        "web",
+        "[--check | --picture]",
+        "build the page into the program's files, or say which are stale, or draw its picture",
+        web::run,
+    ),
     command("header", "[--check]", "write the C headers (installs cbindgen once), or say which are stale", header::run),
     command(
         "libs",

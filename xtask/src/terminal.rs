@@ -1,7 +1,6 @@
 //! A program in a pseudo-terminal. It is killed when the value is dropped.
 
 use std::io::{Read, Write};
-use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -65,9 +64,4 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub(crate) fn parser((columns, rows): Size) -> vt100::Parser {
-    let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
-    vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0)
 }

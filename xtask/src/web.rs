@@ -10,8 +10,18 @@ use crate::stop::{Stop, has_flag};
 use crate::tools;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    if arguments == ["--picture"] {
+        return Ok(picture(project)?);
+    }
     let is_check = has_flag("web", "--check", arguments)?;
     Ok(build(project, if is_check { &["--check"] } else { &[] })?)
+}
+
+/// Draws docs/screens/page.png from a recording, and writes its layout, which the stage `page` compares.
+fn picture(project: &Project) -> Result<(), String> {
+    project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
+    let program = project.target()?.join("debug/ttmon");
+    project::run(Browser::have(project)?.command(project, &program).arg("--picture"))
 }
 
 /// Checks the types and builds the page, or compares it with the committed files.

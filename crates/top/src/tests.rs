@@ -4,6 +4,7 @@ mod golden;
 mod hints;
 mod keys;
 mod mesh;
+mod pictures;
 mod properties;
 mod sources;
 

@@ -2,26 +2,16 @@
 
 use std::fmt::Write;
 
-use vt100::{Cell, Color, Screen};
+use ratatui_core::buffer::{Buffer, Cell};
+use ratatui_core::style::{Color, Modifier};
 
 /// Size of a cell, in the picture's units.
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 10.0;
 
-/// The colours of a terminal by default.
-#[derive(Clone, Copy)]
-pub(super) struct Paper {
-    letters: &'static str,
-    background: &'static str,
-}
-
-pub(super) const DARK: Paper = Paper { letters: "#d4d7dc", background: "#14171c" };
-pub(super) const LIGHT: Paper = Paper { letters: "#24292f", background: "#ffffff" };
-
-const SIXTEEN: [&str; 16] = [
-    "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
-    "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff",
-];
+/// The colours of text and background where a cell has none.
+const LETTERS: &str = "#d4d7dc";
+const BACKGROUND: &str = "#14171c";
 
 #[derive(Clone, PartialEq)]
 struct Look {
@@ -32,20 +22,19 @@ struct Look {
     is_underlined: bool,
 }
 
-pub(super) fn of(screen: &Screen, paper: Paper) -> String {
-    let mut svg = head(screen, paper);
-    (0..screen.size().0.get()).for_each(|number| svg += &row(screen, number, paper));
+pub(super) fn of(screen: &Buffer) -> String {
+    let mut svg = head(screen);
+    (0..screen.area.height).for_each(|number| svg += &row(screen, number));
     svg + "</svg>\n"
 }
 
 /// Shows several screens in turn, each for this many seconds, repeated. A row that does not change is drawn once.
-pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String {
-    let Some(first) = screens.first() else { return String::new() };
-    let mut svg = head(first, paper);
+pub(super) fn animated(screens: &[Buffer], seconds: f64) -> String {
+    let mut svg = head(&screens[0]);
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut rows = String::new();
-    for number in 0..first.size().0.get() {
-        let drawn: Vec<String> = screens.iter().map(|screen| row(screen, number, paper)).collect();
+    for number in 0..screens[0].area.height {
+        let drawn: Vec<String> = screens.iter().map(|screen| row(screen, number)).collect();
         let mut from = 0;
         while from < drawn.len() {
             let to = (from..drawn.len()).find(|frame| drawn[*frame] != drawn[from]).unwrap_or(drawn.len());
@@ -76,31 +65,27 @@ pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String
     svg
 }
 
-fn head(screen: &Screen, paper: Paper) -> String {
-    let (rows, columns) = screen.size();
-    let (width, height) = (f64::from(columns.get()) * CELL.0 + 2.0 * MARGIN, f64::from(rows.get()) * CELL.1 + 2.0 * MARGIN);
+fn head(screen: &Buffer) -> String {
+    let (width, height) = (f64::from(screen.area.width) * CELL.0 + 2.0 * MARGIN, f64::from(screen.area.height) * CELL.1 + 2.0 * MARGIN);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n",
-        paper.background
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
     )
 }
 
-fn row(screen: &Screen, row: u16, paper: Paper) -> String {
+fn row(screen: &Buffer, row: u16) -> String {
     let mut svg = String::new();
-    let columns = screen.size().1.get();
     let mut column = 0;
-    while column < columns {
-        let Some(cell) = screen.cell(row, column) else { break };
-        let look = look(cell, paper);
+    while let Some(cell) = screen.cell((column, row)) {
+        let look = look(cell);
         let begin = column;
         let mut text = String::new();
         let is_shape = shape(cell).is_some();
-        let is_alike = |cell: &&Cell| self::look(cell, paper) == look && shape(cell).is_some() == is_shape;
-        while let Some(cell) = screen.cell(row, column).filter(is_alike) {
-            text.push_str(if cell.contents().is_empty() { " " } else { cell.contents() });
-            column += if cell.is_wide() { 2 } else { 1 };
+        let is_alike = |cell: &&Cell| self::look(cell) == look && shape(cell).is_some() == is_shape;
+        while let Some(cell) = screen.cell((column, row)).filter(is_alike) {
+            text.push_str(cell.symbol());
+            column += crate::canvas::width(cell.symbol()).max(1);
             // Fonts differ in the width of spaces, so a run never has two spaces in a row.
             if text.ends_with("  ") {
                 break;
@@ -115,31 +100,26 @@ fn row(screen: &Screen, row: u16, paper: Paper) -> String {
     svg
 }
 
-fn look(cell: &Cell, paper: Paper) -> Look {
-    let letters = color(cell.fgcolor()).unwrap_or_else(|| paper.letters.to_owned());
-    let background = color(cell.bgcolor());
+fn look(cell: &Cell) -> Look {
+    let has = |modifier| cell.modifier.contains(modifier);
+    let letters = color(cell.fg).unwrap_or_else(|| LETTERS.to_owned());
+    let background = color(cell.bg);
     let (letters, background) =
-        if cell.inverse() { (background.unwrap_or_else(|| paper.background.to_owned()), Some(letters)) } else { (letters, background) };
-    Look { letters, background, is_bold: cell.bold(), is_dim: cell.dim(), is_underlined: cell.underline() }
+        if has(Modifier::REVERSED) { (background.unwrap_or_else(|| BACKGROUND.to_owned()), Some(letters)) } else { (letters, background) };
+    Look { letters, background, is_bold: has(Modifier::BOLD), is_dim: has(Modifier::DIM), is_underlined: has(Modifier::UNDERLINED) }
 }
 
 fn color(color: Color) -> Option<String> {
     match color {
-        Color::Default => None,
-        Color::Idx(index @ 0..16) => Some(SIXTEEN[usize::from(index)].to_owned()),
-        Color::Idx(index @ 16..232) => {
-            let part = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
-            let index = index - 16;
-            Some(format!("#{:02x}{:02x}{:02x}", part(index / 36), part(index / 6 % 6), part(index % 6)))
-        }
-        Color::Idx(index) => Some(format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (index - 232))),
+        Color::Reset => None,
         Color::Rgb(red, green, blue) => Some(format!("#{red:02x}{green:02x}{blue:02x}")),
+        other => panic!("{other} is no true colour"),
     }
 }
 
 /// Returns a character that is drawn as rectangles, because fonts differ in its size: braille, blocks, lines.
 fn shape(cell: &Cell) -> Option<char> {
-    let character = cell.contents().chars().next()?;
+    let character = cell.symbol().chars().next()?;
     matches!(character, '\u{2800}'..='\u{28ff}' | '\u{2581}'..='\u{258f}' | '░' | '▒' | '─' | '━' | '╌' | '│' | '╾' | '┃')
         .then_some(character)
 }
@@ -253,43 +233,4 @@ fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, look
         y + CELL.1 - 4.0,
         look.letters,
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::num::NonZeroU16;
-
-    #[test]
-    fn cells_become_text_and_rectangles() {
-        let size = |number| NonZeroU16::new(number).unwrap();
-        let mut parser = vt100::Parser::new(size(2), size(20), 0);
-        parser.process(b"a<b \x1b[31mred\x1b[0m \x1b[7minv\x1b[0m");
-        let svg = of(parser.screen(), DARK);
-        assert!(svg.contains(">a&lt;b<") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
-        assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
-    }
-
-    /// Neighbouring dots form one dashed line. A gap begins another line.
-    #[test]
-    fn braille_becomes_dashed_lines() {
-        assert_eq!(dots_of("⣀⣀", (0.0, 0.0)), "M1.2 14.8h13.7");
-        assert_eq!(dots_of("⠁ ⠁", (0.0, 0.0)), "M1.2 2.0h1.7M17.2 2.0h1.7");
-        assert_eq!(dots_of("a─", (0.0, 0.0)), "");
-    }
-
-    /// Unchanged rows are drawn once. Changed rows are shown only in their own frames.
-    #[test]
-    fn frames_share_what_stays() {
-        let size = |number| NonZeroU16::new(number).unwrap();
-        let screen = |text: &str| {
-            let mut parser = vt100::Parser::new(size(2), size(20), 0);
-            parser.process(text.as_bytes());
-            parser.screen().clone()
-        };
-        let svg = animated(&[screen("same\r\none"), screen("same\r\ntwo"), screen("same\r\ntwo")], DARK, 0.5);
-        assert_eq!([">same", ">one", ">two"].map(|text| svg.matches(text).count()), [1, 1, 1], "{svg}");
-        assert!(svg.contains("f0_1") && svg.contains("f1_3") && svg.contains("1.5s step-end infinite"), "{svg}");
-        assert_eq!(animated(&[], DARK, 1.0), "");
-    }
 }
