@@ -1,8 +1,8 @@
 //! `cargo xtask header`: generates the C headers with cbindgen from the exported functions of the libraries.
 
-use crate::generated::{self, Generated};
+use crate::files;
 use crate::project::{Project, output};
-use crate::stop::{NotPassed, Stop, untested};
+use crate::stop::{NotPassed, Stop, has_flag, untested};
 use crate::tools::Tool;
 
 const NAME: &str = "header";
@@ -16,16 +16,32 @@ const HEADERS: [[&str; 3]; 2] = [
 ];
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    generated::run(project, NAME, arguments, || headers(project))
+    if has_flag(NAME, "--check", arguments)? {
+        return Ok(compare(project)?);
+    }
+    for (path, text) in headers(project)? {
+        files::write(&project.root.join(path), &text)?;
+    }
+    Ok(())
 }
 
 /// The stage `header`. Without cbindgen it is skipped.
 pub(crate) fn check(project: &Project) -> Result<(), NotPassed> {
     CBINDGEN.have(project).map_err(untested("the C headers were not compared"))?;
-    Ok(generated::check(project, NAME, &headers(project)?)?)
+    Ok(compare(project)?)
 }
 
-fn headers(project: &Project) -> Result<Vec<Generated>, String> {
+fn compare(project: &Project) -> Result<(), String> {
+    for (path, text) in headers(project)? {
+        if files::read(&project.root.join(path))? != text {
+            return Err(format!("{path} is stale; renew it with: cargo xtask {NAME}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path and the text of each header.
+fn headers(project: &Project) -> Result<Vec<(&'static str, String)>, String> {
     let cbindgen = CBINDGEN.have(project)?;
     // Its many warnings are about items that are not exported.
     let text = |config, source| output(&mut project.command(&cbindgen, &["--quiet", "--config", config, source]));

@@ -7,7 +7,6 @@ mod bench;
 mod ci;
 mod files;
 mod fuzz;
-mod generated;
 mod header;
 mod libs;
 mod package;
