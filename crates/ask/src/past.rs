@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_none() {
+    fn invalid_histories_are_refused() {
         for (from, to) in
             [("2.0", "0"), ("2.0", "-1"), ("\"points\": 3", "\"points\": 400000000"), ("08:12:45Z", "today"), ("\"id\": 4", "\"id\": -4")]
         {

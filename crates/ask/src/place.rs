@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in
             ["", "unix:", "host:9477", "ftp://host", "http://", "http://:1", "http://a:b", "http://a\r\nb", "http://[::1", "http://a/b"]
         {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_never_asked() {
+    fn files_that_are_no_device_get_no_request() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         std::fs::write(&file, "").unwrap();

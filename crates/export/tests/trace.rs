@@ -75,7 +75,7 @@ fn buffers_are_spans_and_counters() {
 }
 
 #[test]
-fn what_was_there_before_the_trace_is_counted_from_its_start() {
+fn buffers_from_before_the_trace_are_counted_from_its_start() {
     let mut trace = empty();
     let owner = trace.process(7, "");
     let space = trace.space(&[chip(0)], DRAM, None).unwrap();
@@ -181,7 +181,7 @@ fn a_report_has_its_leaks_and_refusals() {
 }
 
 #[test]
-fn what_is_no_report_or_is_cut_is_refused() {
+fn invalid_and_truncated_reports_are_refused() {
     for text in ["", "{}", "[]", "nonsense", r#"{"schema": 1, "devices": []}"#] {
         assert!(document::add_report(&mut empty(), text).is_err(), "{text}");
     }

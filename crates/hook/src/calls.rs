@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_the_owner_while_another_is_in_a_call() {
+    fn no_thread_becomes_the_owner_during_a_call_of_another() {
         let (calls, owner) = (Calls::new(), owned_by(SEVERAL));
         let first = calls.enter(&owner, FIRST);
         for _ in 0..OWNED_AFTER * 2 {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_too_late_that_it_is_the_owner_no_more_is_counted() {
+    fn a_thread_that_is_no_longer_the_owner_is_counted() {
         let (calls, owner) = (Calls::new(), owned_by(SECOND));
         owner.inside.store(FIRST, Relaxed);
         assert_eq!(calls.enter_late(&owner, FIRST), Way::Counted);

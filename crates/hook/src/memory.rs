@@ -13,7 +13,7 @@ mod tests {
     use crate::edge::{errno, set_errno};
 
     #[test]
-    fn what_is_not_there_is_not_read() {
+    fn unmapped_memory_is_not_read() {
         let known = [1_usize, 2, 3];
         assert_eq!(words::<3>(known.as_ptr() as usize), Some(known));
         assert_eq!(words::<0>(0), Some([]));

@@ -383,7 +383,7 @@ fn binaries_of_cached_programs_are_marked() {
 }
 
 #[test]
-fn what_differs_from_the_allocators_own_figures_is_inexact() {
+fn figures_that_differ_from_the_allocators_own_are_inexact() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let check = |program: &Program| program.listing().totals.allocators[0].self_check;
@@ -450,7 +450,7 @@ fn calls_are_counted_and_not_more_than_there_were() {
 
 /// One of 251 calls is measured, allocations and frees in turn. Measurements that were interrupted do not count.
 #[test]
-fn what_recording_costs_is_measured() {
+fn the_cost_of_recording_is_measured() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     program.say("bench 0 5020");

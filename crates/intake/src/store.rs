@@ -303,7 +303,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nobody_else_may_put_another_directory_in_its_place() {
+    fn no_other_user_may_replace_the_directory() {
         let place = in_memory();
         let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
         let refused = || match Store::open(&state, 0, "0.0.0").err()? {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_has_no_window() {
+    fn impossible_requests_have_no_window() {
         assert_eq!(cheapest_window(Vec::new(), 100, 101), None);
         assert_eq!(cheapest_window(Vec::new(), 100, 0), None);
         assert_eq!(cheapest_window(vec![occupied(0, 20, 1), occupied(10, 5, 1)], 100, 10), None, "two on the same bytes");

@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(cells in prop::collection::vec("[a-z, \"\n\r]{0,6}|\\PC{0,9}", 1..5)) {
+        fn cells_are_read_back_as_written(cells in prop::collection::vec("[a-z, \"\n\r]{0,6}|\\PC{0,9}", 1..5)) {
             let mut line = Vec::new();
             write_row(cells.iter().cloned(), &mut line).unwrap();
             prop_assert_eq!(read_row(&String::from_utf8(line).unwrap()), cells);

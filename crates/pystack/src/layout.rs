@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unknown_interpreters_are_refused_with_the_reason() {
         assert_eq!(Layout::of((3, 9), 0), Err(Unknown::Version(3, 9)));
         assert_eq!(Layout::of((3, 15), 0), Err(Unknown::Version(3, 15)));
         assert_eq!(Layout::of((3, 13), 8), Err(Unknown::NoCopies));

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_not_read() {
+    fn unmapped_memory_is_not_read() {
         let known: Vec<u8> = (0..=255).cycle().take(700).collect();
         let at = known.as_ptr() as usize;
         assert_eq!(Bytes::new(at, 700).collect::<Vec<_>>(), known);

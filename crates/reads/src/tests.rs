@@ -265,7 +265,7 @@ fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
 }
 
 #[test]
-fn what_a_lane_had_open_is_closed_when_it_is_read_once() {
+fn a_single_read_closes_the_open_files_of_its_lane() {
     let tree = Tree::new("");
     let mut pool = tree.pool();
     let mut read = |pace| {
@@ -314,7 +314,7 @@ fn errors_have_a_meaning() {
 
 /// Another user keeps replacing a region. Only regular files are ever opened.
 #[test]
-fn what_is_no_plain_file_is_never_opened() {
+fn only_plain_files_are_opened() {
     use rustix::fs::{CWD, FileType, Mode, RenameFlags, inotify, mknodat, renameat_with};
     const ROUNDS: usize = 20_000;
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_has_a_bound() {
+    fn untaken_answers_have_a_limit() {
         run(async {
             let turns = AnswerQueue::bounded(TURNS_AT_ONCE, [100, 60]);
             let first = turns.make(View::User(7), || text(30)).await.expect("an answer");

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_a_chip_is_stays_until_another_takes_its_place() {
+    fn the_identity_of_a_chip_stays_until_another_replaces_it() {
         let mut chips = Chips::default();
         let snapshot = machine();
         chips.take_in(seconds(1), &snapshot);

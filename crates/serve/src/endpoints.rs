@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_service_left_is_replaced_and_what_is_foreign_is_not() {
+    fn sockets_of_dead_services_are_replaced_and_foreign_files_are_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let stale = directory.path().join("stale.sock");
         drop(UnixListener::bind(&stale).expect("a socket"));

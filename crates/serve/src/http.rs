@@ -232,20 +232,20 @@ mod tests {
     const LARGE: &str = "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
     #[test]
-    fn who_takes_no_answer_is_cut_off() {
+    fn a_client_that_takes_no_answer_is_cut_off() {
         assert_eq!(cut_off(|peer| asks(peer, LARGE)), 1);
         let a_little = |peer| async { takes(asks(peer, LARGE).await, 1000).await };
         assert_eq!(cut_off(a_little), 1);
     }
 
     #[test]
-    fn who_does_not_end_a_question_is_cut_off() {
+    fn a_client_that_does_not_end_its_request_is_cut_off() {
         assert_eq!(cut_off(|peer| asks(peer, "GET /healthz HTTP/1.1\r\nHo")), 1);
     }
 
     /// A scraper that connects once a minute keeps its connection open. Closing it is not counted as slow.
     #[test]
-    fn who_asks_nothing_more_is_not_slow() {
+    fn an_idle_client_is_not_slow() {
         assert_eq!(cut_off(|peer| async { takes(asks(peer, HEALTH).await, 17).await }), 0);
         assert_eq!(cut_off(|peer| async { peer }), 0);
     }

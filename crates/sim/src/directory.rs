@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_never_removed() {
+    fn foreign_directories_and_links_are_never_removed() {
         let parent = tempfile::tempdir().unwrap();
         let precious = make(parent.path(), "precious");
         let link = parent.path().join("ttmon-sim-1-0123456789abcdef");

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
+    fn a_returned_share_can_be_taken_again() {
         let mut budget = Budget::new(1000);
         take_all(&mut budget, 1, 64);
         let share = TOTAL / SCAN_SHARE;

@@ -191,7 +191,7 @@ chip_pci_bdfs:
     }
 
     #[test]
-    fn what_is_not_a_descriptor() {
+    fn invalid_descriptors_are_refused_with_the_reason() {
         let why = |text: &str| parse_cluster(text).unwrap_err().to_string();
         for text in ["", "arch: 5", "arch:\n  x: y"] {
             assert_eq!(why(text), "not a cluster descriptor: it has no chips under `arch:`");

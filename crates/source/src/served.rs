@@ -158,7 +158,7 @@ mod tests {
 
     /// Only root can give a directory to another user.
     #[test]
-    fn nobody_hides_what_the_trusted_say() {
+    fn an_untrusted_directory_hides_no_trusted_entry() {
         if !geteuid().is_root() {
             return;
         }

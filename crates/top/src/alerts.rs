@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_says_after_how_long() {
+    fn a_resolved_alert_has_its_duration() {
         let mut alerts = Alerts::default();
         let mut snapshot = machine::n300();
         let mut step = |state, seconds: u64| {

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_there_leaves_nothing_behind() {
+    fn a_later_text_replaces_text_and_style() {
         let area = Rect { x: 0, y: 0, width: 4, height: 1 };
         let mut buffer = Buffer::empty(area);
         let canvas = &mut Canvas { buffer: &mut buffer, theme: Theme::default() };

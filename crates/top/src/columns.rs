@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_comes_last_either_way() {
+    fn absent_values_come_last_in_both_orders() {
         let snapshot = machine::mixed();
         for is_descending in [false, true] {
             let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };

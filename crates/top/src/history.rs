@@ -416,7 +416,7 @@ mod tests {
 
     /// Before the first sample and while a host was missing, the service's history is shown; local samples stay.
     #[test]
-    fn what_a_service_remembers_fills_the_gaps() {
+    fn the_history_of_a_service_fills_the_gaps() {
         let mut history = History::default();
         for second in [100, 101, 102, 110, 111] {
             history.push(&at(second), None);

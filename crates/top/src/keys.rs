@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_down_counts() {
+    fn modifiers_are_part_of_a_key() {
         let event = |code, modifiers| Chord::of(KeyEvent::new(code, modifiers));
         assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Ctrl('c'));
         assert_eq!(event(KeyCode::Char('K'), KeyModifiers::SHIFT), letter('K'));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn settings_are_read_back_as_written() {
         let mut changed =
             Settings { view: View::Mesh, refresh: Duration::from_millis(250), theme: ThemeChoice::Light, ..Settings::default() };
         (changed.sort, changed.descending, changed.tree, changed.columns) = (0, false, true, vec![0, 4]);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn hidden_lines_are_counted() {
         assert_eq!(plain("a\nb\n", 2), "a\r\nb");
         assert_eq!(plain("a\nb\nc\n", 2), "a\r\nlines 1-1 of 3; arrows scroll, q quits");
         assert_eq!(plain("a\nb\n", 0), "lines 1-0 of 2; arrows scroll, q quits");

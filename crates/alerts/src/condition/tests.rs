@@ -49,7 +49,7 @@ fn conditions_are_judged() {
 }
 
 #[test]
-fn what_is_no_condition_is_refused_with_the_reason() {
+fn invalid_conditions_are_refused_with_the_reason() {
     for (text, why) in [
         ("", "expected the name of a field, found the end"),
         ("temperature", "expected a comparison such as >=, found the end"),

@@ -68,7 +68,7 @@ fn receivers_are_read() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_wrong_key() {
     let rule = |lines: &str| format!("[[alerts.rule]]\nname = \"x\"\n{lines}");
     for (text, why) in [
         ("[alerts]\nrules = 1".to_owned(), "alerts.rules: unknown key"),

@@ -87,7 +87,7 @@ fn an_alert_fires_and_ends_with_hysteresis() {
 }
 
 #[test]
-fn what_holds_too_shortly_is_no_alert() {
+fn a_condition_that_holds_too_shortly_is_no_alert() {
     let mut hot = TestDevice::new(&format!("{HOT}\nfor = \"5s\""), 0);
     for _ in 0..100 {
         hot.see(Ok(95.0), 5);

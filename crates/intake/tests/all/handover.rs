@@ -96,7 +96,7 @@ fn no_more_than_asked_for() {
 }
 
 #[test]
-fn what_is_no_ledger_is_refused() {
+fn files_that_are_no_ledger_are_refused() {
     let memory = File::from(rustix::fs::memfd_create("not-a-ledger", MemfdFlags::CLOEXEC).unwrap());
     (&memory).write_all(&[7; 9000]).unwrap();
     let empty = rustix::fs::memfd_create("empty", MemfdFlags::CLOEXEC).unwrap();

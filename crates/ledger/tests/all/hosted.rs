@@ -81,7 +81,7 @@ fn nothing_is_written_where_no_room_was_made() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_hosted_ledger_is_read_as_written() {
     let file = file();
     let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     let (zero, far) = (open(&mut hosted, 0), open(&mut hosted, 300));

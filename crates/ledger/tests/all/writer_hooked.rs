@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_circular_says() {
+fn a_circular_buffer_is_read_as_written() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
@@ -300,7 +300,7 @@ fn a_failure_has_the_programs_error_message() {
 }
 
 #[test]
-fn what_a_free_all_left_is_found_until_it_is_swept_and_after() {
+fn buffers_left_by_a_free_all_are_found_before_and_after_the_sweep() {
     let writer = writer(1024);
     let id = open(&mut writer.session().expect("session"), 0);
     let insert = |id, address, size| writer.session().expect("session").insert(key(id, 0, address), &sized(size)).expect("room");
@@ -354,7 +354,7 @@ fn more_left_than_there_is_room_for() {
 
 /// The rows of a reused slot belong to another allocator. The leaks of the old one are only a number.
 #[test]
-fn what_a_recycled_allocator_left_is_not_the_new_ones() {
+fn leaks_of_a_recycled_allocator_are_not_the_new_ones() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let first = open(&mut session, 0);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_or_lies_outside_is_cut() {
+    fn overlapping_and_outside_parts_are_cut() {
         let blocks = table(100, 200, vec![(110, 20), (120, 20), (125, 5), (190, 20), (50, 60)]);
         let expected = [(100, 10, false), (110, 20, false), (130, 10, false), (140, 50, true), (190, 10, false)];
         assert_eq!(tuples(&blocks), expected);

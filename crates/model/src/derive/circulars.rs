@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_an_l1_buffer_is_counted_there() {
+    fn circular_buffers_in_an_l1_buffer_are_counted_there() {
         let global = LedgerCircular { is_global: true, ..circular(1, 0, 1000, [0, 0, 7, 7]) };
         assert_eq!(occupancy([global].iter()), Some(Occupancy { bytes: 0, per_core: 0, count: 1, programs: 1 }));
     }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mesh_is_given_up() {
+    fn links_without_a_mesh_give_no_grid() {
         let devices: Vec<DeviceId> = (0..32).map(DeviceId).collect();
         assert_eq!(grid(&devices, &[]), None);
         assert_eq!(grid(&devices[..7], &links(1, 7, true)), None, "a ring is no mesh");

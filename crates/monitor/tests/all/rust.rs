@@ -147,7 +147,7 @@ fn a_chip_that_hangs_costs_its_own_figures_only() {
 }
 
 #[test]
-fn what_cannot_be_opened_or_read_says_why() {
+fn errors_of_opening_and_reading_have_a_reason() {
     let error = Monitor::at(Path::new("/nonexistent")).unwrap_err();
     assert!(error.to_string().starts_with("cannot look below /nonexistent: "), "{error}");
     assert!(matches!(error, Error::Root { .. }));

@@ -36,7 +36,7 @@ fn screens_of_each_machine() {
 }
 
 #[test]
-fn nobody_on_a_remote_chip_points_at_its_gateway() {
+fn an_unused_remote_chip_points_at_its_gateway() {
     let mut machine = machine::mixed();
     machine.processes.clear();
     machine.devices.retain(|device| device.via.is_ok());
@@ -233,7 +233,7 @@ fn fields_as_csv() {
 }
 
 #[test]
-fn what_nvidia_smi_would_print() {
+fn queries_of_nvidia_smi_are_printed_alike() {
     let names = "timestamp,index,count,name,uuid,serial,pci.bus_id,driver_version,temperature.gpu,power.draw,power.limit,memory.total,\
         memory.used,memory.free,utilization.gpu,clocks.sm,clocks.gr,clocks.max.sm,pcie.link.gen.current,pcie.link.gen.max,\
         pcie.link.width.current,pcie.link.width.max,fan.speed";

@@ -65,7 +65,7 @@ mod tests {
     proptest! {
         /// All stored values are returned, including gaps, for any time at which a column becomes wide.
         #[test]
-        fn what_was_stored_comes_back(values in prop::collection::vec(prop::option::of(any::<i64>()), 1..50)) {
+        fn stored_values_are_returned(values in prop::collection::vec(prop::option::of(any::<i64>()), 1..50)) {
             let mut column = Column::Empty;
             for (index, value) in values.iter().enumerate() {
                 match value {

@@ -79,7 +79,7 @@ fn both_formats_have_the_same_series() {
 }
 
 #[test]
-fn what_is_unknown_has_no_series() {
+fn unknown_values_have_no_series() {
     let mut snapshot = machine();
     snapshot.devices[0].temperature = Err(Missing::Timeout);
     let text = super::machine(&snapshot, &Chips::default(), Dialect::Open, full(Processes::Left));

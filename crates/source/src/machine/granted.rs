@@ -78,7 +78,7 @@ mod tests {
 
     /// The lists have 600 bytes each. A list of unknown length is charged with 1 MiB, so the five lists are read one after the other.
     #[test]
-    fn what_is_not_needed_is_for_the_next_ones() {
+    fn unneeded_bytes_are_for_the_next_reads() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::at(directory.path());
         let mut files = Files::new(&root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_no_name() {
+    fn invalid_answers_give_no_name() {
         for answer in ["{\"error\":\"io.systemd.UserDatabase.NoRecordFound\",\"parameters\":{}}\0", "\0", "nonsense\0"] {
             let directory = tempfile::tempdir().unwrap();
             let root = root(directory.path());

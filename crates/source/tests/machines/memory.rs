@@ -49,7 +49,7 @@ fn board() -> Tree {
 }
 
 #[test]
-fn nobody_uses_nothing() {
+fn a_board_without_holders_uses_no_memory() {
     assert_eq!(used(&board()), Figures { left: (Ok(0), 0, 0), right: (Ok(0), 0, 0), statuses: vec![] });
 }
 

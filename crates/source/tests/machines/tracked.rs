@@ -121,7 +121,7 @@ fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
 /// The service received memory under a number that may be this chip's. The chip's memory is then unknown, not zero, even if the owner has
 /// no device open.
 #[test]
-fn what_cannot_be_placed_leaves_nobody_at_zero() {
+fn memory_of_an_unknown_chip_leaves_no_chip_at_zero() {
     let used_by = |writer: LedgerWriter, visible: Option<&str>, metal_id: u32, bytes: u64, is_mock: bool| -> Vec<_> {
         let chip = LedgerChip { metal_id: Some(metal_id), unique_id: None };
         let mut sample = crossed().machine().sample().unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_at_the_beginning_is_passed() {
+    fn a_damaged_beginning_is_skipped() {
         // The first document has its own zstd frame, independent of the next.
         let replay = replay(&[&[0], &[1, 2, 3]], Some(1));
         let (ask, asked) = channel();

@@ -118,7 +118,7 @@ fn buffers_follow_the_choice() {
 
 /// Outdated values have no colour in any view, and the cursor is still visible.
 #[test]
-fn what_is_old_is_dim() {
+fn old_values_are_dim() {
     let theme = Theme { colors: Colors::True, ..Theme::default() };
     let mut state = watched(&super::eight(), (120, 40), theme, 3);
     state.hosts[0].place = Some("tt-a:9477".to_owned());
@@ -163,7 +163,7 @@ fn charts_of_a_missing_machine_are_dim() {
 /// The reason why a machine is missing is readable to its end on the smallest screen: in the list, in its own views, and in the list of
 /// alerts.
 #[test]
-fn why_a_machine_is_missing_is_shown_in_full() {
+fn the_reason_of_a_missing_machine_is_shown_in_full() {
     let mut state = several((80, 24));
     assert!(text(&drawn(&state)).contains("▾ tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let message = "answers in another way than this ttmon knows (a document of schema 9, which is newer than 1, of version 7.8.9)";

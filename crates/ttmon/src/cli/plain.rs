@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_parses_is_what_the_definition_says() {
+    fn a_parsed_line_means_the_same_as_by_the_definition() {
         for line in [
             "ttmon",
             "ttmon --json --no-server --ascii --no-processes",

@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         for text in ["", "s", "-1", "-5m", "5x", "NaN", "all", "0,1", "5m3"] {
             assert!(seconds(text).is_err(), "{text}");
         }

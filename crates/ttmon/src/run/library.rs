@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_preloaded_stays() {
+    fn earlier_preloaded_libraries_stay() {
         assert_eq!(preload(None, Path::new("/l/libttmon_stub.so")), "/l/libttmon_stub.so");
         check("", "/l/libttmon_stub.so");
         check("/a.so", "/a.so:/l/libttmon_stub.so");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_preloaded() {
+    fn the_linkage_of_a_program_is_found() {
         let own = own_target().unwrap();
         assert_eq!(of_file(&elf(own, &[(1, b"code"), (3, b"/lib64/ld-linux-x86-64.so.2\0")])), Linkage::Dynamic);
         assert_eq!(of_file(&elf(own, &[(3, b"/lib/ld-musl-x86_64.so.1\0")])), Linkage::Musl);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_a_program() {
+    fn the_interpreter_of_a_program_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let check = |text: &str, expected: Option<&str>| {
             let path = folder.path().join("script");

@@ -255,7 +255,7 @@ fn summaries_are_files_written_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_belongs_together() {
+fn flags_of_mem_combine_or_are_refused() {
     let mut hooked = Hooked::start();
     for arguments in [&["mem", "--diff", "x", "--banks"][..], &["mem", "--diff", "x", "--blocks"]] {
         let ran = hooked.ttmon(arguments);

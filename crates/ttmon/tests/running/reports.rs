@@ -12,14 +12,14 @@ use crate::tools::{Running, ran, reported, run, scripted, timeless};
 
 pub(crate) const CASES: &[Case] = &[
     ("peaks_and_what_made_them", peaks_and_what_made_them),
-    ("what_was_left", what_was_left),
-    ("what_only_the_hook_knows", what_only_the_hook_knows),
+    ("left_buffers_are_reported", left_buffers_are_reported),
+    ("figures_of_the_hook_are_reported", figures_of_the_hook_are_reported),
     ("host_memory_that_grows", host_memory_that_grows),
     ("a_trace_that_overwrites_buffers", a_trace_that_overwrites_buffers),
     ("refusals_among_events", refusals_among_events),
     ("refusals_of_a_saved_report", refusals_of_a_saved_report),
     ("every_key_is_there", every_key_is_there),
-    ("what_tracking_took", what_tracking_took),
+    ("the_cost_of_tracking_is_reported", the_cost_of_tracking_is_reported),
     ("many_short_lived_children", many_short_lived_children),
     ("a_program_that_becomes_another", a_program_that_becomes_another),
     ("a_program_that_forks", a_program_that_forks),
@@ -63,7 +63,7 @@ fn peaks_and_what_made_them() {
     assert_eq!((&report["leaks"], &device["kinds"]["dram"]["peak_is_at_least"]), (&json!([]), &json!(false)));
 }
 
-fn what_was_left() {
+fn left_buffers_are_reported() {
     let (ran, report) = reported("t layer 7; a 0 67108864 77594624; a 0 100 1; a 0 200 2; a 0 300 3; a 0 400 4; f 0 4");
     let said = timeless(&ran.stderr);
     let left = said.lines().find(|line| line.contains("left at exit")).unwrap();
@@ -88,7 +88,7 @@ fn what_was_left() {
     );
 }
 
-fn what_only_the_hook_knows() {
+fn figures_of_the_hook_are_reported() {
     let (ran, report) = reported("hook");
     let said = timeless(&ran.stderr);
     let lines: Vec<&str> = said.lines().collect();
@@ -221,7 +221,7 @@ fn every_key_is_there() {
 }
 
 /// The mean of the measured calls is used for all calls. With too few measured calls, the overhead is unknown.
-fn what_tracking_took() {
+fn the_cost_of_tracking_is_reported() {
     let (ran, report) = reported("hook; cost 40 1000");
     let head = ran.stderr.lines().next().unwrap();
     assert!(head.contains(" time in tracking (10,040 calls, 10ms)"), "{head}");

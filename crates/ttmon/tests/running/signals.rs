@@ -12,7 +12,7 @@ use crate::tools::{Running, is_alive, ran, run, scripted};
 pub(crate) const CASES: &[Case] = &[
     ("signals_to_ttmon_reach_the_command", signals_to_ttmon_reach_the_command),
     ("a_handled_signal_goes_on", a_handled_signal_goes_on),
-    ("what_the_command_sends_is_not_for_itself", what_the_command_sends_is_not_for_itself),
+    ("signals_of_the_command_are_not_sent_back_to_it", signals_of_the_command_are_not_sent_back_to_it),
     ("ignored_signals_stay_ignored", ignored_signals_stay_ignored),
     ("a_stop_without_a_terminal", a_stop_without_a_terminal),
     ("a_whole_group_is_ended", a_whole_group_is_ended),
@@ -48,7 +48,7 @@ fn a_handled_signal_goes_on() {
     assert_eq!(running.end().code(), Some(6));
 }
 
-fn what_the_command_sends_is_not_for_itself() {
+fn signals_of_the_command_are_not_sent_back_to_it() {
     let ran = ran(&mut scripted(&["--quiet"], "parent; exit 3"));
     assert_eq!(ran.code(), Some(3), "{}", ran.stderr);
 }

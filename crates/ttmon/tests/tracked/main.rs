@@ -24,7 +24,7 @@ const CASES: &[Case] = &[
     ("kernels_have_types", kernels_have_types),
     ("buffers_are_sorted_and_cut", groups::buffers_are_sorted_and_cut),
     ("groups_grow_since_a_mark", groups::groups_grow_since_a_mark),
-    ("what_changed", what_changed),
+    ("a_comparison_has_new_and_gone_buffers", a_comparison_has_new_and_gone_buffers),
     ("events_are_reported", events_are_reported),
     ("an_overrun_is_reported", an_overrun_is_reported),
     ("events_of_the_next_program_are_reported", events_of_the_next_program_are_reported),
@@ -32,7 +32,7 @@ const CASES: &[Case] = &[
     ("events_of_several_are_merged", events_of_several_are_merged),
     ("events_of_a_device", events_of_a_device),
     ("a_comparison_is_of_what_was_asked_for", a_comparison_is_of_what_was_asked_for),
-    ("what_cannot_be_compared_with", what_cannot_be_compared_with),
+    ("invalid_files_are_not_compared", invalid_files_are_not_compared),
     ("a_child_is_not_its_parent", a_child_is_not_its_parent),
     ("another_program_takes_over", another_program_takes_over),
     ("invalid_words", invalid_words),
@@ -214,7 +214,7 @@ fn kernels_have_types() {
     assert_eq!(text.lines().filter(|line| line.ends_with("(dispatch)")).count(), 2, "{text}");
 }
 
-fn what_changed() {
+fn a_comparison_has_new_and_gone_buffers() {
     let mut program = Tracked::start();
     program.does(&["a 0 10 1", "a 0 20 2"]);
     let directory = tempfile::tempdir().unwrap();
@@ -375,7 +375,7 @@ fn a_comparison_is_of_what_was_asked_for() {
     assert_eq!((gone(""), gone("-d 1"), gone("-d 2")), (2, 1, 0));
 }
 
-fn what_cannot_be_compared_with() {
+fn invalid_files_are_not_compared() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -247,7 +247,7 @@ fn a_guess_that_was_too_low_is_mended() {
 }
 
 #[test]
-fn what_is_not_the_protocol() {
+fn invalid_messages_are_refused() {
     let cut = |bytes: &[u8]| one_by_one(bytes).malformed;
     assert_eq!(cut(&[0]), Some(Malformed::Type(0)));
     assert_eq!(cut(b"GET / HTTP/1.1\r\n"), Some(Malformed::Type(b'G')));

@@ -44,7 +44,7 @@ fn assert_whole(listing: &Listing) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_ledger_is_read_as_written() {
     for clock in [ClockChoice::Auto, ClockChoice::Monotonic] {
         let before = now_ns();
         let writer = writer(clock);

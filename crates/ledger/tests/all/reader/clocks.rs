@@ -23,7 +23,7 @@ fn timeless(listing: &Listing) -> (Vec<Entry>, u64, u64, Vec<(u64, u64)>) {
 }
 
 #[test]
-fn what_is_live_does_not_depend_on_clocks() {
+fn live_buffers_do_not_depend_on_clocks() {
     let whole = filled(Shape::small(), 20, 64);
     let expected = timeless(&listed(&whole));
     assert_eq!(expected.0.len(), 20);

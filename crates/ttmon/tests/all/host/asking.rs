@@ -309,7 +309,7 @@ fn take_question(stream: &mut UnixStream) {
 
 /// With any invalid answer, the commands quickly give the same result as without a service.
 #[test]
-fn what_is_no_service_is_done_without() {
+fn commands_work_beside_an_invalid_service() {
     let directory = tempfile::tempdir().expect("a directory");
     let nowhere = directory.path().join("nowhere.sock");
     let impostors: [(&str, Answer); 8] = [

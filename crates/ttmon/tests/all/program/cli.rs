@@ -162,7 +162,7 @@ fn the_environment() {
 
 /// An error while writing to stderr does not change the exit code.
 #[test]
-fn nobody_listens() {
+fn an_error_on_stderr_keeps_the_exit_code() {
     let empty = tempfile::tempdir().unwrap();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = command("").arg("--root").arg(empty.path()).stderr(full).status().unwrap();

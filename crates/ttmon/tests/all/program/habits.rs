@@ -105,7 +105,7 @@ const HABITS: &[(&str, i32, &[&str])] = &[
 ];
 
 #[test]
-fn what_other_tools_taught_is_answered() {
+fn command_lines_of_other_tools_are_answered() {
     assert!(HABITS.len() >= 40);
     for (typed, code, words) in HABITS {
         let ran = ttmon(&typed.replace('@', "--sim n300"));

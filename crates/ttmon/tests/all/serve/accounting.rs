@@ -9,7 +9,7 @@ fn cb(kind: Type, id: u64, size: u64) -> Request {
 }
 
 #[test]
-fn a1_a3_another_size_at_a_live_address_replaces() {
+fn another_size_at_a_live_address_replaces() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, DRAM), alloc(0, 1, 100, DRAM), alloc(0, 1, 30, DRAM)]);
@@ -36,7 +36,7 @@ fn references_are_counted() {
 }
 
 #[test]
-fn a4_a6_twice_is_counted_once() {
+fn a_repeated_circular_buffer_or_kernel_is_counted_once() {
     let server = Server::start();
     let mut client = server.connect();
     let kernel = |kind| event(kind, 0, 7, 57344, 1);
@@ -48,7 +48,7 @@ fn a4_a6_twice_is_counted_once() {
 }
 
 #[test]
-fn a5_a7_what_is_freed_is_what_was_there() {
+fn a_free_has_the_size_of_the_entry() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[cb(Type::CbFree, 1, 1 << 40), cb(Type::CbAlloc, 2, 64), cb(Type::CbFree, 2, 1 << 50)]);
@@ -62,7 +62,7 @@ fn a5_a7_what_is_freed_is_what_was_there() {
 }
 
 #[test]
-fn a8_unknown_and_double_frees_are_distinguished() {
+fn unknown_and_double_frees_are_distinguished() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     client.send(&[free(0, 1), free(0, 2), alloc(0, 3, 1, DRAM), free(0, 3), free(0, 3), free(5, 3)]).usage(0);
@@ -71,7 +71,7 @@ fn a8_unknown_and_double_frees_are_distinguished() {
 }
 
 #[test]
-fn a9_a13_host_memory_and_unknown_types_are_listed_and_in_no_sum() {
+fn host_memory_and_unknown_types_are_listed_and_in_no_sum() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, 2), alloc(0, 2, 50, 9), alloc(0, 3, 7, 3), alloc(0, 4, 11, 4)]);
@@ -87,7 +87,7 @@ fn a9_a13_host_memory_and_unknown_types_are_listed_and_in_no_sum() {
 }
 
 #[test]
-fn a10_a11_devices_are_names_without_a_limit() {
+fn device_numbers_have_no_limit() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(8, 1, 5, DRAM), alloc(4711, 1, 6, L1), event(Type::CbAlloc, 100, 1, 7, 0), alloc(-1, 1, 5, DRAM)]);
@@ -98,7 +98,7 @@ fn a10_a11_devices_are_names_without_a_limit() {
 }
 
 #[test]
-fn a12_sizes_from_nothing_to_too_much() {
+fn sizes_of_zero_and_of_a_terabyte_are_refused() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 0, DRAM), alloc(0, 2, 200 << 30, DRAM), alloc(0, 3, 1 << 40, DRAM), alloc(0, 4, u64::MAX, L1)]);
@@ -112,7 +112,7 @@ fn a12_sizes_from_nothing_to_too_much() {
 
 /// If the device is known, an allocation beyond its capacity is refused and reported.
 #[test]
-fn a12_no_more_than_the_device_has() {
+fn an_allocation_beyond_the_capacity_of_a_known_device_is_refused() {
     let server = Server::with(&["--sim", "n300,idle"]);
     let mut client = server.connect();
     assert_eq!(client.info(0).dram_bytes, 12 << 30);
@@ -128,7 +128,7 @@ fn a12_no_more_than_the_device_has() {
 
 /// Each answer is consistent: this client moves bytes between two kinds, and no answer has them in both or in neither.
 #[test]
-fn a15_an_answer_is_of_one_time() {
+fn an_answer_is_of_one_time() {
     let server = Server::with(&["--quiet"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 64, DRAM)]);
@@ -142,7 +142,7 @@ fn a15_an_answer_is_of_one_time() {
 }
 
 #[test]
-fn a16_figures_of_each_process_are_in_ttmon_mem() {
+fn figures_of_each_process_are_in_ttmon_mem() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(2, 1, 4096, DRAM)]).usage(2);
@@ -156,7 +156,7 @@ fn a16_figures_of_each_process_are_in_ttmon_mem() {
 }
 
 #[test]
-fn a18_earlier_allocations_are_reported() {
+fn a_free_of_an_earlier_allocation_is_reported() {
     let server = Server::start();
     server.connect().send(&[free(0, 0x77)]).usage(0);
     server.says(&format!("⚠ [PID {}] Deallocation for unknown buffer 0x77 on device 0 (allocated before tracking started)", me()));

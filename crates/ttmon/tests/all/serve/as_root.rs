@@ -16,7 +16,7 @@ use crate::serve::server::{DRAM, Other, Server, alloc, free, other_command_of};
 /// An abandoned socket in a sticky directory that the user of the server may not remove.
 #[test]
 #[ignore = "needs root"]
-fn p2_whose_an_abandoned_socket_is() {
+fn the_owner_of_an_abandoned_socket_is_reported() {
     let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
     let program = copied(Path::new(TTMON), directory.path());
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -59,7 +59,7 @@ impl Drop for SmallTmpfs {
 /// When there is room again, new entries are accepted.
 #[test]
 #[ignore = "needs root"]
-fn p12_a_full_state_directory() {
+fn a_full_state_directory_refuses_only_new_entries() {
     const MANY: u64 = 100_000;
     let mut server = Server::with(&["--log", "json"]);
     server.kill();

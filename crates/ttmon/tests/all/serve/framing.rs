@@ -9,7 +9,7 @@ use ttmon_wire::allocation::{Request, Size, Type, Usage};
 use crate::serve::server::{Client, DRAM, L1, Server, alloc, event, free, me};
 
 #[test]
-fn f1_f6_a_message_split_at_every_place() {
+fn a_message_split_at_any_place_counts() {
     let server = Server::start();
     for size in Size::ALL {
         let message = alloc(0, 0x1000, 64, DRAM).encode(size);
@@ -30,7 +30,7 @@ fn f1_f6_a_message_split_at_every_place() {
 }
 
 #[test]
-fn f1_one_byte_at_a_time() {
+fn messages_sent_byte_by_byte_count() {
     let server = Server::start();
     for size in Size::ALL {
         let mut client = server.connect_in(size);
@@ -44,7 +44,7 @@ fn f1_one_byte_at_a_time() {
 }
 
 #[test]
-fn f2_f3_f4_queued_messages_of_every_size_all_count() {
+fn queued_messages_of_every_size_all_count() {
     let server = Server::with(&["--quiet"]);
     for size in Size::ALL {
         let mut client = server.connect_in(size);
@@ -58,7 +58,7 @@ fn f2_f3_f4_queued_messages_of_every_size_all_count() {
 }
 
 #[test]
-fn f5_f7_garbage_closes_its_own_connection_alone() {
+fn garbage_closes_only_its_own_connection() {
     let server = Server::start();
     let mut good = server.connect();
     good.send(&[alloc(0, 1, 100, DRAM)]);
@@ -76,7 +76,7 @@ fn f5_f7_garbage_closes_its_own_connection_alone() {
 }
 
 #[test]
-fn f9_f10_replies_have_the_size_of_their_question() {
+fn replies_have_the_size_of_their_request() {
     let server = Server::with(&["--sim", "n300,idle"]);
     server.connect().send(&[alloc(0, 1, 1 << 20, DRAM), event(Type::CbAlloc, 0, 2, 4096, 0)]).usage(0);
     for size in Size::ALL {
@@ -94,7 +94,7 @@ fn f9_f10_replies_have_the_size_of_their_question() {
 }
 
 #[test]
-fn f8_f11_a_reader_of_128_of_144_bytes_is_answered() {
+fn a_reader_of_128_of_144_bytes_is_answered() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[Request { device_id: -1, ..Request::new(Type::DeviceInfoQuery) }]);
@@ -108,7 +108,7 @@ fn f8_f11_a_reader_of_128_of_144_bytes_is_answered() {
 
 /// `echo "" | nc -U`, with and without closing the connection.
 #[test]
-fn f12_p10_an_empty_line_is_answered_with_a_dump() {
+fn an_empty_line_is_answered_with_a_dump() {
     let server = Server::start();
     let mut client = server.connect();
     let many: Vec<Request> = (0..12).map(|id| alloc(3, 0x1000 * (id + 1), 2048, L1)).collect();
@@ -132,7 +132,7 @@ fn f12_p10_an_empty_line_is_answered_with_a_dump() {
 }
 
 #[test]
-fn f13_f14_foreign_structs_have_no_effect() {
+fn foreign_structs_have_no_effect() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(0, 0, 5, DRAM)]);
@@ -152,7 +152,7 @@ fn f13_f14_foreign_structs_have_no_effect() {
 }
 
 #[test]
-fn f15_bytes_are_little_endian() {
+fn bytes_are_little_endian() {
     let server = Server::start();
     let mut client = server.connect();
     let mut message = [0; 144];

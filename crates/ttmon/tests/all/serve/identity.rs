@@ -8,7 +8,7 @@ use ttmon_wire::allocation::{Request, Type};
 use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command, other_command_of};
 
 #[test]
-fn i1_equal_addresses_of_two_processes_are_two() {
+fn equal_addresses_of_two_processes_are_two_buffers() {
     let server = Server::start();
     let (mut one, mut two) = (Other::connect(&server), Other::connect(&server));
     one.says(&[alloc(0, 0x1000, 100, DRAM)]);
@@ -21,7 +21,7 @@ fn i1_equal_addresses_of_two_processes_are_two() {
 }
 
 #[test]
-fn i2_a2_dram_and_l1_at_one_address_are_two() {
+fn same_address_in_dram_and_l1_is_two_buffers() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 0x1000, 100, DRAM), alloc(0, 0x1000, 7, L1)]);
@@ -37,7 +37,7 @@ fn i2_a2_dram_and_l1_at_one_address_are_two() {
 
 /// Circular buffers have addresses too, and kernels have arbitrary numbers. A free affects neither.
 #[test]
-fn i2_a_newer_circular_buffer_changes_nothing() {
+fn a_newer_circular_buffer_does_not_change_a_free() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(&[alloc(0, 0x1000, 100, DRAM), alloc(0, 0x1000, 200, L1), event(Type::CbAlloc, 0, 0x1000, 64, 0), free(0, 0x1000)]);
@@ -49,7 +49,7 @@ fn i2_a_newer_circular_buffer_changes_nothing() {
 }
 
 #[test]
-fn i3_i4_a_stranger_s_pid_is_only_a_label() {
+fn the_pid_of_another_process_is_only_a_label() {
     let server = Server::start();
     let mut victim = Other::connect(&server);
     victim.says(&[alloc(0, 0x1000, 100, DRAM)]);
@@ -66,7 +66,7 @@ fn i3_i4_a_stranger_s_pid_is_only_a_label() {
 /// Runs as root with a client of another user. A server that is not root finds that a process is alive because signals to it are not
 /// permitted.
 #[test]
-fn i5_another_user_s_process_is_alive() {
+fn a_process_of_another_user_is_alive() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -80,7 +80,7 @@ fn i5_another_user_s_process_is_alive() {
 }
 
 #[test]
-fn i6_a_pid_that_means_another_process_takes_nothing_over() {
+fn a_reused_pid_takes_nothing_over() {
     let mut server = Server::start();
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 64, DRAM)]);
@@ -95,7 +95,7 @@ fn i6_a_pid_that_means_another_process_takes_nothing_over() {
 }
 
 #[test]
-fn i7_no_pid_no_entry() {
+fn a_message_without_a_pid_makes_no_entry() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     let under = |pid: i32, request: Request| Request { process_id: pid, ..request };
@@ -108,7 +108,7 @@ fn i7_no_pid_no_entry() {
 }
 
 #[test]
-fn i8_a_zombie_is_dead() {
+fn a_zombie_is_dead() {
     let server = Server::start();
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 64, DRAM)]);
@@ -120,7 +120,7 @@ fn i8_a_zombie_is_dead() {
 
 /// The client is in a separate pid namespace, where its pid is 1.
 #[test]
-fn i9_a_pid_of_another_namespace_is_its_own() {
+fn a_pid_of_another_namespace_is_its_own() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -139,7 +139,7 @@ fn i9_a_pid_of_another_namespace_is_its_own() {
 }
 
 #[test]
-fn i10_the_end_of_a_connection_frees_nothing() {
+fn the_end_of_a_connection_frees_nothing() {
     let server = Server::start();
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 64, DRAM)]);
@@ -154,7 +154,7 @@ fn i10_the_end_of_a_connection_frees_nothing() {
 
 /// Messages before the end of a client count, although the server must first identify a new process.
 #[test]
-fn i10_a_client_that_leaves_at_once_still_counts() {
+fn a_client_that_leaves_at_once_still_counts() {
     let server = Server::with(&["--quiet"]);
     let others: Vec<Other> = (0..10)
         .map(|_| {
@@ -170,7 +170,7 @@ fn i10_a_client_that_leaves_at_once_still_counts() {
 /// A client sends a query that waits for other sources, then an allocation, and ends. No process reads the answer, and the allocation
 /// counts.
 #[test]
-fn i10_what_was_said_behind_a_question_counts() {
+fn messages_behind_a_query_count() {
     let server = Server::with(&["--quiet"]);
     for round in 1..=5 {
         // Wait until the data of other sources is too old for an answer.
@@ -181,7 +181,7 @@ fn i10_what_was_said_behind_a_question_counts() {
 }
 
 #[test]
-fn i11_a_forked_child_owns_what_it_says() {
+fn a_forked_child_owns_its_entries() {
     let server = Server::start();
     let mut parent = Other::connect(&server);
     parent.says(&[alloc(0, 1, 100, DRAM)]);
@@ -197,7 +197,7 @@ fn i11_a_forked_child_owns_what_it_says() {
 
 /// The server often sees the end of a child before it reads the last messages of the child.
 #[test]
-fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
+fn the_last_messages_of_a_child_are_not_its_parents() {
     let server = Server::with(&["--log", "json"]);
     let mut parent = Other::connect(&server);
     parent.says(&[alloc(0, 1, 100, DRAM)]);
@@ -212,7 +212,7 @@ fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
 
 /// Unread last messages of an ended program are not an error. Messages of another process on its connection are an error.
 #[test]
-fn i12_messages_after_the_end_are_reported_only_of_others() {
+fn messages_after_the_end_are_reported_only_of_others() {
     let server = Server::with(&["--log", "json"]);
     let mut other = Other::connect(&server);
     let (own, stranger) = (other.pid(), 4_194_303);
@@ -230,7 +230,7 @@ fn i12_messages_after_the_end_are_reported_only_of_others() {
 /// This program is the parent of all clients, but they have their own connections. Its messages with their pids do not free their
 /// entries.
 #[test]
-fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
+fn a_parent_frees_no_entries_of_a_child_with_its_own_connection() {
     let server = Server::with(&["--log", "json"]);
     let mut child = Other::connect(&server);
     child.says(&[alloc(0, 1, 100, DRAM)]);
@@ -245,7 +245,7 @@ fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
 
 /// A query in the middle of a batch is answered correctly too: processes that ended since the beginning of the batch are known.
 #[test]
-fn i12_bytes_of_the_dead_are_not_answered_beside_load() {
+fn bytes_of_ended_processes_are_not_answered_under_load() {
     let server = Server::with(&["--quiet"]);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -275,7 +275,7 @@ fn i12_bytes_of_the_dead_are_not_answered_beside_load() {
 }
 
 #[test]
-fn i12_bytes_of_the_dead_are_not_answered() {
+fn bytes_of_ended_processes_are_not_answered() {
     let server = Server::start();
     for round in 0..20 {
         let mut other = Other::connect(&server);

@@ -7,7 +7,7 @@ use crate::serve::server::{DRAM, Server, alloc, me};
 
 /// Only worker cores count. Figures that do not fit the message are answered as the largest value.
 #[test]
-fn a14_what_devices_have() {
+fn the_capacities_of_devices_are_answered() {
     let server = Server::with(&["--sim", "n300,idle"]);
     server.says("Device 0: Wormhole_B0 (12GB DRAM, 91MB L1) [Local]");
     server.says("Device 1: Wormhole_B0 (12GB DRAM, 91MB L1) [Remote]");

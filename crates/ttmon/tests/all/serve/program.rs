@@ -12,7 +12,7 @@ use crate::command;
 use crate::serve::server::{DRAM, L1, Other, Server, alloc, event, free, me};
 
 #[test]
-fn p1_a_second_server_names_the_first() {
+fn a_second_server_names_the_first() {
     let mut server = Server::start();
     let mut command = command(&["serve", "--listen", "off", "--socket"]);
     command.arg(server.socket()).arg("--state-dir").arg(server.path("other")).arg("--api").arg(server.path("api2.sock"));
@@ -26,7 +26,7 @@ fn p1_a_second_server_names_the_first() {
 }
 
 #[test]
-fn p1_a_state_directory_has_one_server() {
+fn a_state_directory_has_one_server() {
     let server = Server::start();
     let mut command = command(&["serve", "--listen", "off", "--socket"]);
     command.arg(server.path("b.sock")).arg("--state-dir").arg(server.state()).arg("--api").arg(server.path("api2.sock"));
@@ -62,7 +62,7 @@ fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
 }
 
 #[test]
-fn p3_everybody_may_connect() {
+fn every_user_may_connect_by_default() {
     let server = Server::start();
     assert_eq!(std::fs::symlink_metadata(server.socket()).unwrap().mode() & 0o777, 0o666);
     let server = Server::with(&["--socket-mode", "0600"]);
@@ -70,7 +70,7 @@ fn p3_everybody_may_connect() {
 }
 
 #[test]
-fn p4_an_asker_that_leaves_before_its_answer_harms_nobody() {
+fn a_client_that_leaves_before_its_answer_affects_no_other() {
     let server = Server::start();
     for _ in 0..200 {
         let mut client = server.connect();
@@ -80,7 +80,7 @@ fn p4_an_asker_that_leaves_before_its_answer_harms_nobody() {
 }
 
 #[test]
-fn p5_a_peer_that_never_reads_is_dropped_alone() {
+fn only_the_client_that_never_reads_is_closed() {
     let server = Server::with(&["--log", "json"]);
     let mut good = server.connect();
     good.send(&[alloc(0, 1, 5, DRAM)]);
@@ -93,7 +93,7 @@ fn p5_a_peer_that_never_reads_is_dropped_alone() {
 }
 
 #[test]
-fn p6_without_descriptors_it_sheds_and_recovers() {
+fn new_clients_are_refused_until_descriptors_are_free() {
     let mut server = Server::start();
     server.kill();
     // A hard limit, so that the server cannot raise it.
@@ -124,7 +124,7 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
 
 /// Every accepted client is tracked. Without a descriptor for its process a client is rejected, and counted once.
 #[test]
-fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
+fn every_client_is_tracked_or_refused_at_the_limit_of_descriptors() {
     let server = Server::with(&["--log", "json"]);
     let mut first = server.connect();
     first.send(&[alloc(0, 1, 1, DRAM)]);
@@ -152,7 +152,7 @@ fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
 
 /// No process reads the server's output, so the pipe is full after 64 KiB.
 #[test]
-fn p7_a_full_pipe_on_stdout_stops_nothing() {
+fn a_full_pipe_on_stdout_stops_nothing() {
     let mut server = Server::start();
     server.kill();
     let mut child = server.command.spawn().unwrap();
@@ -170,7 +170,7 @@ fn p7_a_full_pipe_on_stdout_stops_nothing() {
 }
 
 #[test]
-fn p8_signals_under_load() {
+fn signals_under_load_lose_nothing() {
     let mut server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     for round in 0..100 {
@@ -199,7 +199,7 @@ fn statistics_are_sums_over_all_processes() {
 }
 
 #[test]
-fn p9_quiet_keeps_dumps_and_complaints() {
+fn quiet_keeps_dumps_and_warnings() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 5, DRAM), alloc(-1, 1, 1, DRAM), Request::new(Type::DumpRemaining)]).usage(0);
@@ -209,7 +209,7 @@ fn p9_quiet_keeps_dumps_and_complaints() {
 }
 
 #[test]
-fn p10_dumps_on_stdout() {
+fn requested_dumps_are_printed() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect_in(Size::B72);
     client.send(&[Request::new(Type::DumpRemaining)]);
@@ -238,7 +238,7 @@ fn p10_dumps_on_stdout() {
 /// Any number of requests for a dump on stdout during a dump cause only one more dump. A client that requests a dump for itself does not
 /// wait longer.
 #[test]
-fn p12_a_flood_of_dumps_is_a_few() {
+fn a_flood_of_dump_requests_causes_a_few_dumps() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect();
     let many: Vec<Request> = (0..1000).map(|id| alloc(0, id, 1, DRAM)).collect();
@@ -260,7 +260,7 @@ fn p12_a_flood_of_dumps_is_a_few() {
 
 /// The state directory is removed, but live entries are still known.
 #[test]
-fn p10_a_dump_needs_no_name() {
+fn a_dump_needs_no_state_directory() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 1, DRAM)]).usage(0);
@@ -270,7 +270,7 @@ fn p10_a_dump_needs_no_name() {
 }
 
 #[test]
-fn p11_the_end_of_a_process_is_reported_at_once() {
+fn the_end_of_a_process_is_reported_at_once() {
     let server = Server::start();
     server.says("Ends of processes are noticed at once");
     let mut other = Other::connect(&server);
@@ -284,7 +284,7 @@ fn p11_the_end_of_a_process_is_reported_at_once() {
 }
 
 #[test]
-fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
+fn a_process_has_as_many_devices_as_a_ledger_lists() {
     let server = Server::with(&["--log", "json"]);
     let mut client = server.connect();
     let many: Vec<Request> = (0..300).map(|device| alloc(device, 1, 1, DRAM)).collect();
@@ -309,7 +309,7 @@ fn started_by(server: &Server, words: &str) -> std::process::Child {
 }
 
 #[test]
-fn what_nohup_ignores_stays_ignored() {
+fn signals_ignored_by_nohup_stay_ignored() {
     let mut server = Server::start();
     server.kill();
     let mut child = started_by(&server, "trap '' HUP");
@@ -325,7 +325,7 @@ fn what_nohup_ignores_stays_ignored() {
 }
 
 #[test]
-fn p3_directories_are_open_with_any_umask() {
+fn directories_are_readable_with_any_umask() {
     let mut server = Server::start();
     server.kill();
     std::fs::remove_dir_all(server.state()).unwrap();
@@ -337,7 +337,7 @@ fn p3_directories_are_open_with_any_umask() {
 
 /// Closing a received descriptor may take as long as its sender wants, so none is received.
 #[test]
-fn p5_descriptors_are_not_taken() {
+fn descriptors_are_not_received() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use std::os::fd::AsFd;
     let server = Server::start();
@@ -358,7 +358,7 @@ fn p5_descriptors_are_not_taken() {
 }
 
 #[test]
-fn it_is_ready_when_it_says_so() {
+fn readiness_is_notified_when_the_sockets_exist() {
     let server = Server::start();
     let notify = server.path("notify.sock");
     let listener = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();

@@ -7,7 +7,7 @@ use ttmon_wire::allocation::{Request, Size, Type, Usage};
 use crate::serve::server::{DRAM, Other, Server, alloc, free, ledgers, me};
 
 #[test]
-fn a17_what_cannot_be_taken_over_is_left_alone() {
+fn a_ledger_of_another_version_is_left_alone() {
     let mut server = Server::start();
     let mut other = Other::connect(&server);
     other.says(&[alloc(0, 1, 30, DRAM)]);
@@ -35,7 +35,7 @@ fn another_simulated_machine_takes_over_nothing() {
 }
 
 #[test]
-fn a17_what_was_confirmed_is_there_after_a_kill() {
+fn confirmed_entries_are_there_after_a_kill() {
     let mut server = Server::start();
     let mut mine = server.connect();
     mine.send(&[alloc(0, 1, 100, DRAM), alloc(0, 1, 100, DRAM), alloc(3, 9, 7, 1)]).usage(0);
