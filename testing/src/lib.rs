@@ -7,6 +7,7 @@
 mod generated;
 pub mod machine;
 mod process;
+pub mod pythons;
 mod service;
 mod terminal;
 mod waiting;

@@ -1,14 +1,11 @@
 //! All supported interpreters of this machine, in their usual form and in unusual ones.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
-#[path = "support/pythons.rs"]
-mod pythons;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pythons::{Installed, installed, print};
+use ttmon_testing::pythons::{Installed, installed, print};
 
 /// The library among the examples of this build.
 fn library() -> PathBuf {

@@ -291,7 +291,8 @@ pub(crate) fn now() -> UnixTime {
 mod tests {
     use std::collections::BTreeSet;
     use std::thread;
-    use std::time::Instant;
+
+    use ttmon_testing::until;
 
     use super::*;
 
@@ -308,19 +309,13 @@ mod tests {
         let journal = lock(&service.journal);
         let asked = Arc::clone(&service);
         let asking = thread::spawn(move || asked.readiness());
-        while Arc::strong_count(&first) < 3 {
-            thread::yield_now();
-        }
+        until("the request has the snapshot", || Arc::strong_count(&first) >= 3);
         (0..1000).for_each(|_| thread::yield_now());
         let (other, next) = (Arc::clone(&service), published());
         let publishing = thread::spawn(move || other.publish(Duration::from_secs(1), next));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !publishing.is_finished() && Instant::now() < deadline {
-            thread::yield_now();
-        }
-        let is_published = publishing.is_finished();
+        until("the next one is published", || publishing.is_finished());
         drop(journal);
-        assert!(asking.join().is_ok() && publishing.join().is_ok() && is_published);
+        assert!(asking.join().is_ok() && publishing.join().is_ok());
     }
 
     /// 10,000 processes run, 50 at a time. The series of devices are the same in every scrape; only the series of jobs change.

@@ -1,16 +1,13 @@
 //! Lines of Python programs, with every interpreter of this machine.
 
-#[path = "../../../pystack/tests/support/pythons.rs"]
-mod pythons;
-
 use std::path::Path;
 use std::process::Command;
 
 use ttmon_ledger::layout::Coverage;
 use ttmon_ledger::layout::stack::NO_PYTHON;
+use ttmon_testing::pythons::{Installed, installed};
 
 use super::{Program, Workshop};
-use pythons::{Installed, installed};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
 

@@ -3,9 +3,7 @@
 //!
 //! A program (programs/program.cpp) executes commands line by line. After each line the test reads its ledger from outside.
 
-#[path = "stand_in/native.rs"]
 mod native;
-#[path = "stand_in/python.rs"]
 mod python;
 
 use std::fs;

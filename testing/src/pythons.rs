@@ -1,25 +1,28 @@
-//! The interpreters of this machine.
+//! The Python interpreters of this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// An installed Python that runs.
 #[derive(Debug)]
-pub(crate) struct Installed {
-    pub(crate) path: PathBuf,
+pub struct Installed {
+    /// The program.
+    pub path: PathBuf,
     /// Major and minor.
-    pub(crate) version: (u32, u32),
+    pub version: (u32, u32),
 }
 
 impl Installed {
     /// Whether its frames are supported.
-    pub(crate) fn is_known(&self) -> bool {
+    #[must_use]
+    pub fn is_known(&self) -> bool {
         matches!(self.version, (3, 10..=14))
     }
 }
 
 /// Returns those of pyenv, the one of the system, and those in `TTMON_TEST_PYTHONS` (a list like PATH).
-pub(crate) fn installed() -> Vec<Installed> {
+#[must_use]
+pub fn installed() -> Vec<Installed> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin/python3")).filter(|path| path.is_file()).collect();
@@ -36,7 +39,8 @@ fn version(python: &Path) -> Option<(u32, u32)> {
 }
 
 /// Returns the output of Python for an expression; `None` if it fails.
-pub(crate) fn print(python: &Path, expression: &str) -> Option<String> {
+#[must_use]
+pub fn print(python: &Path, expression: &str) -> Option<String> {
     let output = Command::new(python).arg("-c").arg(format!("print({expression}, end='')")).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
