@@ -216,7 +216,7 @@ impl MemoryPlace {
     }
 }
 
-/// How a process with its own ledger sees the machine.
+/// How a process with its own ledger sees the machine. Not known if the ledger cannot be read.
 fn view_of(sample: &Sample, owner: ProcessKey) -> View {
     let mut ledgers = sample.ledgers.iter().filter(|ledger| ledger.owner == owner).filter_map(|ledger| ledger.content.as_ref().ok());
     ledgers.next().map_or(View::UNKNOWN, |ledger| View { visible: ledger.visible_devices.clone(), is_mock: ledger.is_mock })
@@ -304,6 +304,7 @@ fn info(device: &Device) -> DeviceInfo {
         dram_bytes,
         l1_bytes: device.memory.kinds[Kind::L1].total.unwrap_or(0),
         arch,
+        // The protocol has 0 for a number that is not known.
         dram_channels: dram_bytes.checked_div(channel_bytes).and_then(|channels| u32::try_from(channels).ok()).unwrap_or(0),
         dram_channel_bytes: if dram_bytes == 0 { 0 } else { channel_bytes },
         l1_bytes_per_core: device.arch.map_or(0, Arch::l1_bytes_per_core),

@@ -146,8 +146,7 @@ impl Connection {
             }
             length = seen.bytes;
         }
-        let buffer = buffer.get_mut(..length).unwrap_or_default();
-        Ok(recv(&self.socket, buffer, RecvFlags::DONTWAIT)?.0)
+        Ok(recv(&self.socket, &mut buffer[..length], RecvFlags::DONTWAIT)?.0)
     }
 
     /// Sends as much as the socket accepts and stores the rest. Closes the connection of a peer that does not read.
@@ -159,7 +158,7 @@ impl Connection {
             self.unread_since = Instant::now();
             match send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) if sent == bytes.len() => return Flow::On,
-                Ok(sent) => self.unread.extend_from_slice(bytes.get(sent..).unwrap_or_default()),
+                Ok(sent) => self.unread.extend_from_slice(&bytes[sent..]),
                 Err(Errno::AGAIN | Errno::INTR) => self.unread.extend_from_slice(bytes),
                 Err(_) => self.is_deaf = true,
             }

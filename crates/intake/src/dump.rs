@@ -176,6 +176,7 @@ impl Dump {
     pub(crate) fn add_reported(&mut self, sample: &Sample) {
         let snapshot = Snapshot::derive(sample, None);
         for process in &snapshot.processes {
+            // A device without a number is listed by its id.
             let number = |id: DeviceId| snapshot.devices.iter().find(|device| device.id == id).and_then(|device| device.metal_id.ok());
             let on_devices =
                 process.devices.iter().map(|on| (number(on.device).map_or(ChipNumber::Device(on.device), ChipNumber::Number), &on.kinds));
@@ -372,7 +373,7 @@ mod tests {
     fn content(buffers: u64) -> Content {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
-        let held = peer::held(std::process::id()).expect("alive");
+        let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
         let mut budget = Budget::new(0);
         let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         for address in 1..=buffers {

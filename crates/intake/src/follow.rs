@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ttmon_ledger::layout::{Op, Refused, kind};
-use ttmon_ledger::reader::{Event, Region, Totals};
+use ttmon_ledger::reader::{Event, ReadError, Region, Totals};
 use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
@@ -34,6 +34,8 @@ struct FollowedLedger {
     seen: u64,
     /// The end of the process was reported.
     is_over: bool,
+    /// It was reported that the ledger cannot be read.
+    is_unreadable: bool,
     /// Types of kernels, by allocator and address. An unload does not report the type.
     kernels: HashMap<(u16, u64), u8>,
 }
@@ -69,7 +71,7 @@ impl Follower {
             self.next = (self.next + 1) % followed.len();
             self.read_one(one, &mut events_left, &mut printed, &mut after);
         }
-        self.add_totals(&mut printed);
+        self.add_totals(&mut printed, &mut after);
         printed.sort_by_key(|line| line.unix_ns);
         let mut out = Vec::new();
         printed.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
@@ -110,25 +112,28 @@ impl Follower {
         let (since, pid) = (self.since_unix_ns, one.key.0.pid);
         let known = self.known.entry(one.key).or_insert_with(|| {
             let region = Arc::clone(&one.region);
-            // For a ledger that existed before, only later events are printed.
+            // For a ledger that existed before, only later events are printed. Below it is reported if it cannot be read.
             let seen = if region.identity().created_unix_ns < since { region.events(u64::MAX).map_or(0, |read| read.next) } else { 0 };
-            FollowedLedger { region, seen, is_over: false, kernels: HashMap::new() }
+            FollowedLedger { region, seen, is_over: false, is_unreadable: false, kernels: HashMap::new() }
         });
         if known.is_over {
             return;
         }
         known.is_over = one.has_ended;
-        let recorded = known.region.events(known.seen).ok();
-        if let Some(recorded) = &recorded {
-            known.seen = recorded.next;
-            *events_left = events_left.saturating_sub(recorded.events.len());
-        }
-        let events = recorded.as_ref().map_or(&[][..], |recorded| &recorded.events);
-        let mut hidden = recorded.as_ref().map_or(0, |recorded| recorded.overrun);
+        let recorded = match known.region.events(known.seen) {
+            Ok(recorded) => recorded,
+            Err(error) => return known.report_unreadable(pid, &error, after),
+        };
+        known.seen = recorded.next;
+        *events_left = events_left.saturating_sub(recorded.events.len());
+        let (events, mut hidden) = (&recorded.events, recorded.overrun);
         if events.is_empty() && !one.has_ended {
             return;
         }
-        let Ok(totals) = known.region.totals() else { return };
+        let totals = match known.region.totals() {
+            Ok(totals) => totals,
+            Err(error) => return known.report_unreadable(pid, &error, after),
+        };
         known.learn_kernels(&totals, events);
         let first = printed.len();
         for event in events {
@@ -148,13 +153,20 @@ impl Follower {
     }
 
     /// Sets the total bytes after each event of a circular buffer or kernel, computed backwards from the current totals.
-    fn add_totals(&self, printed: &mut [EventLine]) {
+    fn add_totals(&mut self, printed: &mut [EventLine], after: &mut Vec<String>) {
         if !printed.iter().any(|line| is_summed(line.kind)) {
             return;
         }
         let mut now: HashMap<(i32, u8), u64> = HashMap::new();
-        for known in self.known.values().filter(|known| !known.is_over) {
-            let Ok(totals) = known.region.totals() else { continue };
+        for ((owner, _), known) in self.known.iter_mut().filter(|(_, known)| !known.is_over) {
+            let read = known.region.totals().and_then(|totals| Ok((known.region.circulars(&totals)?, totals)));
+            let (circulars, totals) = match read {
+                Ok(read) => read,
+                Err(error) => {
+                    known.report_unreadable(owner.pid, &error, after);
+                    continue;
+                }
+            };
             for allocator in &totals.allocators {
                 for device in devices(allocator) {
                     for row in allocator.rows.iter().filter(|row| is_summed(row.kind)) {
@@ -162,7 +174,7 @@ impl Follower {
                     }
                 }
             }
-            for circular in known.region.circulars(&totals).unwrap_or_default().iter().filter(|circular| !circular.is_global) {
+            for circular in circulars.iter().filter(|circular| !circular.is_global) {
                 for device in devices_of_circular(&totals, circular) {
                     add(&mut now, (signed(device), kind::CB), circular.size.into());
                 }
@@ -177,6 +189,13 @@ impl Follower {
 }
 
 impl FollowedLedger {
+    /// Reports once that the ledger cannot be read. Later turns try again.
+    fn report_unreadable(&mut self, pid: u32, error: &ReadError, after: &mut Vec<String>) {
+        if !std::mem::replace(&mut self.is_unreadable, true) {
+            after.push(format!("⚠ [PID {pid}] its ledger cannot be read, so its events and bytes are not shown: {error}"));
+        }
+    }
+
     /// Reads the types of loaded kernels, which the recorder does not store.
     fn learn_kernels(&mut self, totals: &Totals, events: &[Event]) {
         let is_load = |event: &Event| event.kind == kind::KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
@@ -220,9 +239,9 @@ fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u6
     devices(allocator).into_iter().map(line).collect()
 }
 
-/// Whether the process still runs, as another program.
+/// Whether the process still runs, as another program. Without descriptors that is unknown, and its end is not reported.
 fn lives(owner: ProcessKey) -> bool {
-    peer::held(owner.pid).is_some_and(|held| held.key == owner)
+    peer::held(owner.pid).map_or(true, |held| held.is_some_and(|held| held.key == owner))
 }
 
 /// Live bytes and buffers: plain buffers, circular buffers, kernels.
@@ -246,4 +265,34 @@ fn add(sums: &mut HashMap<(i32, u8), u64>, key: (i32, u8), bytes: u64) {
 
 fn signed(device: u32) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+    use crate::owner::View;
+    use crate::store::Store;
+    use crate::store::tests::in_memory;
+
+    #[test]
+    fn an_unreadable_ledger_is_reported_once() {
+        let directory = in_memory();
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
+        let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
+        let mut written = store.create(&held, &View::UNKNOWN).expect("room").file().try_clone().expect("descriptor");
+        let path = directory.path().join("copy");
+        std::io::copy(&mut written, &mut File::create(&path).expect("room")).expect("a copy");
+        let region = Arc::new(Region::open(File::open(&path).expect("a copy")).expect("a ledger"));
+        let found = [Arc::new(OpenLedger::handed(held.key, 0, region, (0, 0)))];
+        let mut follower = Follower::new(Format::Text, 0, 0);
+        let mut read = || String::from_utf8(follower.read(&found, &PostMortem::default())).expect("text");
+        assert_eq!(read(), "", "it has no events");
+        fs::write(&path, "").expect("an empty file");
+        let line = format!("⚠ [PID {}] its ledger cannot be read, so its events and bytes are not shown: ", held.key.pid);
+        let first = read();
+        assert!(first.contains(&line) && first.lines().count() == 1, "{first}");
+        assert_eq!(read(), "", "once");
+    }
 }

@@ -1,7 +1,7 @@
 //! Ledgers that processes handed over. They are kept after the end of the process for later queries.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -275,15 +275,16 @@ fn clean(name: &str) -> String {
     name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// Returns the owner of a ledger, if its header agrees with the sender. If the sender has ended already, only its user id is checked.
+/// Returns the owner of a ledger, if its header agrees with the sender. If the sender has ended already, only its user id is checked. If no
+/// descriptor is left to find out whether it has ended, the ledger is refused.
 fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>)> {
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
     let key = ProcessKey { pid, start_ticks: identity.start_ticks };
-    match peer::held(pid) {
+    match peer::held(pid).ok()? {
         Some(held) => {
             let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid() == handed.uid;
-            is_its_own.then(|| (key, held.pidfd.as_fd().try_clone_to_owned().ok()))
+            is_its_own.then_some((key, Some(held.pidfd)))
         }
         None => handed.sender.filter(|sender| sender.uid == handed.uid).map(|_| (key, None)),
     }
@@ -300,7 +301,7 @@ mod tests {
     fn handed(ledgers: &[(u32, Option<u64>)]) -> HandedLedgers {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
-        let held = peer::held(std::process::id()).expect("alive");
+        let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
         let hosted = store.create(&held, &View::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = HandedLedgers::new(None, 0);
@@ -340,7 +341,7 @@ mod tests {
     #[test]
     fn the_end_of_one_that_is_forgotten_is_no_news() {
         let mut handed = handed(&[(1, None)]);
-        handed.watch(0, peer::open(std::process::id()).expect("alive"));
+        handed.watch(0, peer::open(std::process::id()).expect("descriptors").expect("alive"));
         handed.forgotten.extend(make_place(&mut handed.kept.lock(), 2));
         assert!(handed.forgotten.iter().all(|known| known.pidfd.is_some()));
         let forgotten = handed.take_forgotten();

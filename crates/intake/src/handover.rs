@@ -117,6 +117,7 @@ impl Receiver {
 
     /// Wraps a socket that another process bound, such as systemd. Its path is not removed on drop.
     pub fn inherited(socket: UnixDatagram) -> io::Result<Self> {
+        // A socket in the abstract namespace has no path.
         let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         socket.set_nonblocking(true)?;
         ask_for_sender(&socket)?;
@@ -170,6 +171,7 @@ impl Receiver {
             match part {
                 RecvAncillaryMessage::ScmRights(descriptors) => files.extend(descriptors),
                 RecvAncillaryMessage::ScmCredentials(credentials) => {
+                    // A pid is positive.
                     let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
                     sender = pid.map(|pid| Sender { pid, uid: credentials.uid.as_raw() });
                 }
@@ -215,6 +217,7 @@ impl Drop for Receiver {
             }
         }
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
+            // A socket that stays is replaced at the next start.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -242,7 +245,8 @@ fn ask_for_sender(socket: impl AsFd) -> io::Result<()> {
     if sees_all_pids { Ok(sockopt::set_socket_passcred(socket, true)?) } else { Ok(()) }
 }
 
-/// Opens a ledger in a file with a fixed length. The file must be exactly as long as the ledger, because it must not grow while it is held.
+/// Opens a ledger in a file with a fixed length; `None` if it is not one, or cannot be read. The file must be exactly as long as the
+/// ledger, because it must not grow while it is held.
 fn read(file: OwnedFd, sender: Option<Sender>) -> Option<HandedLedger> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;

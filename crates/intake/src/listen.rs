@@ -96,6 +96,7 @@ impl Listener {
     pub fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
+        // A socket in the abstract namespace has no path.
         let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
         let refuses_descriptors = refuse_descriptors(&listener);
         // From now on the kernel reports this process as the listener, instead of the one that opened the socket.
@@ -130,6 +131,7 @@ impl Drop for BoundSocket {
         let is_ours = |path: &Path, identity: (u64, u64)| {
             fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == identity)
         };
+        // Files that stay are replaced at the next start.
         if is_ours(&self.path, self.identity) {
             let _ = fs::remove_file(&self.path);
         }
@@ -156,6 +158,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), BindError> {
             Ok(file) => File::from(file),
             Err(Errno::LOOP) => return Err(BindError::Foreign(lock, "a symbolic link")),
             Err(error) => {
+                // Without a listener, the first error is the reason.
                 let there = listening(path).ok().filter(|_| error == Errno::ACCESS);
                 return Err(there.map_or_else(|| io(error.into()), |pid| BindError::Live(path.to_owned(), pid)));
             }

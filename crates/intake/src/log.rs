@@ -150,7 +150,7 @@ fn write_all(shared: &Shared, descriptor: &OwnedFd) {
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             match rustix::io::write(descriptor, rest) {
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Ok(written) => rest = &rest[written..],
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(10)),
                 // The reader has closed the pipe, or the disk is full. These lines are lost; later ones may not be.

@@ -116,6 +116,7 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     pub(crate) fn new(hosted: Hosted, uid: u32, budget: &mut Budget) -> Self {
+        // The protocol has signed numbers, so no request can mean another one.
         let devices = hosted.allocators().into_iter().filter_map(|(id, given)| Some((i32::try_from(given).ok()?, id))).collect();
         let mut tracked = Self { hosted, uid, devices, freed: Freed::default(), charged: 0, full_since: None };
         tracked.charge(budget);
@@ -300,7 +301,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
-        let held = peer::read_process(own, peer::open(own).expect("alive")).expect("alive");
+        let held = peer::held(own).expect("descriptors").expect("alive");
         let mut budget = Budget::new(0);
         let mut tracked = || Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         let (mut one, other) = (tracked(), tracked());

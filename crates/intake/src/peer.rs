@@ -55,24 +55,24 @@ pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
 fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match handed_out {
         Ok(pidfd) => Ok(Some(pidfd)),
-        Err(Errno::ENOPROTOOPT) => try_open(pid),
+        Err(Errno::ENOPROTOOPT) => open(pid),
         Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(error.into()),
         Err(_) => Ok(None),
     }
 }
 
-/// Opens a pidfd of the process that has this pid now.
-pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
-    try_open(pid).ok().flatten()
+/// Opens a pidfd of the process that has this pid now; `None` if there is no process.
+pub(crate) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+    if_there(pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from))
 }
 
-/// Opens a pidfd of the process that has this pid now; `None` if there is no process.
-pub(crate) fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
+/// Returns what was opened of a process; `None` if the process has ended or is hidden. An error means lack of descriptors or memory.
+fn if_there<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     use rustix::io::Errno;
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(Some(pidfd)),
-        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error),
         Err(_) => Ok(None),
     }
 }
@@ -83,23 +83,23 @@ pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready == 0)
 }
 
-/// Returns the process that has this pid now.
-pub(crate) fn held(pid: u32) -> Option<HeldProcess> {
-    read_process(pid, open(pid)?)
+/// Returns the process that has this pid now; `None` if there is none.
+pub(crate) fn held(pid: u32) -> io::Result<Option<HeldProcess>> {
+    open(pid)?.map_or(Ok(None), |pidfd| read_process(pid, pidfd))
 }
 
-/// Reads a process from /proc; `None` if it has ended.
-pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> Option<HeldProcess> {
-    let stat = Stat::parse(&file_of(pid, "stat")?)?;
-    let status = Status::parse(&file_of(pid, "status")?)?;
+/// Reads a process from /proc; `None` if it has ended or is hidden.
+pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> io::Result<Option<HeldProcess>> {
+    let (Some(stat), Some(status)) = (file_of(pid, "stat")?, file_of(pid, "status")?) else { return Ok(None) };
+    let (Some(stat), Some(status)) = (Stat::parse(&stat), Status::parse(&status)) else { return Ok(None) };
     // The process is alive after the reads, so they were about this process.
-    is_alive(pidfd.as_fd()).then(|| HeldProcess {
+    Ok(is_alive(pidfd.as_fd()).then(|| HeldProcess {
         pidfd,
         key: ProcessKey { pid, start_ticks: stat.start_ticks },
         namespace_pid: status.namespace_pids.last().copied().unwrap_or(pid),
         uids: status.uids,
         name: stat.name,
-    })
+    }))
 }
 
 /// A peer, and a pid that it named instead of its own.
@@ -111,18 +111,19 @@ pub(crate) struct NamedPeer {
     pub(crate) pid: u32,
 }
 
-/// Finds a named process that the peer forked and that still uses the peer's connection. A process that has changed its user does not
-/// qualify. This may take long.
+/// Finds a named process that the peer forked and that still uses the peer's connection. A process that has changed its user, or for
+/// which no descriptor is left, does not qualify. This may take long.
 pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
     let NamedPeer { peer, uids, pid } = named;
-    let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| read_process(pid, pidfd));
+    let opened = open(pid).ok().flatten().filter(|_| is_below(peer, pid));
+    let direct = opened.and_then(|pidfd| read_process(pid, pidfd).ok().flatten());
     // Outside containers, the pid in the process's own namespace is its global pid.
     let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
         let end = Instant::now() + DESCENDANTS_WAIT;
         below(peer, end)
             .into_iter()
             .take_while(|_| Instant::now() < end)
-            .find_map(|other| held(other).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid))
+            .find_map(|other| held(other).ok().flatten().filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid))
     });
     found.filter(|held| held.uids == uids)
 }
@@ -130,9 +131,9 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
 fn is_below(ancestor: u32, pid: u32) -> bool {
     let mut at = pid;
     for _ in 0..DESCENDANTS_MAX {
-        match file_of(at, "stat").and_then(|stat| Some(Stat::parse(&stat)?.parent)) {
-            Some(parent) if parent == ancestor => return true,
-            Some(parent) if parent > 1 => at = parent,
+        match file_of(at, "stat").map(|stat| Some(Stat::parse(&stat?)?.parent)) {
+            Ok(Some(parent)) if parent == ancestor => return true,
+            Ok(Some(parent)) if parent > 1 => at = parent,
             _ => return false,
         }
     }
@@ -145,6 +146,7 @@ fn below(ancestor: u32, end: Instant) -> Vec<u32> {
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
+        // Processes and threads may end meanwhile. Then they have no children.
         for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take_while(|_| Instant::now() < end) {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             found.extend(children.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
@@ -156,8 +158,8 @@ fn below(ancestor: u32, end: Instant) -> Vec<u32> {
     found.split_off(1)
 }
 
-fn file_of(pid: u32, name: &str) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}")).ok()?).into_owned())
+fn file_of(pid: u32, name: &str) -> io::Result<Option<String>> {
+    Ok(if_there(fs::read(format!("/proc/{pid}/{name}")))?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 #[derive(Debug, PartialEq)]
@@ -191,6 +193,7 @@ impl Status {
             let line = text.lines().find_map(|line| line.strip_prefix(key))?;
             line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
         };
+        // A kernel without pid namespaces has no line `NSpid`.
         Some(Self { uids: numbers("Uid:")?.try_into().ok()?, namespace_pids: numbers("NSpid:").unwrap_or_default() })
     }
 }
@@ -215,7 +218,7 @@ mod tests {
     fn without_a_descriptor_the_pid_has_to_do() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let found = descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").expect("alive");
-        let held = read_process(child.id(), found).expect("alive");
+        let held = read_process(child.id(), found).expect("descriptors").expect("alive");
         assert_eq!((held.key.pid, is_alive(held.pidfd.as_fd())), (child.id(), true));
         child.kill().expect("alive");
         child.wait().expect("killed");
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_child_is_below_its_parent_and_a_stranger_is_not() {
-        let me = read_process(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
+        let me = held(std::process::id()).expect("descriptors").expect("alive");
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let named = |peer: &HeldProcess, pid| NamedPeer { peer: peer.key.pid, uids: peer.uids, pid };
         let found = descendant(named(&me, child.id())).expect("a child");
@@ -243,6 +246,6 @@ mod tests {
         child.kill().expect("alive");
         child.wait().expect("killed");
         assert!(!is_alive(found.pidfd.as_fd()));
-        assert!(read_process(child.id(), found.pidfd).is_none());
+        assert!(read_process(child.id(), found.pidfd).expect("descriptors").is_none());
     }
 }

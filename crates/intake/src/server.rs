@@ -191,6 +191,7 @@ impl Server {
             is_sampling: false,
             plan: None,
             dues: BTreeSet::new(),
+            // Without a spare descriptor, an error of `accept` pauses accepting.
             spare: File::open("/dev/null").ok(),
             accept_again: None,
             handover_again: None,
@@ -328,6 +329,7 @@ impl Server {
             // Messages before the end still count, in order. Until then the kernel would report the end continuously.
             Some(Pause::Inspection | Pause::Kin(_) | Pause::Sample(..)) if is_over => {
                 let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+                // Fails only if the socket is not in the epoll.
                 let _ = epoll::delete(epoll, &connection.socket);
                 connection.waits = None;
                 connection.is_deaf = true;
@@ -559,6 +561,7 @@ impl Server {
         let Some(mut connection) = self.connections.remove(number) else { return };
         self.change_due(number, &mut connection, None);
         self.asking -= usize::from(connection.is_asking);
+        // Fails only if the end of the connection has removed it already.
         let _ = epoll::delete(if connection.is_asking { &self.askers } else { &self.epoll }, &connection.socket);
         if connection.unread.len() > connection.unread_max {
             self.drop_reader(&mut connection);
@@ -579,7 +582,7 @@ impl Server {
     }
 }
 
-/// The ready events of an epoll, without waiting.
+/// The ready events of an epoll, without waiting. None after an error: the caller asks again in its next turn.
 fn at_once(epoll: &OwnedFd, most: usize) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::with_capacity(most);
     let _ = epoll::wait(epoll, spare_capacity(&mut events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));

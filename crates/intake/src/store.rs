@@ -44,6 +44,8 @@ pub(crate) struct AdoptedState {
     pub(crate) removed: usize,
     /// Number of ledgers of live processes that cannot be used.
     pub(crate) unreadable: usize,
+    /// Why the directory could not be read to its end.
+    pub(crate) error: Option<io::Error>,
 }
 
 /// A ledger that an earlier server left.
@@ -53,7 +55,7 @@ enum StoredLedger {
     Ended,
 }
 
-/// Whether a directory, or its nearest existing ancestor, is in memory.
+/// Whether a directory, or its nearest existing ancestor, is known to be in memory.
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
     let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
@@ -159,8 +161,11 @@ impl Store {
         if fs::read(&mark).is_ok_and(|known| known == boot) {
             return Ok(());
         }
-        for entry in fs::read_dir(&self.path)?.flatten().filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".ledger")) {
-            fs::remove_file(entry.path())?;
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().ends_with(b".ledger") {
+                fs::remove_file(entry.path())?;
+            }
         }
         fs::write(&mark, boot)
     }
@@ -182,6 +187,7 @@ impl Store {
     pub(crate) fn create(&self, held: &HeldProcess, view: &View) -> io::Result<Hosted> {
         let name = served::file_name(held.key);
         let draft = format!("{name}.new");
+        // Usually there is no draft. One that stays is the error of `openat`.
         let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&self.directory, &draft, flags, Mode::from_raw_mode(0o600))?);
@@ -204,6 +210,7 @@ impl Store {
         let made = Hosted::create(file, &self.config, &owner);
         let made = made.and_then(|hosted| Ok(renameat(&self.directory, &draft, &self.directory, &name).map(|()| hosted)?));
         if made.is_err() {
+            // The next attempt removes the draft, too.
             let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
         }
         made
@@ -213,14 +220,22 @@ impl Store {
     /// cannot be read, or that belong to another machine, are left unchanged.
     pub(crate) fn adopt(&self) -> AdoptedState {
         let mut left = AdoptedState::default();
-        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX) {
-            let name = entry.file_name();
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) => return AdoptedState { error: Some(error), ..left },
+        };
+        for entry in entries.take(FILES_MAX) {
+            let name = match entry {
+                Ok(entry) => entry.file_name(),
+                Err(error) => return AdoptedState { error: Some(error), ..left },
+            };
             let Some(name) = name.to_str().filter(|name| name.ends_with(".ledger") || name.ends_with(".ledger.new")) else { continue };
             match self.adopt_one(name) {
                 StoredLedger::Whole(held, hosted) => left.adopted.push((held, *hosted)),
                 StoredLedger::Unreadable => left.unreadable += 1,
                 StoredLedger::Ended => {
                     left.removed += 1;
+                    // A file that stays is found again at the next start.
                     let _ = unlinkat(&self.directory, name, AtFlags::empty());
                 }
             }
@@ -231,16 +246,17 @@ impl Store {
     fn adopt_one(&self, name: &str) -> StoredLedger {
         // A draft was never in use.
         let Some(owner) = served::owner_of(name) else { return StoredLedger::Ended };
-        let pidfd = match peer::try_open(owner.pid) {
+        let pidfd = match peer::open(owner.pid) {
             Ok(Some(pidfd)) => pidfd,
             Ok(None) => return StoredLedger::Ended,
             Err(_) => return StoredLedger::Unreadable,
         };
         let is_alive = peer::is_alive(pidfd.as_fd());
         let held = match peer::read_process(owner.pid, pidfd) {
-            Some(held) if held.key == owner => held,
-            None if is_alive => return StoredLedger::Unreadable,
-            _ => return StoredLedger::Ended,
+            Ok(Some(held)) if held.key == owner => held,
+            Err(_) => return StoredLedger::Unreadable,
+            Ok(None) if is_alive => return StoredLedger::Unreadable,
+            Ok(_) => return StoredLedger::Ended,
         };
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let hosted = openat(&self.directory, name, flags, Mode::empty()).ok().map(File::from).and_then(|file| {
@@ -252,6 +268,7 @@ impl Store {
     }
 
     pub(crate) fn remove(&self, owner: ProcessKey) {
+        // A file that stays is removed at the next start, because its process has ended.
         let _ = unlinkat(&self.directory, served::file_name(owner), AtFlags::empty());
     }
 }

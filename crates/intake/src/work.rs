@@ -83,6 +83,7 @@ impl Handle {
     /// Stores the ledgers of a new sample, for event lines and dumps. Never waits.
     pub fn found(&self, ledgers: &[Arc<OpenLedger>]) {
         *self.present.lock().unwrap_or_else(PoisonError::into_inner) = ledgers.to_vec();
+        // If the queue is full, a turn is already due; without a follower nothing reads it.
         let _ = self.follow.try_send(());
     }
 
@@ -112,6 +113,7 @@ impl Handle {
 
     fn send(&self, news: News) {
         if self.news.send(news).is_ok() {
+            // Fails only if the counter is full. Then the loop is awake.
             let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
         }
     }
@@ -128,6 +130,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Clears the wake-up event until the next message.
     pub(crate) fn empty(&self) {
+        // Fails only if there was no wake-up.
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
     }
 }
@@ -265,13 +268,14 @@ fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
         });
         let replies = pool.read(lanes.collect());
         for (process, lane) in processes.iter().zip(replies) {
+            // Other users cannot be inspected by an ordinary user, and a process can delay the read.
             let view = lane.replies.first().and_then(|reply| view(reply.as_ref().ok()?)).unwrap_or(View::UNKNOWN);
             handle.send(News::Inspected(*process, view));
         }
     }
 }
 
-/// Parses the environment variables of a process; `None` if the environment is truncated.
+/// Parses the environment variables of a process; `None` if the environment is truncated, or a list of devices is not UTF-8.
 fn view(environment: &[u8]) -> Option<View> {
     if environment.len() >= ENVIRONMENT_BYTES_MAX {
         return None;
@@ -288,7 +292,7 @@ fn view(environment: &[u8]) -> Option<View> {
     Some(View { visible, is_mock })
 }
 
-/// A ledger to be read for a dump.
+/// A ledger to be read for a dump. Without its region or totals it is reported as unreadable.
 struct Readable {
     owner: (u32, u32),
     region: Option<Arc<Region>>,
@@ -337,21 +341,24 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     let of_file = |file: &Option<File>| Some(Arc::new(Region::open(file.as_ref()?.try_clone().ok()?).ok()?));
     let mut ledgers: Vec<Readable> =
         work.heard.iter().map(|heard| with_totals((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
-    let mut found: BTreeMap<(u64, u64), (ProcessKey, Arc<Region>)> = BTreeMap::new();
+    let mut found: BTreeMap<(u64, u64), (ProcessKey, u32, Arc<Region>)> = BTreeMap::new();
     kept.each(|kept| {
         let ledger = &kept.ledger;
         if kept.ended.is_none() && ledger.region.identity().machine == work.machine {
-            found.insert(ledger.identity(), (ledger.owner, Arc::clone(&ledger.region)));
+            found.insert(ledger.identity(), (ledger.owner, ledger.uid, Arc::clone(&ledger.region)));
         }
     });
     let sampled = work.sources.iter().flat_map(|sources| &sources.ledgers);
     for ledger in present.iter().chain(sampled).filter(|ledger| ledger.source == Source::Ledger) {
-        found.insert(ledger.identity(), (ledger.owner, Arc::clone(&ledger.region)));
+        found.insert(ledger.identity(), (ledger.owner, ledger.uid, Arc::clone(&ledger.region)));
     }
-    for (owner, region) in found.into_values() {
-        // The process may have ended since the sample.
-        let held = peer::held(owner.pid).filter(|held| held.key == owner);
-        ledgers.extend(held.map(|held| with_totals((owner.pid, held.uid()), Some(region), true)));
+    for (owner, uid, region) in found.into_values() {
+        match peer::held(owner.pid) {
+            Ok(Some(held)) if held.key == owner => ledgers.push(with_totals((owner.pid, held.uid()), Some(region), true)),
+            // The process has ended since the sample.
+            Ok(_) => {}
+            Err(_) => ledgers.push(with_totals((owner.pid, uid), None, true)),
+        }
     }
     ledgers
 }
@@ -374,6 +381,7 @@ fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
 }
 
 pub(crate) fn unix_ns() -> u64 {
+    // A clock before 1970 shows 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! New connections, the processes that made them, and processes of an earlier server.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -39,6 +40,7 @@ impl Server {
                     // Closing the spare descriptor makes one available to accept this connection and close it. The kernel reserves a
                     // descriptor before it checks whether a peer waits.
                     let turned_away = listener.accept().map(drop);
+                    // Without a spare descriptor, the next such error pauses accepting.
                     self.spare = File::open("/dev/null").ok();
                     match turned_away {
                         Ok(()) => self.refuse(NO_DESCRIPTOR),
@@ -63,12 +65,14 @@ impl Server {
 
     pub(super) fn accept_on(&mut self) {
         self.accept_again = None;
+        // If there is still no descriptor, the next error pauses accepting again.
         self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
         self.watch_listeners(EventFlags::IN);
     }
 
     fn watch_listeners(&self, flags: EventFlags) {
         for (index, listener) in self.listeners.iter().enumerate() {
+            // Fails only if the listener is not in the epoll.
             let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), flags);
         }
     }
@@ -77,6 +81,7 @@ impl Server {
     pub(super) fn listen_on(&mut self) {
         let mut left = Vec::new();
         for (path, mode) in std::mem::take(&mut self.unbound) {
+            // The first error was printed at the start. Later ones are only counted.
             let bound = Listener::bind(&path, mode).ok().filter(|listener| {
                 let data = EventData::new_u64(LISTENER | self.listeners.len() as u64);
                 epoll::add(&self.epoll, listener, data, EventFlags::IN).is_ok()
@@ -111,12 +116,7 @@ impl Server {
         }
         // The pid of an ended peer may belong to another process that is known here.
         let alive = pidfd.filter(|pidfd| peer::is_alive(pidfd.as_fd()));
-        let is_alive = alive.is_some();
-        let peer = alive.and_then(|pidfd| self.known_or_new(pid, pidfd));
-        if is_alive && peer.is_none() && File::open("/dev/null").is_err() {
-            // The process is alive, but could not be read.
-            return self.refuse(NO_DESCRIPTOR);
-        }
+        let Ok(peer) = alive.map_or(Ok(None), |pidfd| self.known_or_new(pid, pidfd)) else { return self.refuse(NO_DESCRIPTOR) };
         let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
         *self.by_user.entry(uid).or_default() += 1;
         if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
@@ -138,19 +138,18 @@ impl Server {
         }
     }
 
-    /// Returns the number of a peer that was alive just before; `None` if it has ended.
-    pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
+    /// Returns the number of a peer that was alive just before; `None` if it has ended or is hidden.
+    pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> io::Result<Option<u64>> {
         let known = self.by_pid.get(&pid).copied();
         if let Some(known) = known {
-            let process = self.processes.get(known)?;
+            let Some(process) = self.processes.get(known) else { return Ok(None) };
             if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
-                return Some(known);
+                return Ok(Some(known));
             }
             // The pid may belong to another process now.
             self.process_ended(known);
         }
-        let number = self.add_process(peer::read_process(pid, pidfd)?)?;
-        Some(number)
+        Ok(peer::read_process(pid, pidfd)?.and_then(|held| self.add_process(held)))
     }
 
     pub(super) fn add_process(&mut self, held: HeldProcess) -> Option<u64> {
@@ -168,7 +167,7 @@ impl Server {
 
     /// Takes over the ledgers that an earlier server left.
     pub(super) fn adopt(&mut self) {
-        let AdoptedState { adopted, removed, unreadable } = self.store.adopt();
+        let AdoptedState { adopted, removed, unreadable, error } = self.store.adopt();
         let (count, mut entries) = (adopted.len(), 0);
         for (held, hosted) in adopted {
             entries += hosted.live_entries();
@@ -190,6 +189,10 @@ impl Server {
         }
         if removed > 0 {
             self.say(&format!("🔁 Removed what an earlier server kept of {}, now ended", several(removed)));
+        }
+        if let Some(error) = error {
+            let path = self.store.path().display();
+            self.warn(&format!("⚠ {path}: {error}; ledgers that an earlier server left there are not shown"));
         }
         if unreadable > 0 {
             let path = self.store.path().display();

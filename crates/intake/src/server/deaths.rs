@@ -17,6 +17,7 @@ impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(number).filter(|process| !process.is_dead) else { return };
         process.is_dead = true;
+        // Fails only if the pidfd is not in the epoll.
         let _ = epoll::delete(&self.ends, &process.held.pidfd);
         let key = process.held.key;
         let tracked = process.tracked.take();
@@ -52,6 +53,7 @@ impl Server {
         let Some(process) = self.processes.get_mut(number) else { return };
         process.connections = process.connections.saturating_sub(1);
         if process.connections == 0 && process.tracked.is_none() {
+            // Fails only if the end of the process has removed it already.
             let _ = epoll::delete(&self.ends, &process.held.pidfd);
             let pid = process.held.key.pid;
             self.processes.remove(number);
@@ -95,6 +97,7 @@ impl Server {
 
     fn watch_handover(&self, flags: EventFlags) {
         if let Some(receiver) = self.handed.receiver() {
+            // Fails only if the receiver is not in the epoll.
             let _ = epoll::modify(&self.epoll, receiver, EventData::new_u64(HANDOVER), flags);
         }
     }

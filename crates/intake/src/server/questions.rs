@@ -52,6 +52,7 @@ impl Server {
                 if usage.is_none() {
                     self.report_unknown(connection, device);
                 }
+                // The protocol has zeros for an unknown device; `report_unknown` has told the operator.
                 Some(usage.unwrap_or_default().reply(size, device))
             }
             _ => {
@@ -60,6 +61,7 @@ impl Server {
                 if info.is_none() {
                     self.report_unknown(connection, device);
                 }
+                // As above.
                 info.unwrap_or_default().reply(size, device)
             }
         };
@@ -106,14 +108,17 @@ impl Server {
     pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, ttmon_source::Error>) {
         self.is_sampling = false;
         self.sampled_at = Some(Instant::now());
-        if let Err(why) = &sources
-            && !self.has_failed_sampling
-        {
-            self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
-        }
-        self.has_failed_sampling = sources.is_err();
-        // The earlier sample may be outdated.
-        self.sources = sources.ok().map(|sources| Arc::new(*sources));
+        let had_failed = std::mem::replace(&mut self.has_failed_sampling, sources.is_err());
+        self.sources = match sources {
+            Ok(sources) => Some(Arc::new(*sources)),
+            Err(why) => {
+                if !had_failed {
+                    self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
+                }
+                // The earlier sample may be outdated.
+                None
+            }
+        };
         self.plan = None;
         self.write_dumps();
         self.resume_all(|connection| matches!(connection.pause, Some(Pause::Sample(..))));
@@ -178,6 +183,7 @@ impl Server {
         }
         let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
         let heard = tracked.filter_map(|(_, process)| {
+            // The dump reports a process without a file as unreadable.
             let file = process.tracked.as_ref()?.hosted.file().try_clone().ok();
             Some(ToDump { pid: process.held.key.pid, uid: process.held.uid(), file })
         });
