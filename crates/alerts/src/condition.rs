@@ -177,6 +177,7 @@ impl Comparison {
     fn judge<'w>(&self, at: Duration, device: &Device, windows: &mut impl Iterator<Item = &'w mut Window>) -> Option<bool> {
         // A remote chip has the state of its gateway. One alert is enough.
         let is_echo = self.left.field.name == "state" && device.via.is_ok();
+        // Without a value it is unknown whether the comparison is true.
         let value = self.left.field.get(device).ok().filter(|_| !is_echo);
         let number = match (self.left.over, value.as_ref().and_then(Value::number)) {
             (Some((function, _)), number) => {

@@ -30,4 +30,4 @@ pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};
 pub use outbox::Outbox;
 pub use rule::{Rule, Severity, is_name};
-pub use silence::Silence;
+pub use silence::{Silence, SilenceError};

@@ -57,6 +57,7 @@ fn rule_document(rule: &Rule) -> Value {
         "summary": rule.summary,
         "builtin": rule.is_builtin,
         "alert_name": rule.alert_name(),
+        // `null` if PromQL cannot express the condition.
         "promql": rule.when.promql().ok(),
     })
 }

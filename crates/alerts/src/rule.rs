@@ -90,6 +90,11 @@ impl Rule {
 }
 
 fn shown(field: &DeviceField, device: &Device) -> String {
+    let number = |number: f64| match field.unit {
+        Unit::Celsius => format!("{number:.0} °C"),
+        Unit::Count | Unit::None => format!("{number}"),
+        unit => format!("{} {}", (number * 100.0).round() / 100.0, unit.symbol()),
+    };
     match field.get(device) {
         Err(reason) => reason.name().to_owned(),
         Ok(Value::Text(text)) => text,
@@ -97,14 +102,9 @@ fn shown(field: &DeviceField, device: &Device) -> String {
         Ok(Value::Bool(truth)) => truth.to_string(),
         Ok(Value::Time(time)) => time.rfc3339(),
         Ok(Value::Integer(bytes)) if field.unit == Unit::Bytes => size(bytes),
-        Ok(value) => {
-            let number = value.number().unwrap_or_default();
-            match field.unit {
-                Unit::Celsius => format!("{number:.0} °C"),
-                Unit::Count | Unit::None => format!("{number}"),
-                unit => format!("{} {}", (number * 100.0).round() / 100.0, unit.symbol()),
-            }
-        }
+        Ok(Value::Integer(value)) => number(value as f64),
+        Ok(Value::Float(value)) => number(value),
+        Ok(Value::Numbers(values)) => values.into_iter().map(number).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -129,6 +129,9 @@ mod tests {
         device.memory.dram.used = Ok(3 << 30);
         rule.summary = "at {temperature}, limit {temperature_limit}, {memory.used} used, {nonsense} {".to_owned();
         assert_eq!(rule.summary_of(&device), format!("at 105 °C, limit remote_chip, {} used, nonsense {{", size(3 << 30)));
+        device.gddr_temperatures = Ok(vec![50.0, 61.4]);
+        rule.summary = "GDDR {gddr_temperatures}".to_owned();
+        assert_eq!(rule.summary_of(&device), "GDDR 50, 61.4");
         rule.summary = "ä".repeat(1000);
         assert_eq!(rule.summary_of(&device).len(), SUMMARY_BYTES_MAX);
         rule.summary = "{health_reasons} ".to_owned();

@@ -19,20 +19,34 @@ pub struct Silence {
     pub comment: String,
 }
 
+/// Why a text is not a silence that this version can read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts document the causes")]
+pub enum SilenceError {
+    #[error("no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{0} is missing or wrong")]
+    Member(&'static str),
+}
+
 impl Silence {
-    /// Parses the text of a file, if it is a silence that this version can read.
-    pub fn parse(text: &str) -> Option<Self> {
-        let document: Value = serde_json::from_str(text).ok()?;
+    /// Parses the text of a file.
+    pub fn parse(text: &[u8]) -> Result<Self, SilenceError> {
+        let document: Value = serde_json::from_slice(text)?;
         let rule = match &document["rule"] {
             Value::Null => None,
-            rule => Some(rule.as_str().filter(|name| is_name(name))?.to_owned()),
+            rule => Some(rule.as_str().filter(|name| is_name(name)).ok_or(SilenceError::Member("rule"))?.to_owned()),
         };
         let device = match &document["device"] {
             Value::Null => None,
-            device => Some(u32::try_from(device.as_u64()?).ok()?),
+            device => Some(device.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or(SilenceError::Member("device"))?),
         };
-        let until = UnixTime::parse_rfc3339(document["until"].as_str()?)?;
-        Some(Self { rule, device, until, comment: document["comment"].as_str().unwrap_or_default().to_owned() })
+        let until = document["until"].as_str().and_then(UnixTime::parse_rfc3339).ok_or(SilenceError::Member("until"))?;
+        let comment = match &document["comment"] {
+            Value::Null => String::new(),
+            comment => comment.as_str().ok_or(SilenceError::Member("comment"))?.to_owned(),
+        };
+        Ok(Self { rule, device, until, comment })
     }
 
     /// Returns the document that [`Silence::parse`] reads.
@@ -65,13 +79,21 @@ mod tests {
             [(Some("hot"), Some(3), "hot.3.json"), (None, None, "ALL.all.json"), (Some("hot"), None, "hot.all.json")]
         {
             let silence = Silence { rule: rule.map(str::to_owned), device, until, comment: "fan is \"out\"".to_owned() };
-            assert_eq!(Silence::parse(&silence.document().to_string()), Some(silence.clone()));
+            assert_eq!(Silence::parse(silence.document().to_string().as_bytes()).expect("a silence"), silence);
             assert_eq!(silence.file_name(), name);
         }
-        for text in
-            ["", "[]", "{}", r#"{"rule": "../x", "until": "2026-01-01T00:00:00Z"}"#, r#"{"device": -1, "until": "2026-01-01T00:00:00Z"}"#]
-        {
-            assert_eq!(Silence::parse(text), None, "{text}");
+        let plain = Silence::parse(br#"{"until": "2023-11-14T22:13:20Z"}"#).expect("a silence");
+        assert_eq!(plain, Silence { rule: None, device: None, until, comment: String::new() });
+        for (text, why) in [
+            ("", "no JSON: EOF while parsing a value at line 1 column 0"),
+            ("[]", "until is missing or wrong"),
+            ("{}", "until is missing or wrong"),
+            (r#"{"until": "tomorrow"}"#, "until is missing or wrong"),
+            (r#"{"rule": "../x", "until": "2026-01-01T00:00:00Z"}"#, "rule is missing or wrong"),
+            (r#"{"device": -1, "until": "2026-01-01T00:00:00Z"}"#, "device is missing or wrong"),
+            (r#"{"comment": 5, "until": "2026-01-01T00:00:00Z"}"#, "comment is missing or wrong"),
+        ] {
+            assert_eq!(Silence::parse(text.as_bytes()).expect_err(text).to_string(), why, "{text}");
         }
     }
 }

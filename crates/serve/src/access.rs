@@ -114,8 +114,7 @@ impl Token {
 
     /// Returns the secret itself, for requests to another service.
     pub fn reveal(&self) -> &str {
-        // All characters were checked by `new`.
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(&self.0).expect("`new` accepts only ASCII")
     }
 
     /// Reads a token from a file. Other users must not be able to read the file.
@@ -177,6 +176,7 @@ pub(crate) fn judge(
         return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(Problem::ForeignOrigin) };
     }
     // Requests from other hosts are not checked by name: they need the token, which a page of another site cannot have.
+    // A host that is no text is none of ours.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
     if door == RequestOrigin::Loopback && !host_is_ours(host) {
         return Err(Problem::ForeignHost);

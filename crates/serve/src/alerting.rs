@@ -124,9 +124,7 @@ fn report(service: &Service, receiver: &str, error: Option<String>) {
 
 /// Evaluates snapshots until the queue is closed.
 pub(crate) fn run(service: &Service, samples: &Samples<Arc<Published>>) -> io::Result<()> {
-    let alerting = &service.alerting;
-    let rules = alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
-    let mut judge = Judge::new(rules, service.state.clone());
+    let mut judge = Judge::new(service);
     while let Ok(published) = samples.recv() {
         judge.take(service, &published);
     }
@@ -140,23 +138,32 @@ struct Judge {
     silences: Arc<[Silence]>,
     /// When silences were last read.
     silences_at: Option<Duration>,
+    /// Why silences are not used, as printed.
+    silence_problems: Vec<String>,
     saved: Vec<ttmon_alerts::Saved>,
+    has_failed_saving: bool,
 }
 
 impl Judge {
-    fn new(rules: Vec<Rule>, state: Option<PathBuf>) -> Self {
-        let saved = state.as_deref().map_or_else(Vec::new, state::read_saved);
+    fn new(service: &Service) -> Self {
+        let rules = service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
+        let state = service.state.clone();
+        let saved = state.as_deref().map_or(Ok(Vec::new()), state::read_saved).unwrap_or_else(|error| {
+            (service.complain)(&format!("{}: {error}; alerts that fire are sent again", state::SAVED));
+            Vec::new()
+        });
         let outbox = Outbox::restored(saved.iter().map(|saved| (saved.rule.clone(), saved.device)));
         let mut engine = Engine::new(rules, START_GRACE);
         engine.restore(saved.clone());
-        Self { engine, outbox, state, silences: Arc::default(), silences_at: None, saved }
+        let (silences, silence_problems) = (Arc::default(), Vec::new());
+        Self { engine, outbox, state, silences, silences_at: None, silence_problems, saved, has_failed_saving: false }
     }
 
     fn take(&mut self, service: &Service, published: &Published) {
         let (at, time) = (published.sample.at, published.sample.time);
         let changed = self.engine.observe(at, &published.snapshot);
         if self.silences_at.is_none_or(|last| at.saturating_sub(last) >= SILENCES_EVERY) {
-            self.silences = self.state.as_deref().map_or_else(Vec::new, read_silences).into();
+            self.read_silences(service);
             self.silences_at = Some(at);
         }
         let listing = Arc::new(self.engine.listing());
@@ -167,17 +174,29 @@ impl Judge {
         for alert in &changed {
             service.note(at, time, happened(alert));
         }
-        self.save(&listing);
+        self.save(service, &listing);
         *lock(&service.alerting.shown) = PublishedAlerts { listing, silences: Arc::clone(&self.silences) };
     }
 
+    /// Reads the silences, and prints new problems.
+    fn read_silences(&mut self, service: &Service) {
+        let (silences, problems) = self.state.as_deref().map(read_silences).unwrap_or_default();
+        problems.iter().filter(|problem| !self.silence_problems.contains(problem)).for_each(|problem| (service.complain)(problem));
+        (self.silences, self.silence_problems) = (silences.into(), problems);
+    }
+
     /// Saves the firing alerts for a restart. If this fails, alerts are sent again after a restart.
-    fn save(&mut self, listing: &Listing) {
+    fn save(&mut self, service: &Service, listing: &Listing) {
         let saved = listing.saved();
-        if saved != self.saved {
-            self.state.as_deref().into_iter().for_each(|state| state::write_saved(state, &saved));
-            self.saved = saved;
+        if saved == self.saved {
+            return;
         }
+        let result = self.state.as_deref().map_or(Ok(()), |state| state::write_saved(state, &saved));
+        let had_failed = std::mem::replace(&mut self.has_failed_saving, result.is_err());
+        if let (Err(error), false) = (result, had_failed) {
+            (service.complain)(&format!("{}: {error}; alerts are sent again after a restart", state::SAVED));
+        }
+        self.saved = saved;
     }
 }
 

@@ -32,7 +32,10 @@ impl From<IpAddr> for Holder {
         match address.to_canonical() {
             address if address.is_loopback() => Self::Loopback,
             IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => Self::V6(address.octets().first_chunk().copied().unwrap_or_default()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Self::V6([a, b, c, d, e, f, g, h])
+            }
         }
     }
 }

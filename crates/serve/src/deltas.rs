@@ -53,6 +53,7 @@ impl Deltas {
             before => {
                 // Compute without the lock: the thread that answers all clients must not wait for a large document.
                 self.made.fetch_add(1, Ordering::Relaxed);
+                // A document that cannot be read again is sent whole.
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
                 let delta = before.map(|before| {
                     let changes = changes(&before.document, &document).unwrap_or_else(|| Value::Object(Map::new()));

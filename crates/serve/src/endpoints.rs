@@ -54,7 +54,7 @@ impl UnixEndpoint {
         name.push(".lock");
         let name = PathBuf::from(name);
         // Opening a FIFO of another user would block.
-        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let lock = File::options()
             .write(true)
             .create(true)
@@ -111,6 +111,7 @@ impl Drop for UnixEndpoint {
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
         if fs::symlink_metadata(&name.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == name.identity) {
+            // A socket that stays is replaced at the next start.
             let _ = fs::remove_file(&name.path);
         }
     }

@@ -140,7 +140,7 @@ impl Sum {
         if self.count == 0 {
             return None;
         }
-        // Rounds half up, so that the mean of 0 and 1 becomes 1.
+        // Rounds half up, so that the mean of 0 and 1 becomes 1. The mean of 64-bit values has 64 bits.
         i64::try_from((self.total + self.count / 2).div_euclid(self.count)).ok()
     }
 }
@@ -157,7 +157,7 @@ fn scale(unit: Unit) -> f64 {
 fn scaled(field: &DeviceField, device: &Device) -> Option<i64> {
     #[allow(clippy::cast_possible_truncation, reason = "`as` saturates, and no reading comes near")]
     match field.get(device).ok()? {
-        // A float would lose the last bytes of a large number.
+        // A float would lose the last bytes of a large number. No reading comes near 2^63.
         Value::Integer(value) => i64::try_from(value).ok(),
         value => value.number().filter(|number| number.is_finite()).map(|number| (number * scale(field.unit)).round() as i64),
     }

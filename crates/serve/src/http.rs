@@ -61,6 +61,7 @@ pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Recei
         if let Some(listener) = metrics {
             tokio::spawn(serve_tcp(TcpListener::from_std(listener)?, RequestOrigin::Metrics, tls, Arc::clone(service)));
         }
+        // A sender that was dropped also stops the server.
         let _ = stop.await;
         Ok(())
     });
@@ -94,6 +95,7 @@ async fn serve_tcp(listener: TcpListener, door: RequestOrigin, tls: Option<Accep
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                // Without it, answers are only slower.
                 let _ = stream.set_nodelay(true);
                 let seat = enter(&crowd, peer.ip().into(), &service).await;
                 let (service, tls) = (Arc::clone(&service), tls.clone());
@@ -183,6 +185,7 @@ pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
         let seat = Arc::new(Connections::new(1).enter(Holder::Loopback).await.0);
         let talking = tokio::spawn(converse(ours, RequestOrigin::Loopback, service, seat));
         let mut answer = Vec::new();
+        // A connection that the server closes early is a valid answer.
         let exchange = async {
             let _ = theirs.write_all(input).await;
             let _ = theirs.shutdown().await;

@@ -213,11 +213,12 @@ impl Host {
 
     /// Returns the address of HTTP. If port 0 was requested, it has the port that the kernel chose.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.doors.http.as_ref()?.local_addr().ok()
+        self.service.page.map(|page| page.address)
     }
 
     /// Returns the address that serves only metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
+        // An open socket has an address.
         self.doors.metrics.as_ref()?.local_addr().ok()
     }
 

@@ -214,6 +214,7 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     let used = PROCESS_KIND.iter().find(|field| field.name == "used");
     out.family(&families::PROCESS_MEMORY);
     for process in shown() {
+        // In Prometheus an empty label means none.
         let name = process.name.clone().unwrap_or_default();
         for (use_of, kind) in process.devices.iter().flat_map(|use_of| Kind::ALL.into_iter().map(move |kind| (use_of, kind))) {
             let value = used.map(|field| (field.get)(&use_of.kinds[kind]));
@@ -228,6 +229,7 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     }
 }
 
+/// Returns the value of a series. A reading without a value has no series.
 fn number(reading: &Reading<Value>, unit: Unit) -> Option<f64> {
     reading.as_ref().ok()?.number().map(|number| number * unit.base().factor)
 }

@@ -82,6 +82,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
         let weight = words.find_map(|word| word.strip_prefix("q=")).map_or(Some(1.0), |weight| weight.parse::<f64>().ok());
         is_named && weight.is_some_and(|weight| weight > 0.0)
     };
+    // A header that is no text names no encoding.
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| value.split(',').any(is_taken))
 }
 

@@ -323,6 +323,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
 }
 
 fn accepted<'a>(question: &Question<'a>) -> &'a str {
+    // A header that is no text accepts anything, like none.
     question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
 }
 

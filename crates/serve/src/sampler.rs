@@ -204,15 +204,14 @@ impl SampleSchedule {
     fn next(&mut self, now: Duration) -> u64 {
         self.planned += self.interval;
         let late = now.saturating_sub(self.planned);
-        let missed = u64::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or_default();
+        let missed = u64::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(u64::MAX);
         self.planned += self.interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX));
         missed
     }
 }
 
 pub(crate) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    clock_gettime(ClockId::ThreadCPUTime).try_into().expect("a thread's time is positive")
 }
 
 #[cfg(test)]

@@ -111,6 +111,7 @@ impl Service {
     /// Sets the functions of the allocation server, which has the ledgers of ended processes.
     pub(crate) fn keep(&self, keeper: Option<IntakeCallbacks>) {
         if let Some(keeper) = keeper {
+            // Called once, at the start.
             let _ = self.keeper.set(keeper);
         }
     }
@@ -228,6 +229,7 @@ impl Service {
     /// Formats the metrics for one of the endpoints. The series of the machine are formatted and compressed once per snapshot.
     pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: RequestOrigin) -> Vec<u8> {
         let newest = self.newest();
+        // Without a recent sample, only the series of the service are shown; they tell why.
         let fresh = self.fresh().ok();
         let scope = match door {
             RequestOrigin::Metrics => Scope { detail: self.detail, processes: Processes::Left },
@@ -283,6 +285,7 @@ fn is_full(directory: &Path) -> bool {
 }
 
 pub(crate) fn now() -> UnixTime {
+    // A clock before 1970 shows 1970.
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -63,6 +63,7 @@ where
                     let response = respond(&request, &*answer);
                     async move { Ok::<_, Infallible>(response) }
                 });
+                // A client may disconnect at any time.
                 let _ = protocol().serve_connection(TokioIo::new(stream), reply).await;
             });
         }
@@ -70,6 +71,7 @@ where
 }
 
 fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Option<TextAnswer>) -> Response<Body> {
+    // A header that is no text counts as none.
     let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Body::from(text));

@@ -37,6 +37,8 @@ pub enum DeliveryError {
     Post(Trouble),
     #[error("cannot be started: {0}")]
     Start(io::Error),
+    #[error("cannot be watched, and was killed: {0}")]
+    Watch(io::Error),
     #[error("took longer than {} s and was killed", .0.as_secs())]
     Late(Duration),
     #[error("failed: {0}")]
@@ -91,29 +93,28 @@ fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), Deliver
     command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let mut child = command.spawn().map_err(DeliveryError::Start)?;
     let has_ended = ends_within(&child, timeout);
-    if !has_ended {
-        // Kill its children too. The pid is not reused before `wait`.
+    if !matches!(has_ended, Ok(true)) {
+        // Kill its children too. The pid is not reused before `wait`. Fails only if all have just ended.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
-    let status = child.wait().map_err(DeliveryError::Start)?;
+    let status = child.wait().map_err(DeliveryError::Watch)?;
     match () {
-        () if !has_ended => Err(DeliveryError::Late(timeout)),
+        () if !has_ended.map_err(DeliveryError::Watch)? => Err(DeliveryError::Late(timeout)),
         () if status.success() => Ok(()),
         () => Err(DeliveryError::Failed(status.to_string())),
     }
 }
 
-fn ends_within(child: &Child, timeout: Duration) -> bool {
-    let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
+fn ends_within(child: &Child, timeout: Duration) -> io::Result<bool> {
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let deadline = Instant::now() + timeout;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return false,
-            Ok(_) => return true,
+            Ok(ready) => return Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
+            Err(error) => return Err(error.into()),
         }
     }
 }

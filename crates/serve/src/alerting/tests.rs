@@ -41,7 +41,7 @@ fn published(second: u64, degrees: f64) -> Arc<Published> {
 }
 
 fn judge(service: &Service) -> Judge {
-    Judge::new(service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect(), service.state.clone())
+    Judge::new(service)
 }
 
 /// Accepts one request, answers it, and returns its body.
@@ -177,11 +177,31 @@ fn a_restart_announces_nothing_twice() {
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 0);
     (61..=130).for_each(|second_of| after.take(&second, &published(second_of, 50.0)));
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is sent");
-    // Any content of the file is accepted.
-    for text in ["", "nonsense", "[]", "{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"] {
+}
+
+#[test]
+fn a_damaged_or_unwritable_list_of_alerts_is_printed() {
+    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let state = tempfile::tempdir().expect("a directory");
+    let mut service = service(Vec::new(), Some(state.path()));
+    Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
+    let starts = |text: &str| {
         fs::write(state.path().join("alerts.json"), text).expect("a file");
-        assert_eq!(state::read_saved(state.path()), [], "{text}");
-    }
+        let judge = judge(&service);
+        assert_eq!(judge.saved, []);
+        lock(&PRINTED).drain(..).collect::<Vec<String>>()
+    };
+    let why = "alerts.json: it is no list of alerts; alerts that fire are sent again";
+    assert_eq!(starts("{\"firing\": []}"), [""; 0]);
+    assert_eq!(starts("[]"), [why]);
+    assert_eq!(starts("{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"), [why]);
+    assert_eq!(starts("")[0], "alerts.json: EOF while parsing a value at line 1 column 0; alerts that fire are sent again");
+    let mut judge = judge(&service);
+    lock(&PRINTED).clear();
+    fs::remove_dir_all(state.path()).expect("ours");
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    (11..=200).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    assert_eq!(lock(&PRINTED).len(), 1, "once for all failures: {:?}", lock(&PRINTED));
 }
 
 #[test]
@@ -195,12 +215,18 @@ fn silences_are_files_that_nobody_else_can_write() {
     fs::write(&file, silence.document().to_string()).expect("a file");
     for (mode, is_read) in [(0o600, true), (0o644, true), (0o666, false), (0o620, false)] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("a mode");
-        assert_eq!(read_silences(state.path()).len(), usize::from(is_read), "{mode:o}");
+        let (silences, problems) = read_silences(state.path());
+        assert_eq!((silences.len(), problems.len()), (usize::from(is_read), usize::from(!is_read)), "{mode:o}");
+        assert!(problems.iter().all(|problem| problem.ends_with("is not used: other users may write it")), "{problems:?}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
-    fs::write(folder.join("broken.json"), "{").expect("a file");
-    assert_eq!(read_silences(state.path()), [silence]);
-    let service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
+    let broken = folder.join("broken.json");
+    fs::write(&broken, "{").expect("a file");
+    let why = format!("silence {} is not used: no JSON: EOF while parsing an object at line 1 column 1", broken.display());
+    assert_eq!(read_silences(state.path()), (vec![silence], vec![why.clone()]));
+    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
+    Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
@@ -210,6 +236,7 @@ fn silences_are_files_that_nobody_else_can_write() {
     fs::remove_file(&file).expect("no file");
     (11..=15).for_each(|second| judge.take(&service, &published(second, 105.0)));
     assert_eq!(service.alerting.mailboxes[0].document()["waiting"], 1, "it goes on, and the silence has ended");
+    assert_eq!(*lock(&PRINTED), [why], "printed once");
 }
 
 fn run(argv: &[&str], timeout: Duration, body: &str) -> Result<(), String> {

@@ -81,6 +81,6 @@ impl Ring {
     }
 
     fn index(&self, slot: u64) -> usize {
-        usize::try_from(slot % self.length as u64).unwrap_or_default()
+        usize::try_from(slot % self.length as u64).expect("it is less than `length`")
     }
 }

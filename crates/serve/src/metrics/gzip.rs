@@ -13,21 +13,23 @@ const LEVEL: u32 = 1;
 /// RFC 1952: deflate, no name, no time, any system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
+/// Why compressing cannot fail.
+const IN_MEMORY: &str = "memory accepts every write";
+
 /// Compresses a part of a stream that another part follows.
 pub(crate) fn deflated(text: &[u8]) -> Vec<u8> {
-    encoder(text).flush_finish().unwrap_or_default()
+    encoder(text).flush_finish().expect(IN_MEMORY)
 }
 
 fn encoder(text: &[u8]) -> DeflateEncoder<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(text.len() / 8), Compression::new(LEVEL));
-    // Memory accepts every write.
-    let _ = encoder.write_all(text);
+    encoder.write_all(text).expect(IN_MEMORY);
     encoder
 }
 
 /// Returns a gzip file of two texts. [`deflated`] has already compressed the first one.
 pub(crate) fn gzip_of(first: &[u8], first_deflated: &[u8], last: &str) -> Vec<u8> {
-    let last_deflated = encoder(last.as_bytes()).finish().unwrap_or_default();
+    let last_deflated = encoder(last.as_bytes()).finish().expect(IN_MEMORY);
     let mut crc = Crc::new();
     crc.update(first);
     crc.update(last.as_bytes());

@@ -35,15 +35,16 @@ impl Dialect {
         let mut weights = (0.0, 0.0);
         for part in accept.split(',') {
             let mut words = part.split(';').map(str::trim);
-            let media = words.next().unwrap_or_default().to_ascii_lowercase();
+            let media = words.next().map(str::to_ascii_lowercase);
             let words: Vec<&str> = words.collect();
+            // A weight that is no number counts as none.
             let weight = words.iter().find_map(|word| word.strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
             // An unsupported version of OpenMetrics does not count.
             let is_known =
                 words.iter().filter_map(|word| word.strip_prefix("version=")).all(|version| matches!(version, "1.0.0" | "0.0.1"));
-            match media.as_str() {
-                "application/openmetrics-text" if is_known => weights.0 = f64::max(weights.0, weight),
-                "text/plain" | "text/*" | "*/*" => weights.1 = f64::max(weights.1, weight),
+            match media.as_deref() {
+                Some("application/openmetrics-text") if is_known => weights.0 = f64::max(weights.0, weight),
+                Some("text/plain" | "text/*" | "*/*") => weights.1 = f64::max(weights.1, weight),
                 _ => {}
             }
         }

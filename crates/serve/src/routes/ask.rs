@@ -1,5 +1,7 @@
 //! Parses and checks query parameters.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ttmon_model::DeviceId;
@@ -51,7 +53,12 @@ impl Parameters {
     }
 
     /// Parses an integer within limits.
-    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
+    pub(super) fn number<T: Copy + FromStr + PartialOrd + fmt::Display>(
+        &self,
+        name: &str,
+        least: T,
+        most: T,
+    ) -> Result<Option<T>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         // `parse` accepts a plus sign, which is a space here.
         let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -71,11 +78,11 @@ impl Parameters {
     }
 
     pub(super) fn pid(&self) -> Result<Option<u32>, Problem> {
-        Ok(self.number("pid", 1, u64::from(u32::MAX))?.and_then(|pid| u32::try_from(pid).ok()))
+        self.number("pid", 1, u32::MAX)
     }
 
     pub(super) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
-        Ok(self.number("limit", 1, most as u64)?.map_or(usual, |limit| usize::try_from(limit).unwrap_or(most)))
+        Ok(self.number("limit", 1, most)?.unwrap_or(usual))
     }
 
     fn list(&self, name: &str, most: usize) -> Result<Option<Vec<&str>>, Problem> {
@@ -147,7 +154,7 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
 
 /// Parses a list of devices. Empty means all.
 fn devices(parameters: &Parameters) -> Result<Vec<DeviceId>, Problem> {
-    let words = parameters.list("device", DEVICES_MAX)?.unwrap_or_default();
+    let Some(words) = parameters.list("device", DEVICES_MAX)? else { return Ok(Vec::new()) };
     let id = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok().map(DeviceId)).flatten();
     let ids = words.into_iter().map(|word| id(word).ok_or("device wants ids with commas between them"));
     ids.collect::<Result<_, _>>().map_err(|why| Problem::Parameter(why.to_owned()))

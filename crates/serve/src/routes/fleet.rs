@@ -35,7 +35,7 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
 }
 
 pub(super) fn request(parameters: &Parameters) -> Result<FindRequest, Problem> {
-    let chips = parameters.number("chips", 1, u64::from(u16::MAX))?.and_then(|chips| u32::try_from(chips).ok()).unwrap_or(1);
+    let chips = parameters.number("chips", 1, u32::from(u16::MAX))?.unwrap_or(1);
     let free_dram = parameters.number("free_dram", 0, u64::from(u32::MAX) << 20)?.unwrap_or(0);
     Ok(FindRequest { chips, board: parameters.get("board").map(str::to_owned), free_dram })
 }

@@ -29,6 +29,7 @@ pub(super) async fn events(
     question: &Question<'_>,
     parameters: &Parameters,
 ) -> Result<Response<Body>, Problem> {
+    // Without a valid number, the stream begins with the next event.
     let last = question.headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let (snapshots, deltas) = (parameters.truth("snapshots", false)?, parameters.truth("deltas", false)?);
     let after = parameters.number("after", 0, u64::MAX)?.or(last);
@@ -120,6 +121,7 @@ impl Events {
         if !told.is_empty() {
             parts.push(Bytes::from(told));
         }
+        // An old snapshot is not sent.
         let newest = service.fresh().ok().filter(|newest| self.snapshots && !is_behind && newest.number != self.number);
         if let Some(newest) = newest {
             let before = std::mem::replace(&mut self.number, newest.number);
@@ -143,7 +145,12 @@ async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, befor
             None => vec![Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
         }
     });
-    made.await.unwrap_or_default()
+    made.await.unwrap_or_else(|error| match error.try_into_panic() {
+        // The stream ends, because its next delta would be relative to a snapshot that its reader does not have.
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The service stops.
+        Err(_) => Vec::new(),
+    })
 }
 
 #[cfg(test)]
