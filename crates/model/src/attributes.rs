@@ -175,8 +175,7 @@ fn parse_firmware_version(text: &str) -> Reading<Raw> {
 }
 
 fn parse_link_speed(text: &str) -> Reading<Raw> {
-    let speed = text.split(' ').next().unwrap_or_default();
-    match speed {
+    match text.split_once(' ').map_or(text, |(speed, _)| speed) {
         "2.5" => Ok(Raw::Number(1)),
         "5.0" | "5" => Ok(Raw::Number(2)),
         "8.0" | "8" => Ok(Raw::Number(3)),

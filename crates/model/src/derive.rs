@@ -65,6 +65,7 @@ impl Snapshot {
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         let mut not_held = BTreeMap::new();
         for (index, row) in rows.iter().enumerate() {
+            // A local chip has no gateway.
             let gateway = || row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via));
             let (mut device, slot_width_max) = match row.local {
                 Some(local) => device::local(local, row, &mut problems.list),
@@ -106,6 +107,7 @@ impl Snapshot {
     }
 }
 
+/// Returns the user of a process; `None` if the process is not known, or cannot be read.
 fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
     // The processes are sorted by pid.
     let place = sample.processes.binary_search_by_key(&pid, |process| process.key.pid).ok()?;
@@ -250,13 +252,13 @@ fn dead(uses: &[Use<'_>]) -> u64 {
 }
 
 /// Returns the largest free block of a bank. If there are several allocators, the smallest of their values is returned, because a program
-/// allocates from only one of them.
+/// allocates from only one of them. Allocators without a known block do not count.
 fn largest_free(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.largest_free_per_bank.ok();
     here.iter().filter_map(of).min().ok_or(Missing::NotTracked)
 }
 
-/// Returns the largest capacity of the chip's allocators. A mesh and its submesh share the same bytes.
+/// Returns the largest known capacity of the chip's allocators. A mesh and its submesh share the same bytes.
 fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     let of = |allocator: &&Allocator| {
         let banks = allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?;

@@ -271,7 +271,7 @@ fn exact_size(bytes: u64) -> String {
     if bytes < 10_000 { format!("{bytes} bytes") } else { size(bytes) }
 }
 
-/// Returns the first line of a message. TT-Metal's messages continue with a backtrace.
+/// Returns the first line of a message, or nothing if all are blank. TT-Metal's messages continue with a backtrace.
 fn first_line(message: &str) -> &str {
     message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }

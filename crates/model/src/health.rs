@@ -69,7 +69,7 @@ impl Device {
         self.memory.holders.is_ok_and(|holders| holders > 0)
     }
 
-    /// Returns the limit that reduces the AI clock, `temperature` or `power`, if the chip is throttling.
+    /// Returns the limit that reduces the AI clock, `temperature` or `power`, if the chip is known to be throttling.
     pub fn throttled_by(&self) -> Option<&'static str> {
         let is_held = self.aiclk_mhz.ok()?.0 as f64 <= self.aiclk_limit_mhz.ok()?.0 as f64 * CLOCK_HELD_RATIO;
         let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));

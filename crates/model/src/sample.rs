@@ -103,7 +103,7 @@ impl Sample {
         let wall = i128::from(self.time.0) - i128::from(before.time.0);
         let difference = wall - (nanos(self.at) - nanos(before.at));
         let is_jump = difference.unsigned_abs() >= CLOCK_JUMP_MIN.as_nanos();
-        is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or_default())
+        is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX }))
     }
 }
 

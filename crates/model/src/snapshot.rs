@@ -383,7 +383,7 @@ impl Process {
         self.devices.iter().find(|use_of| use_of.device == id)
     }
 
-    /// Returns the bytes on each chip that has a row.
+    /// Returns the known bytes on each chip that has a row.
     pub fn parts(&self, kind: Kind) -> impl Iterator<Item = (DeviceId, u64)> {
         self.devices.iter().filter_map(move |use_of| Some((use_of.device, use_of.kinds[kind].used.ok()?)))
     }

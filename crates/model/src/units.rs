@@ -225,7 +225,7 @@ impl Version {
 
     /// Parses the leading numbers. A suffix like `-rc1` is ignored.
     pub fn parse(text: &str) -> Option<Self> {
-        let numbers = text.split(['-', '+']).next().unwrap_or_default();
+        let numbers = text.split_once(['-', '+']).map_or(text, |(numbers, _)| numbers);
         let mut parts = numbers.split('.').map(str::parse::<u32>);
         let major = parts.next()?.ok()?;
         let minor = parts.next().unwrap_or(Ok(0)).ok()?;

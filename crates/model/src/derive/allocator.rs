@@ -135,6 +135,7 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
         // Without free bytes there is no fragmentation.
         fragmentation: fragmentation.ok_or(if largest.is_some() { Missing::NoSource } else { Missing::NotTracked }),
         blocks: known(table.as_ref().map(|blocks| blocks.len() as u64)),
+        // `blocks` tells that the table is not known.
         table: table.unwrap_or_default(),
         no_blocks,
     })

@@ -137,8 +137,7 @@ fn heartbeat_alive(device: &Device, beat: Option<Beat>) -> Reading<bool> {
 
 fn bytes_per_second(row: &Row<'_>, words: Reading<WordsPerSecond>) -> Reading<BytesPerSecond> {
     let words = words?.0;
-    let word_bytes = row.arch.ok().and_then(crate::Arch::counter_word_bytes);
-    word_bytes.map(|bytes| BytesPerSecond(words * bytes)).ok_or(Missing::NoSource)
+    row.arch?.counter_word_bytes().map(|bytes| BytesPerSecond(words * bytes)).ok_or(Missing::NoSource)
 }
 
 /// Returns the sum of the counters' increments, per second. The counter of each NoC is 32 bits wide and wraps independently.
@@ -147,13 +146,22 @@ fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[
     if values.state == State::Resetting {
         return Err(Missing::Resetting);
     }
-    let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.read(*attr).ok()?))).collect();
     // A single sample reads only one of the counters, so one direction has none.
     if counted.is_none() && has_counters(values.attributes) {
         return Err(Missing::FirstSample);
     }
+    let mut now: Vec<(Attr, u64)> = Vec::with_capacity(counters.len());
+    for attr in counters {
+        match values.read(*attr) {
+            Ok(value) => now.push((*attr, value)),
+            // The driver has fewer counters.
+            Err(Missing::NotExposed) => {}
+            // The sum of the others would be too low.
+            Err(reason) => return Err(reason),
+        }
+    }
     if now.is_empty() {
-        return Err(counters.iter().find_map(|attr| values.read::<u64>(*attr).err()).unwrap_or(Missing::NoSource));
+        return Err(Missing::NotExposed);
     }
     let Counted { elapsed, before } = counted.filter(|counted| !counted.elapsed.is_zero()).ok_or(Missing::FirstSample)?;
     let mut words = 0;

@@ -187,6 +187,7 @@ pub(super) fn attribute(
         confirmed: vec![None; rows.len()],
         unattributed: None,
     };
+    // Only to reserve memory: an unreadable ledger has no content.
     let all = || sample.ledgers.iter().filter_map(|found| found.content.as_ref().ok());
     tracked.processes.reserve(sample.ledgers.len());
     tracked.allocators.reserve(all().map(|ledger| ledger.allocators.len()).sum());
@@ -483,10 +484,11 @@ fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
     Some(seen)
 }
 
-/// Returns the local rows for an item of TT_VISIBLE_DEVICES. UMD before 0.9.3 interpreted integers as /dev numbers. Later versions
-/// interpret them as positions in the order of addresses. If the two differ, the result is unknown.
+/// Returns the local rows for an item of TT_VISIBLE_DEVICES, or `None` if they are not known. UMD before 0.9.3 interpreted integers as /dev
+/// numbers. Later versions interpret them as positions in the order of addresses. If the two differ, the result is unknown.
 fn visible_rows(rows: &[Row<'_>], word: &str) -> Option<Vec<usize>> {
     if word.contains([':', '.']) {
+        // UMD cannot see a chip without an address, either.
         let fits = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok()).is_some_and(|bdf| bdf.to_string().contains(word));
         return Some((0..rows.len()).filter(|index| fits(&rows[*index])).collect());
     }

@@ -50,6 +50,7 @@ fn short_command(command: &str) -> String {
     }
     while let Some(word) = words.next() {
         match word {
+            // Python ends at once without a module.
             "-m" => return format!("{program} -m {}", words.next().unwrap_or_default()),
             "-c" | "-e" => return format!("{program} {word}"),
             _ if FLAGS_WITH_VALUE.contains(&word) => _ = words.next(),

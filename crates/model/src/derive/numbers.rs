@@ -105,6 +105,7 @@ pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems:
 /// Returns the claims of running programs that see all devices, for chips that the program itself holds. Any user may write anything into a
 /// ledger.
 fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = Claim> + use<'s> {
+    // An unreadable ledger claims nothing.
     let ledgers = sample.ledgers.iter().filter_map(|ledger| Some((ledger.owner.pid, ledger.content.as_ref().ok()?)));
     let whole = ledgers.filter(|(_, ledger)| !ledger.is_mock && ledger.visible_devices == VisibleDevices::All);
     whole.flat_map(move |(pid, ledger)| {

@@ -32,6 +32,7 @@ impl Peaks {
                 highest.kinds = PerKind::default();
             }
             for (kind, memory) in device.memory.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
+                // An unknown figure raises no peak.
                 raise(&mut highest.kinds[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
             }
         }

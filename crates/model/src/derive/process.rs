@@ -62,6 +62,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mu
             attribution.confirmed[row] = Some(region.unique_id);
         }
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
+        // Unknown holders are not searched.
         let holders = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
         for slot in &content.slots {
             // Each process with this pid is searched among the holders. One step covers eight pids.
@@ -132,6 +133,7 @@ fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot:
         }
         Err(reason) => *reason != Missing::Gone,
     };
+    // If the holders are unknown, the slot's name decides.
     let holders: &[u32] = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
     let is_holder = |process: &ProcessSample| holders.contains(&process.key.pid);
     let of_host = |process: &ProcessSample| process.key.pid == slot.pid;
@@ -225,6 +227,7 @@ impl Reports<'_> {
             launches: tracked.and_then(|tracked| tracked.launches.programs),
             launches_per_s: tracked.and_then(|tracked| tracked.launches.per_s),
             last_launch: tracked.and_then(|tracked| tracked.launches.last),
+            // `status` tells that a ledger cannot be read.
             devices: self.devices(index, process, &mine, ledger.and_then(Result::ok)),
             unmapped: unmapped(&mine, ledger.and_then(Result::ok)),
         }
@@ -278,6 +281,7 @@ impl Reports<'_> {
     }
 }
 
+/// Returns the pids and rows of all known holders. If those of a row are unknown, its memory has the reason.
 fn held(rows: &[Row<'_>]) -> Vec<(u32, usize)> {
     let users = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.local?.users.as_ref().ok()?)));
     let mut held: Vec<(u32, usize)> = users.flat_map(|(index, users)| users.pids.iter().map(move |pid| (*pid, index))).collect();

@@ -94,6 +94,7 @@ pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users>
 
 fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
     let attributes = &device.attributes;
+    // If both sources of the product fail, `board` has the reason of the first.
     let named = attributes.text(Attr::CardType).ok();
     let product = named
         .and_then(Product::by_card_type)
@@ -123,12 +124,14 @@ fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
         serial,
         position,
         unique_id: known.and_then(|chip| chip.unique_id),
+        // An id that was not read makes fewer candidates.
         candidates: unique_id_candidates(attributes.number(Attr::AsicId).ok(), serial.ok(), position, shares_serial),
     }
 }
 
 /// Returns the descriptor's chip for a local device: by PCI address if both have one, else by /dev number.
 fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ClusterChip> {
+    // An unknown architecture fits any chip.
     let arch = device.attributes.number(Attr::PciDevice).ok().and_then(Arch::from_pci_device);
     let is_same_arch = |chip: &&ClusterChip| chip.arch.is_none() || arch.is_none() || chip.arch == arch;
     let chips: Vec<&ClusterChip> = sample.cluster.as_ref()?.chips.iter().filter(is_same_arch).collect();
@@ -146,6 +149,7 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     let is_listed = |row: &Row<'_>| row.local.is_some_and(|local| local.was_listed);
     let mut order: Vec<usize> = (0..rows.len()).filter(|index| is_listed(&rows[*index])).collect();
     let is_mixed = order.windows(2).any(|pair| rows[pair[0]].arch != rows[pair[1]].arch);
+    // Without all addresses, the order is not known.
     let bdf = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok());
     if is_mixed || order.iter().any(|index| bdf(&rows[*index]).is_none()) {
         return;
@@ -209,6 +213,7 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
                 serial: gateway.serial,
                 position: Some(*position),
                 unique_id: None,
+                // As above.
                 candidates: unique_id_candidates(None, gateway.serial.ok(), Some(*position), product.shares_serial),
             });
         }

@@ -44,6 +44,7 @@ impl Steps {
 
     /// Returns one problem for each user who reached the limit.
     pub(super) fn problems(&self, sample: &Sample) -> Vec<Problem> {
+        // Without the name of a user, the problem has the number.
         let facts = || sample.processes.iter().filter_map(|process| process.facts.as_ref().ok());
         let name_of = |uid: u32| facts().find(|facts| facts.uid == uid).and_then(|facts| facts.user.as_deref());
         let problem =

@@ -10,7 +10,7 @@ use crate::units::{Celsius, Watts};
 pub struct DeviceSums {
     /// The number of devices with a warning or worse.
     pub unhealthy: usize,
-    /// The hottest device and its temperature.
+    /// The hottest device of those with a temperature.
     pub hottest: Option<(Celsius, DeviceId)>,
     /// The sum of the published powers.
     pub power: Option<Watts>,

@@ -80,6 +80,7 @@ macro_rules! always {
             }
 
             fn set(&mut self, value: Reading<Value>) {
+                // There is no place for the reason. Documents of another version may lack a member.
                 *self = value.ok().and_then(Self::from_value).unwrap_or($default);
             }
         }

@@ -401,6 +401,19 @@ fn rates_need_two_samples_and_survive_the_wrap() {
     check(&Snapshot::derive(&reset, Some(&before)), 0, "pcie_to_device_bytes_per_s !first_sample");
 }
 
+/// The sum of the other counters would be too low.
+#[test]
+fn a_direction_with_an_unreadable_counter_has_no_rate() {
+    let tree = n300();
+    tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent1	nonsense");
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let before = machine.sample().unwrap();
+    let mut now = machine.sample().unwrap();
+    now.devices[0].counted.as_mut().unwrap().elapsed = Duration::from_secs(2);
+    let snapshot = Snapshot::derive(&now, Some(&before));
+    check(&snapshot, 0, "pcie_to_device_bytes_per_s !unparsable\npcie_from_device_bytes_per_s 0");
+}
+
 /// The rate of the last two readings is shown until the counters are read again.
 #[test]
 fn rates_outlast_samples_without_counters() {
