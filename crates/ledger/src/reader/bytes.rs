@@ -121,7 +121,8 @@ number!(u16_at, u16);
 number!(u32_at, u32);
 number!(u64_at, u64);
 
-/// Reads a text field up to its NUL, with invalid UTF-8 replaced.
+/// Reads a text field up to its NUL, with invalid UTF-8 replaced. It is empty beyond the end, which cannot happen because strides are
+/// checked.
 pub(super) fn text_at(record: &[u8], offset: u64, length: usize) -> String {
     let field = record.get(position(offset)..).unwrap_or_default();
     let field = &field[..length.min(field.len())];

@@ -95,6 +95,7 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
 
 impl Failure {
     fn decode(record: &[u8], texts: &[String], stacks_used: u32, converter: &Converter) -> Option<Self> {
+        // Id 0 means no text. A larger id than all texts is in a damaged ledger only.
         let text = |id: u32| texts.get(id as usize).cloned().unwrap_or_default();
         let count = u32_at(record, failure::LARGEST_COUNT).min(8);
         let message = text_at(record, failure::MESSAGE, failure::MESSAGE_BYTES);

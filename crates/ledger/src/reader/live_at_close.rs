@@ -40,6 +40,7 @@ fn at_least(frame: &mut Frame, left: &[Entry]) {
     }
     for allocator in &mut frame.totals.allocators {
         for row in &mut allocator.rows {
+            // A row without entries has no sum.
             let listed = sums.get(&row_index(allocator.slot, row.kind)).copied().unwrap_or_default();
             if row.left.0 < listed.0 || row.left.1 < listed.1 {
                 row.left = listed;

@@ -23,6 +23,7 @@ impl Sum {
 /// Whether the sums of the entries equal the writer's figures.
 pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
     let of_row = |allocator: u16, row: &Row| {
+        // A row without entries may have no sum.
         let sum = sums.get(row_index(allocator, row.kind)).copied().unwrap_or_default();
         row.used == sum.bytes.saturating_add(row.unlisted_bytes) && row.count == sum.count.saturating_add(row.unlisted_count)
     };
@@ -37,6 +38,7 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
     for allocator in &mut frame.totals.allocators {
         for row in &mut allocator.rows {
             let index = row_index(allocator.slot, row.kind);
+            // As above.
             let sum = sums.get(index).copied().unwrap_or_default();
             row.used = sum.bytes.saturating_add(row.unlisted_bytes);
             row.count = sum.count.saturating_add(row.unlisted_count);

@@ -9,7 +9,7 @@ use crate::layout::header;
 
 use super::memory::{low, pair, position};
 
-/// The name of the executable file.
+/// The name of the executable file, empty if the kernel does not tell it.
 pub(super) fn program(path: &mut [u8; 256]) -> &[u8] {
     // SAFETY: the kernel writes at most this many bytes into an array of ours.
     let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
@@ -59,6 +59,7 @@ fn read_pieces(path: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
             let length = libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len());
             match usize::try_from(length) {
                 Ok(length) if length > 0 => {
+                    // The kernel does not read more than the buffer's length. The user's program must not panic anyway.
                     if !each(buffer.get(..length).unwrap_or_default()) {
                         break;
                     }
@@ -70,7 +71,7 @@ fn read_pieces(path: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// Field 22 of /proc/self/stat.
+/// Field 22 of /proc/self/stat, or 0 if it cannot be read.
 pub(super) fn start_ticks() -> u64 {
     let mut ticks = 0;
     read_pieces(c"/proc/self/stat", |text| {

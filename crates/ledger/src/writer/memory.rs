@@ -315,6 +315,7 @@ pub(super) fn beginning(text: &str, bytes_max: usize) -> &[u8] {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
+    // `end` is within the text. The user's program must not panic anyway.
     text.as_bytes().get(..end).unwrap_or_default()
 }
 
@@ -323,6 +324,7 @@ pub(super) fn words_of(text: &[u8], bytes_max: usize) -> impl Iterator<Item = (u
     let text = text.get(..bytes_max - 1).unwrap_or(text);
     (0..bytes_max).step_by(8).map(move |at| {
         let mut word = [0; 8];
+        // Words behind the end of the text are zeros.
         word.iter_mut().zip(text.get(at..).unwrap_or_default()).for_each(|(to, from)| *to = *from);
         (at as u64, u64::from_le_bytes(word))
     })

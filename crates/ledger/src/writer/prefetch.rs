@@ -88,6 +88,7 @@ pub(super) fn fetch<T>(at: *const T) {
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
+    // Otherwise the argument is not used.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }

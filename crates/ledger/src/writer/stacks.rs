@@ -160,6 +160,7 @@ fn ending(text: &str, bytes_max: usize) -> (&str, bool) {
     while !text.is_char_boundary(start) {
         start += 1;
     }
+    // `start` is within the text. The user's program must not panic anyway.
     (text.get(start..).unwrap_or_default(), start > 0)
 }
 
