@@ -294,6 +294,7 @@ impl Account {
             let sum = sums.entry(line.clone()).or_default();
             *sum = sum.saturating_add(*bytes);
         }
+        // Only growth is listed.
         let grown = sums.into_iter().filter_map(|(line, bytes)| Some((line, u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?)));
         let mut grown: Vec<_> = grown.collect();
         grown.sort_by_key(|(_, bytes)| Reverse(*bytes));

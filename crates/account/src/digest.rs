@@ -223,6 +223,7 @@ impl<'a> Leftovers<'a> {
 
     /// Returns the sums of the program cache's buffers and of the other buffers. Buffers that do not fit into the list count as others.
     fn of_row(&self, slot: u16, row: &Row) -> (Sum, Sum) {
+        // A row without buffers in the list has no sums.
         let (cached, others) = self.sums.get(&(slot, row.kind)).copied().unwrap_or_default();
         let all = (row.count.saturating_add(row.left.0), row.used.saturating_add(row.left.1));
         (cached, (others.0.max(all.0.saturating_sub(cached.0)), others.1.max(all.1.saturating_sub(cached.1))))

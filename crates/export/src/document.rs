@@ -77,6 +77,7 @@ fn command(document: &Document<'_>) -> Result<String, ReadError> {
 fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item: &Value, event: Event) -> io::Result<()> {
     let pid = item["pid"].as_u64().unwrap_or(0);
     let owner = *owners.entry(pid).or_insert_with(|| trace.process(u32::try_from(pid).unwrap_or(0), ""));
+    // Documents of other versions may lack members. A trace needs only the kind and the chips.
     let banks = item["banks"].as_u64().and_then(|banks| u32::try_from(banks).ok()).filter(|banks| *banks > 0);
     let Some(kind) = item["kind"].as_str().and_then(kind) else { return Ok(()) };
     let address = item["address"].as_str().and_then(hexadecimal).unwrap_or(0);
@@ -121,6 +122,7 @@ fn kind(name: &str) -> Option<BufferKind> {
 }
 
 fn line(value: &Value) -> Option<Arc<SourceLine>> {
+    // A line may lack its number or function, but not its file.
     let number = value["line"].as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
     let function = value["function"].as_str().unwrap_or_default();
     Some(Arc::new(SourceLine { file: value["file"].as_str()?.into(), line: number, function: function.into() }))
@@ -148,6 +150,7 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
     let mut present: Present = HashMap::new();
     let (mut stacks, mut read) = (HashMap::new(), 0_usize);
     for number in 0..reader.len() {
+        // A frame that cannot be read is counted as lost.
         let frame = reader.line(number).ok().and_then(|line| ttmon_wire::read_frame(line).ok());
         let Some((snapshot, _)) = frame else {
             trace.lose(1, 0);

@@ -90,12 +90,16 @@ impl LedgerFeed {
             self.find_spaces(trace, &totals);
         }
         if events.iter().any(|event| event.stack < ttmon_ledger::layout::stack::NO_PYTHON && event.stack > self.lines.len()) {
-            self.lines = Lines::read(region).unwrap_or_default();
+            // If reading fails, the new stacks have no lines until the next attempt.
+            if let Ok(lines) = Lines::read(region) {
+                self.lines = lines;
+            }
         }
         if recorded.overrun > 0 {
             trace.lose(recorded.overrun, events.first().map_or(self.last_time, |event| event.time));
         }
         let has_failed = events.iter().any(|event| event.op == Op::Failed);
+        // Without its details, a refused allocation is still an event.
         let failures = if has_failed { region.failures().unwrap_or_default() } else { Vec::new() };
         for event in events {
             self.add_one(trace, event, recorded, &failures)?;

@@ -36,7 +36,7 @@ impl<'w> Pickle<'w> {
                 let bytes = u128::from(number).to_le_bytes();
                 let length = (64 - number.leading_zeros()) / 8 + 1;
                 self.out.write_all(&[0x8a, u8::try_from(length).unwrap_or(9)])?;
-                self.out.write_all(bytes.get(..length as usize).unwrap_or_default())
+                self.out.write_all(&bytes[..length as usize])
             }
         }
     }

@@ -167,7 +167,7 @@ impl Spool {
             while next < self.written {
                 let start = next % self.records_max;
                 let count = (self.written - next).min(self.records_max - start).min(CHUNK as u64);
-                let part = bytes.get_mut(..usize::try_from(count).unwrap_or(0) * RECORD_BYTES).unwrap_or_default();
+                let part = &mut bytes[..usize::try_from(count).map_err(io::Error::other)? * RECORD_BYTES];
                 file.read_exact_at(part, start * RECORD_BYTES as u64)?;
                 for record in part.chunks_exact(RECORD_BYTES).filter_map(Record::decode) {
                     visit(&record)?;

@@ -336,7 +336,7 @@ impl Trace {
 
     /// Frees the buffers that an ended process left on these chips, when another process uses the chips.
     fn release_ended(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
-        for index in self.sets.get(space.chips as usize).cloned().unwrap_or_default() {
+        for index in self.sets[space.chips as usize].clone() {
             let Some(chip) = self.chips.get_mut(index as usize) else { continue };
             let Some(before) = chip.user.replace(owner.0).filter(|before| *before != owner.0) else { continue };
             if self.processes.get(before as usize).is_some_and(|process| process.has_ended) {
@@ -400,6 +400,7 @@ impl Trace {
                 first = Some(record.time);
                 Err(io::ErrorKind::Interrupted.into())
             };
+            // `stop` returns an error after the first record. If the file cannot be read, the time is that of the lost events.
             let _ = self.spool.each(stop);
         }
         (self.lost() > 0).then(|| self.lost_until.max(first.unwrap_or(0)))

@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// Returns the beginning of a text.
+/// Returns the beginning of a text, or `None` for another value, which no answer of Prometheus has there.
 fn short(value: &RawValue) -> Option<String> {
     let text: String = serde_json::from_str(value.get()).ok()?;
     Some(text.chars().take(LABEL_BYTES_MAX).collect())

@@ -75,6 +75,7 @@ impl FindRequest {
     }
 
     fn is_met_by(&self, device: &Device) -> bool {
+        // A chip with an unknown value does not meet a condition on it.
         let number = |name: &str| DeviceField::find(name).and_then(|field| field.number(device).ok());
         let is_board = self.board.as_ref().is_none_or(|board| device.board.as_ref().is_ok_and(|name| name.starts_with(board)));
         let is_idle = number("memory.holders") == Some(0.0);

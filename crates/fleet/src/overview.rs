@@ -68,6 +68,7 @@ impl HostRow {
         let devices = &snapshot.devices;
         let numbers = |name: &str| -> Vec<f64> {
             let field = DeviceField::find(name);
+            // Unknown values do not count, as in the sums of a store.
             devices.iter().filter_map(|device| field.as_ref()?.number(device).ok()).collect()
         };
         let healths = |wanted: &[Health]| devices.iter().filter(|device| wanted.contains(&device.health)).count() as f64;

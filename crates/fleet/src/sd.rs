@@ -44,7 +44,7 @@ pub fn document(targets: &[Target]) -> Value {
 pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
     let (mut targets, mut label_bytes) = (Vec::new(), 0);
     for (number, line) in (1..).zip(text.lines()) {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let mut words = line.split_once('#').map_or(line, |(words, _)| words).split_whitespace();
         let Some(name) = words.next() else { continue };
         let labels =
             words.map(|word| label(word).ok_or_else(|| SdError::Label(number, word.to_owned()))).collect::<Result<BTreeMap<_, _>, _>>()?;
@@ -78,8 +78,8 @@ pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
             partitions.push_str(if partitions.is_empty() { "" } else { "," });
             partitions.push_str(partition.trim_end_matches('*'));
         }
-        let features = words.next().unwrap_or_default().split(',');
-        let rack = features.filter_map(|feature| feature.strip_prefix("rack=").or(feature.strip_prefix("rack:"))).next();
+        let features = words.next().map(|features| features.split(','));
+        let rack = features.and_then(|mut all| all.find_map(|one| one.strip_prefix("rack=").or(one.strip_prefix("rack:"))));
         labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_owned())));
     }
     if nodes.len() > TARGETS_MAX {
@@ -103,7 +103,7 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         if known["feature.node.kubernetes.io/pci-1200_1e52.present"] != "true" {
             continue;
         }
-        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let name = node["metadata"]["name"].as_str().ok_or(SdError::Kubernetes("a node without a name"))?;
         let addresses = node["status"]["addresses"].as_array().ok_or(SdError::Kubernetes("a node without addresses"))?;
         let internal = addresses.iter().find(|address| address["type"] == "InternalIP").and_then(|address| address["address"].as_str());
         let address =
@@ -210,7 +210,8 @@ mod tests {
             json!({"items": [node("a", "true", "10.0.0.1"), node("b", "false", "10.0.0.2"), node("c", "true", "fd00::1")]}).to_string();
         assert_eq!(lines(&kubernetes(&text, 9478).expect("nodes")), ["10.0.0.1:9478 node=a rack=r1", "[fd00::1]:9478 node=c rack=r1"]);
         let without = json!({"items": [node("a", "true", "10.0.0.1; rm")]}).to_string();
-        for text in ["", "[]", "{}", &without] {
+        let unnamed = text.replace("\"name\"", "\"title\"");
+        for text in ["", "[]", "{}", &without, &unnamed] {
             assert!(kubernetes(text, 1).is_err_and(|why| why.to_string().ends_with("use kubectl get nodes -o json")), "{text}");
         }
     }

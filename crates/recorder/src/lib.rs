@@ -141,6 +141,7 @@ impl Recorder {
             Some(departed) => last_allocators(scene.sample, departed).unwrap_or(mem::take(&mut known.allocators)),
             None => scene.snapshot.allocators.iter().filter(of_owner).cloned().collect(),
         };
+        // The snapshot has the reason of an unreadable ledger. After the end of its program, only the end is reported.
         let mut recorded = found.region.events(known.seen).ok().or(departed.map(|_| nothing(known.seen)))?;
         if departed.is_none() {
             leave_for_later(&mut recorded, &known.allocators, scene.sample.time);
@@ -155,12 +156,14 @@ impl Recorder {
             End::Replaced => (known.last, End::Replaced),
         });
         let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
+        // Without its details, a refused allocation is still an event.
         let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
-        // This reads the whole ledger, so it is done only if one process is requested.
+        // This reads the whole ledger, so it is done only if one process is requested. Without it, a refusal has fewer details.
         let history = if has_failed && scene.pid.is_some() { History::of(&found.region).ok() } else { None };
         // Stacks are only appended, so they are read again only if an event refers to a new one.
         let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
         if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
+            // If reading fails, the new stacks have no lines until the next attempt.
             known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
         }
         let lines = known.lines.clone();
@@ -249,6 +252,7 @@ impl Batch {
         let first = || self.recorded.events.first().map(|event| event.time);
         let ended = self.end.map(|(time, _)| time);
         Some(match self.item(position)? {
+            // A batch with an overrun or an end has at least one of these times.
             Item::Overrun(_) => first().or(ended).unwrap_or_default(),
             Item::Record(event) => event.time,
             Item::End(_) => ended.unwrap_or_default(),

@@ -99,6 +99,7 @@ pub(crate) fn held_json(lines: &[HeldByLine]) -> Vec<Value> {
     lines.iter().map(one).collect()
 }
 
+/// Reads the cheapest window, if a refusal has one.
 fn window(item: &Item<'_>) -> Option<Window> {
     let window = item.part("cheapest_window")?;
     let line = |item: &Item<'_>| HeldByLine {
@@ -116,6 +117,7 @@ pub fn read_event(text: &str) -> Result<BufferEvent, ReadError> {
     Item::new(&value).and_then(|item| event(&item)).ok_or(ReadError::Shape("an event"))
 }
 
+/// Reads an event. Its members are missing if they do not apply to its sort.
 pub(crate) fn event(item: &Item<'_>) -> Option<BufferEvent> {
     let op = item.meaning("op", Op::from_name).ok()?;
     let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
@@ -147,7 +149,7 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         Op::Clash => Refused::Clash,
         _ => return None,
     };
-    // Only the most recent refusals have details.
+    // Only the most recent refusals have details. The service writes 0 and no text for what a program did not report.
     item.text("words").ok()?;
     let whole = |item: &Item<'_>, name: &str| item.whole(name).unwrap_or(0);
     let text = |item: &Item<'_>, name: &str| item.text(name).unwrap_or_default();

@@ -105,6 +105,7 @@ impl SnapshotJson<'_> {
         map.serialize_entry("version", self.version)?;
         map.serialize_entry("host", &snapshot.host)?;
         map.serialize_entry("time", &snapshot.time.rfc3339())?;
+        // The reason is in `missing`.
         map.serialize_entry("driver", &snapshot.driver.as_ref().ok())?;
         map.serialize_entry("origin", snapshot.origin.name())?;
         map.serialize_entry("devices", &devices)?;

@@ -20,6 +20,7 @@ pub(crate) fn line(item: &Item<'_>, name: &str) -> Option<Arc<SourceLine>> {
     Some(read(&item.part(name)?))
 }
 
+/// Reads a line. What it lacks is empty or 0, as for machine code.
 pub(crate) fn read(item: &Item<'_>) -> Arc<SourceLine> {
     let text = |name| item.text(name).unwrap_or_default().as_str().into();
     let line = item.small("line").unwrap_or(0);

@@ -72,6 +72,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
         allocators: memory::allocators(document, &owners)?,
         buffers: memory::buffers(document, time, &owners)?,
         circulars: memory::circulars(document, &owners)?,
+        // Earlier versions have neither of these members, and read processes at the time of the document.
         denied_processes: head.whole("denied_processes").unwrap_or(0),
         scan_age: head.float("processes_age_s").ok().and_then(|age| Duration::try_from_secs_f64(age).ok()).unwrap_or_default(),
         processes,
@@ -95,7 +96,7 @@ pub(crate) fn list<T>(
     Ok(list)
 }
 
-/// Returns the elements of a list that this version can read.
+/// Returns the elements of a list that this version can read. A later version may have others.
 pub(crate) fn known<T>(
     document: &Document<'_>,
     name: &'static str,
@@ -133,6 +134,7 @@ fn processes(document: &Document<'_>) -> Result<Vec<Process>, ReadError> {
     Ok(processes)
 }
 
+/// Reads a problem; `None` if it has a reason that this version does not know.
 fn problem(item: &Item<'_>) -> Option<Problem> {
     Some(Problem {
         part: item.text("path").or_else(|_| item.text("part")).ok()?,

@@ -167,7 +167,7 @@ impl Framing {
         match here {
             Some(size) if zeros < bytes.len() || size == Size::B144 => {
                 self.state = State::Fixed(size);
-                match fixed(size, bytes.get(zeros..).unwrap_or_default()) {
+                match fixed(size, &bytes[zeros..]) {
                     Step::Request { request, size, used } => Step::Request { request, size, used: used + zeros },
                     Step::Wait { used, wait } => Step::Wait { used: used + zeros, wait },
                     malformed @ Step::Malformed(_) => malformed,

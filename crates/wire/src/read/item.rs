@@ -53,6 +53,7 @@ impl<'a> Item<'a> {
         self.get(name)?.as_u64().ok_or(Missing::Unparsable)
     }
 
+    /// Returns a number of 32 bits, if there is one.
     pub(crate) fn small(&self, name: &str) -> Option<u32> {
         u32::try_from(self.whole(name).ok()?).ok()
     }
@@ -116,6 +117,7 @@ impl<'a> Item<'a> {
         list.iter().map(|number| number.as_u64().ok_or(Missing::Unparsable)).collect()
     }
 
+    /// Returns the ids of devices in a list. An earlier version may lack the list, and a later one may have other elements.
     pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().take(DOCUMENT_DEVICES_MAX).filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
@@ -127,6 +129,7 @@ impl<'a> Item<'a> {
         Ok(parts.iter().take(PARTS_MAX).filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())
     }
 
+    /// Returns the texts in a list, as [`Self::ids`] does.
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().take(DOCUMENT_TEXTS_MAX).filter_map(|text| text.as_str().map(str::to_owned)).collect()
