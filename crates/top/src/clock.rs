@@ -10,6 +10,7 @@ pub struct Clock(pub TimeZone);
 
 impl Clock {
     fn zoned(&self, time: UnixTime) -> Zoned {
+        // Every `UnixTime` is a valid timestamp.
         Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default().to_zoned(self.0.clone())
     }
 

@@ -83,6 +83,7 @@ pub struct Lost {
 }
 
 fn unix_time() -> UnixTime {
+    // A clock before 1970 shows 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -99,6 +100,7 @@ struct Alarm(Sender<Event>);
 impl Drop for Alarm {
     fn drop(&mut self) {
         if thread::panicking() {
+            // Without a receiver, the loop has already ended.
             let _ = self.0.send(Event::Broken);
         }
     }

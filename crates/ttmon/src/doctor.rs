@@ -124,12 +124,14 @@ fn output(command: &mut Command) -> Option<String> {
     let stdout = child.stdout.take()?;
     let reader = thread::spawn(move || {
         let mut said = Vec::new();
+        // The output before an error is used.
         let _ = stdout.take(CHILD_BYTES_MAX).read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     });
     let started = Instant::now();
     while child.try_wait().ok()?.is_none() {
         if started.elapsed() > CHILD_TIME {
+            // Fails only if it has just ended.
             let _ = child.kill();
             let _ = child.wait();
             return None;
@@ -141,6 +143,7 @@ fn output(command: &mut Command) -> Option<String> {
 
 fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: Option<&Pseudonyms>) -> Result<(), Failure> {
     let kernel_log: String = output(&mut Command::new("dmesg"))
+        // Ordinary users may not read the kernel's log.
         .unwrap_or_default()
         .lines()
         .filter(|line| line.contains("tenstorrent"))

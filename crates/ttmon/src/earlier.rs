@@ -241,6 +241,7 @@ impl<'de> Visitor<'de> for Buffer<'_> {
             address: address.ok_or_else(|| no("address such as 0x2000"))?,
             size: size.ok_or_else(|| no("size"))?,
             devices: devices.ok_or_else(|| no("devices"))?,
+            // A buffer may have neither.
             tag: tag.unwrap_or_default(),
             line: line.unwrap_or_default(),
             age_s,

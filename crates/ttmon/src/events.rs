@@ -197,6 +197,7 @@ impl<'a> Page<'a> {
     }
 
     fn line(&self, event: &BufferEvent) -> String {
+        // Every `UnixTime` is a valid timestamp.
         let local = |time: UnixTime| Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default().to_zoned(self.zone.clone());
         let time = event.time.map_or_else(String::new, |time| local(time).strftime("%H:%M:%S%.3f").to_string());
         ttmon_print::event(event, &time, &self.style)

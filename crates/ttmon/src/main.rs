@@ -79,7 +79,7 @@ fn main() -> ExitCode {
             return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
-            // clap returns help and version as errors. They are not errors here.
+            // clap returns help and version as errors. They are not errors here, even if nobody reads them.
             let _ = answer.print();
             return ExitCode::SUCCESS;
         }

@@ -31,6 +31,7 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     let mut opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
     let mut recorder = Recorder::default();
     let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
+        // There are no events before the first sample.
         opened.with_scene(snapshot, None, |scene, devices| recorder.newest(scene, devices)).unwrap_or_default()
     };
     let mut snapshot = opened.snapshot()?;
@@ -79,6 +80,7 @@ fn listen() -> io::Result<Receiver<()>> {
     let (waker, wake) = channel();
     let wait = move || {
         signals.forever().next();
+        // Without a receiver, the recording has already ended.
         let _ = waker.send(());
         std::thread::sleep(SAME_REQUEST);
         is_asked.store(true, Ordering::SeqCst);

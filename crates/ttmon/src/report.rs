@@ -80,19 +80,22 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
         "mesh": ttmon_serve::mesh(&snapshot),
     });
     let head = head.to_string();
-    let head = head.strip_suffix('}').unwrap_or_default();
+    let head = head.strip_suffix('}').expect("it is an object");
     Ok(format!("{head},\"fields\":{},\"snapshot\":{}}}", ttmon_serve::fields().trim(), last.trim()))
 }
 
+/// Returns the charts' values of a frame, or `None` if it is damaged.
 fn frame(line: &str, names: &[String]) -> Option<Frame> {
     let document = Document::read(line, None).ok()?;
     let time = UnixTime::parse_rfc3339(document.head["time"].as_str()?)?;
     let mut devices = Vec::new();
     let taken = document.each("devices", DOCUMENT_DEVICES_MAX, |device| {
+        // Without a word, the page draws no state.
         let text = |name: &str| device[name].as_str().unwrap_or_default().to_owned();
         let value = |name: &String| name.split('.').fold(device, |value, part| &value[part]).as_f64();
         let values = names.iter().map(value).collect();
-        devices.push(DeviceSeries { id: device["id"].as_u64().unwrap_or_default(), words: WORDS.map(text), values });
+        let id = device["id"].as_u64().ok_or(ttmon_wire::ReadError::Shape("the id of a device"))?;
+        devices.push(DeviceSeries { id, words: WORDS.map(text), values });
         Ok(())
     });
     taken.is_ok().then_some(Frame { time, devices })
@@ -198,6 +201,13 @@ mod tests {
         assert_eq!((&data["marks"][0]["from"], &data["marks"][0]["to"]), (&json!("ok"), &json!("gone")));
         assert_eq!((&data["mesh"]["tiles"][0]["device"], &data["mesh"]["columns"]), (&json!(7), &json!(1)));
         assert!(data["fields"]["charts"].as_array().is_some_and(|charts| !charts.is_empty()));
+    }
+
+    #[test]
+    fn a_device_without_an_id_makes_its_frame_a_gap() {
+        let names = ["power".to_owned()];
+        assert_eq!(frame(&line(0, "1", "ok"), &names).unwrap().devices[0].id, 7);
+        assert!(frame(&line(0, "1", "ok").replace("\"id\":7,", ""), &names).is_none());
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn signals() -> io::Result<Signals> {
     Signals::new(stopping.chain([SIGUSR1]))
 }
 
-/// The signals that are ignored, by their bits, as the kernel lists them: `SigIgn: 0000000000000001`.
+/// The signals that are ignored, by their bits, as the kernel lists them: `SigIgn: 0000000000000001`. None if the list cannot be read.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

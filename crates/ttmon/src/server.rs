@@ -229,7 +229,7 @@ pub(crate) fn services_of(
 }
 
 /// The service at a socket or a URL (on this host, or with the system's certificates). Without a readable token, it returns only what all
-/// users may read.
+/// users may read. Without readable certificates, connecting fails.
 fn service(named: &OsStr) -> Service {
     let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(named)));
     let roots = matches!(place, ServicePlace::Tcp { is_secret: true, .. }).then(|| Roots::read(None).ok()).flatten();

@@ -170,6 +170,7 @@ fn once(
 
 /// Returns the time of the system's clock.
 pub(crate) fn now() -> UnixTime {
+    // A clock before 1970 shows 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -188,6 +189,7 @@ pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) ->
 }
 
 fn local(time: UnixTime) -> String {
+    // Every `UnixTime` is a valid timestamp.
     let moment = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default();
     moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

@@ -86,6 +86,7 @@ fn frames(spec: &str, seed: u64, host: u64) -> Result<Frames, Failure> {
     let machine = Spec::parse(spec).and_then(|spec| Machine::new(&spec, seed)).map_err(usage)?;
     let directory = std::env::temp_dir().join(format!("ttmon-sim-fleet-{}", std::process::id()));
     let frames = frames_below(&directory, &machine, host);
+    // A directory that stays is among the temporary files.
     let _ = std::fs::remove_dir_all(&directory);
     frames
 }

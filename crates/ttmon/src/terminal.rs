@@ -39,6 +39,7 @@ impl Terminal {
 
     /// Updates the size. COLUMNS takes precedence, also in a pipe, because `watch` sets it.
     pub(crate) fn measured(self) -> Self {
+        // Without a known size, the defaults below are used.
         let size = if self.is_terminal { rustix::termios::tcgetwinsize(io::stdout()).ok() } else { None };
         let named = text("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
         let columns = named.or(size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0));
@@ -59,6 +60,7 @@ fn is_utf8() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// Returns a variable, unless it is empty or no text.
 fn text(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
 }

@@ -119,6 +119,7 @@ pub(crate) fn config_directory() -> Option<PathBuf> {
 
 /// Determines the theme from the environment, and whether to query the terminal for its background.
 fn theme(context: &Context) -> (Theme, bool) {
+    // A variable that is not set has no meaning, like an empty one.
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let colors = match (context.terminal.colors, variable("COLORTERM").as_str(), variable("TERM").as_str()) {
         (false, ..) => Colors::None,

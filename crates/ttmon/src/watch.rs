@@ -103,6 +103,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        // If the terminal is gone, there is nothing to restore.
         let _ = write(LEAVE);
         if let Some(keyboard) = &self.keyboard {
             let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
@@ -166,6 +167,7 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 fn answer(mut signals: Signals, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
     for signal in signals.forever() {
         if signal != SIGWINCH {
+            // If the terminal is gone, there is nothing to restore or to draw. The default actions of these signals are known.
             let mut stdout = io::stdout().lock();
             let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
             if let Some(keyboard) = keyboard {

@@ -22,7 +22,8 @@ pub(crate) struct Grid {
     pub(crate) devices: BTreeMap<DeviceId, Vec<Vec<f32>>>,
 }
 
-/// Requests the history of one device at a time, because an answer for all devices would be large.
+/// Requests the history of one device at a time, because an answer for all devices would be large. Without the whole history, the charts
+/// begin now.
 pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Option<Grid> {
     let names: Vec<String> = METRICS.iter().map(|metric| metric.field.name()).collect();
     let fields: Vec<&str> = names.iter().map(String::as_str).collect();

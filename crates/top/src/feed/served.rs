@@ -100,6 +100,7 @@ impl Served {
         }
         // A dead service may have left its socket, so try them all.
         let fits = |snapshot: &Snapshot| !self.is_deep || snapshot.is_deep();
+        // If none answers, they are asked again later.
         let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok().filter(fits)?));
         let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
         let service = &self.services[index];

@@ -44,6 +44,7 @@ fn sort(state: &mut State, step: Step) {
 pub(super) fn group(state: &mut State) {
     let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
     let mut next = ListBy::ALL.into_iter().cycle().skip(at + 1).take(ListBy::ALL.len());
+    // A list can always be shown without groups.
     state.memory.by = next.find(|by| memory_groups_by(state, *by)).unwrap_or_default();
     (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
 }

@@ -399,6 +399,7 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
 fn stack(canvas: &mut Canvas<'_>, bar: Rect, shares: &[f64]) {
     let empty = canvas.glyphs().fill[0].repeat(usize::from(bar.width));
     canvas.say(bar, 0, 0, &empty, Role::Frame);
+    // Every set of glyphs has at least two.
     let full = canvas.glyphs().fill.last().copied().unwrap_or_default();
     let mut at = 0;
     for (hue, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {

@@ -39,6 +39,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, config: Option<&Path>
     Output::Stdout.write(page.as_bytes())
 }
 
+/// Asks the services in turn; `None` if none answers.
 fn ask(context: &Context) -> Option<Value> {
     services(context).iter().find_map(|service| serde_json::from_str(&service.get("/api/v1/alerts", ANSWER_TIMEOUT).ok()?).ok())
 }

@@ -57,9 +57,11 @@ impl Signals {
     /// Restores the signal mask. Signals that arrived meanwhile were for the command, and are discarded.
     pub(crate) fn let_go(&self) {
         while self.next().is_some() {}
+        // The kernel accepts the mask that it returned.
         let _ = self.before.thread_set_mask();
     }
 
+    /// Returns the next signal that has arrived, if there is one.
     fn next(&self) -> Option<siginfo> {
         self.messages.read_signal().ok().flatten()
     }
@@ -84,6 +86,7 @@ impl Command {
     /// Creates a command with the environment of this process, but with this PATH, in which the program is searched.
     pub(crate) fn new(words: &[OsString], path: Option<&OsStr>) -> Self {
         let program = words.first().and_then(|name| program::resolve(name, path));
+        // Arguments, files and variables of a process have no NUL.
         let program = program.and_then(|file| CString::new(file.into_os_string().into_vec()).ok());
         let words = words.iter().filter_map(|word| CString::new(word.as_bytes()).ok()).collect();
         let mut this = Self { words, program, environment: std::env::vars_os().collect() };
@@ -105,6 +108,7 @@ impl Command {
     /// Executes the command in this process. Returns only if that fails, with the error.
     fn exec(&self) -> Errno {
         let line = |(name, value): &(OsString, OsString)| {
+            // As in `new`.
             let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(line).ok()
         };
@@ -145,17 +149,20 @@ impl Child {
                 // The exec closes the pipe, so data means that the exec failed.
                 if failure.read_exact(&mut number).is_ok() {
                     let pid = Pid::from_raw(pid).ok_or(Errno::CHILD)?;
+                    // It leaves no zombie, and its exit code is not needed.
                     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
                     return Err(io::Error::from_raw_os_error(i32::from_le_bytes(number)));
                 }
                 Ok(Self { pid: Pid::from_raw(pid).ok_or(Errno::CHILD)? })
             }
             fork::Fork::Child => {
+                // The kernel accepts every valid signal.
                 let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
                 if rustix::process::getppid().is_none_or(|pid| pid.as_raw_nonzero().get().unsigned_abs() != parent) {
                     process::exit(0); // The parent was killed meanwhile.
                 }
                 plain::as_started();
+                // As in `let_go`. Without a parent that reads the report, the exit code has to do.
                 let _ = signals.before.thread_set_mask();
                 let _ = report.write_all(&command.exec().raw_os_error().to_le_bytes());
                 process::exit(125)
@@ -171,7 +178,7 @@ impl Child {
     pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Option<CommandEnd>> {
         let mut is_continued = false;
         while let Some(signal) = signals.next() {
-            let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+            let number = signal.ssi_signo.cast_signed();
             if number == signal_hook::consts::SIGCHLD {
                 if let Some(end) = self.end()? {
                     return Ok(Some(end));
@@ -227,12 +234,14 @@ impl Child {
 /// a process that resumes the command does not resume ttmon.
 fn stop_too() {
     if fs::File::open("/dev/tty").is_ok() {
+        // A process may always stop itself.
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
     }
 }
 
 /// Ends this process by the signal that killed the command, without a core file that would overwrite the command's.
 pub(crate) fn die_of(signal: i32) -> ! {
+    // Lowering a limit is always allowed, and so are signals to this process itself.
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     if signal == signal_hook::consts::SIGKILL {
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);

@@ -98,6 +98,7 @@ struct Directory(PathBuf);
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        // A directory that stays is removed by `sweep` of a later run.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -327,7 +328,7 @@ impl Tracer {
     }
 }
 
-/// Current and highest resident bytes of a process.
+/// Current and highest resident bytes of a process; `None` if it has ended.
 fn host_memory(pid: u32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(Root::real().proc.join(pid.to_string()).join("status")).ok()?;
     let kilobytes = |name: &str| {
@@ -337,7 +338,8 @@ fn host_memory(pid: u32) -> Option<(u64, u64)> {
     Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
 }
 
-/// Removes the directories of killed runs. A directory without a socket may be new, and is kept.
+/// Removes the directories of killed runs. A directory without a socket may be new, and is kept. What cannot be removed now is tried again
+/// by the next run.
 fn sweep(place: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {

@@ -42,7 +42,8 @@ impl Linkage {
     }
 }
 
-/// Determines the linkage of a command's program before it is started.
+/// Determines the linkage of a command's program before it is started. If the file cannot be read, that is the usual one, and starting the
+/// command tells why.
 pub(crate) fn linkage(command: &OsStr, path: Option<&OsStr>) -> Linkage {
     // Opening a pipe would wait for a writer.
     let program = resolve(command, path).filter(|path| path.is_file());

@@ -25,7 +25,7 @@ pub(super) fn prepare(
         if !matches!(request.http, HttpAddress::Usual(_)) {
             return Err(Failure::usage("--listen does not go with a port that the service manager opened; leave one of them out"));
         }
-        options.listen = listener.local_addr().ok();
+        options.listen = Some(listener.local_addr()?);
         options.http_listener = Some(listener);
     }
     if let Some(listener) = opened.metrics.take() {

@@ -57,6 +57,7 @@ pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineCo
         }
         sample => sample,
     };
+    // The server reports later samples that fail.
     Ok(Some(Reading { machine, snapshot: sample.ok().map(|sample| Snapshot::derive(&sample, None)) }))
 }
 

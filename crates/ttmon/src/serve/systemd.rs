@@ -20,6 +20,7 @@ pub(super) fn notify(state: &str) {
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     if let (Ok(address), Ok(socket)) = (address, socket) {
+        // A service manager that does not listen misses only the state.
         let _ = sendto(&socket, state.as_bytes(), SendFlags::NOSIGNAL, &address);
     }
 }
@@ -37,6 +38,7 @@ pub(super) struct InheritedSockets {
 
 /// Takes the sockets of the service manager. Refuses a second port, because only one would be served.
 pub(super) fn opened() -> Result<InheritedSockets, Failure> {
+    // Names are optional.
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':').map(str::to_owned);
     let mut found = ListenFd::from_env();

@@ -1,8 +1,10 @@
 //! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output and their usage errors.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -67,6 +69,14 @@ fn lists_of_hosts_are_printed_and_served() {
     fs::write(&hosts, "[".repeat(1 << 20)).unwrap();
     let ran = ttmon(&format!("sd --from hosts --input {place}"));
     assert!(ran.code == 1 && ran.stderr.contains("line 1") && ran.stderr.len() < 16 << 10, "{} bytes", ran.stderr.len());
+}
+
+#[test]
+fn a_store_in_the_environment_that_is_no_text_is_refused() {
+    let mut ttmon = command(&["fleet", "--connect", "/nowhere/api.sock"]);
+    let output = ttmon.env("TTMON_STORE", OsStr::from_bytes(b"http://\xff")).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && message.contains("TTMON_STORE is not text"), "{:?}: {message}", output.status);
 }
 
 #[test]
