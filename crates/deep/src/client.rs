@@ -90,6 +90,7 @@ struct Running {
 impl Reader {
     fn ask(&mut self, program: &Path) {
         if self.running.is_none() && self.failed.is_none_or(|at| at.elapsed() >= RESTART_AFTER) {
+            // If that fails, the readings have an I/O error as reason, and it is started again later.
             self.running = Running::start(program, &self.place).ok();
             self.failed = self.running.is_none().then(Instant::now);
         }
@@ -163,6 +164,7 @@ impl Running {
 impl Drop for Running {
     /// A healthy process ends at once. It is waited for, so that it leaves no zombie. A stuck one is left behind.
     fn drop(&mut self) {
+        // Both fail only if it has already ended.
         let _ = self.stream.shutdown(Shutdown::Both);
         let _ = if self.is_asked { self.child.try_wait() } else { self.child.wait().map(Some) };
     }

@@ -60,6 +60,7 @@ struct Allocated {
 
 impl Drop for Allocated {
     fn drop(&mut self) {
+        // The driver frees the window in any case when the file is closed.
         let _ = ioctl(&self.file, FREE_TLB, &mut [self.id]);
     }
 }

@@ -54,6 +54,7 @@ fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<ChipFiles> {
 
 fn serve(chip: &ChipFiles) -> io::Result<()> {
     // Ctrl-C is sent to the whole foreground group. This process must end only when the other end closes the socket.
+    // Both fail only if there is nothing to do: it leads a session already, or has the name.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-deep");
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -82,13 +83,13 @@ fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, chip:
             return Ok(());
         }
         let sample = encode(&session.sample(now, is_held, grace(&chip.grace, chip.arch)));
-        let length = u32::try_from(sample.len()).unwrap_or_default();
+        let length = u32::try_from(sample.len()).map_err(io::Error::other)?;
         stream.write_all(&[&length.to_le_bytes()[..], &sample].concat())?;
     }
 }
 
 fn boot_time() -> Duration {
-    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
+    clock_gettime(ClockId::Boottime).try_into().expect("the time since the boot is positive")
 }
 
 /// Returns whether the driver's list of users has a process that is not a reader. Our own device is closed at this time.

@@ -78,7 +78,7 @@ impl<W: Window> OpenChip<W> {
         debug_assert!(offset + 4 * words.len() as u64 <= size, "the caller checked that it is in one window");
         self.words += words.len() as u64;
         self.window.configure(tile, address - offset)?;
-        self.window.read(usize::try_from(offset).unwrap_or_default(), words)
+        self.window.read(usize::try_from(offset).map_err(|_| Missing::OutOfRange)?, words)
     }
 }
 

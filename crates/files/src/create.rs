@@ -210,6 +210,7 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_placed {
+            // The error that left the draft unplaced was already returned.
             let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }

@@ -185,6 +185,7 @@ impl Layout {
                     continue;
                 }
                 for chip in (0..64).filter(|chip| reported.chips >> chip & 1 == 1) {
+                    // As above.
                     let _ = session.add_circular(&Circular { chip: Some(chip), ..circular });
                 }
             }
@@ -208,6 +209,7 @@ impl Layout {
             let allocator = known.id;
             let circular =
                 Circular { allocator, chip: None, program: self.program, address, size, cores, is_dataflow: true, is_global: false };
+            // The ledger counts buffers that could not be recorded.
             let _ = session.add_circular(&circular);
         });
     }

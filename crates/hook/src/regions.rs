@@ -24,7 +24,7 @@ pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
         let whole = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         for (start, unique_id) in known.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(region_start) {
             let mut device = [0xFF; 4];
-            // Read through the kernel, because the region may be unmapped meanwhile.
+            // Read through the kernel, because the region may be unmapped meanwhile. Then the number stays that of no device.
             let _ = memory.read_at(&mut device, start + REGION_DEVICE);
             tell(u32::from_le_bytes(device), unique_id);
         }

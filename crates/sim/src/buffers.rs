@@ -164,6 +164,7 @@ fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
             let (Ok(address), Ok(size)) = (u32::try_from(at), u32::try_from(size)) else { return };
             if size > 0 {
                 let circular = Circular { allocator, chip: None, program, address, size, cores, is_dataflow: false, is_global: false };
+                // The ledger counts buffers that could not be recorded.
                 let _ = session.add_circular(&circular);
             }
             at += u64::from(size);

@@ -44,11 +44,12 @@ impl Clock {
 }
 
 fn monotonic() -> Duration {
-    clock_gettime(ClockId::Monotonic).try_into().unwrap_or_default()
+    clock_gettime(ClockId::Monotonic).try_into().expect("the time since the boot is positive")
 }
 
 /// Returns the wall clock time, for the times in TT-Metal's statistics.
 pub(crate) fn unix_time() -> UnixTime {
+    // A clock before 1970 shows 1970.
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
 }

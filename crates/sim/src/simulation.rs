@@ -80,8 +80,10 @@ impl Drop for Simulation {
             let _ = orders.write_all(b"\n");
         }
         if let Some(answers) = self.answers.take() {
+            // An engine that does not end in time is killed.
             let _ = part::wait_readable(&answers, END_TIMEOUT);
         }
+        // Fails only if it has already ended.
         let _ = self.engine.kill();
         let _ = self.engine.wait();
         directory::remove(&self.root);
