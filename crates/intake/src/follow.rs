@@ -120,13 +120,17 @@ impl Follower {
             return;
         }
         known.is_over = one.has_ended;
-        let recorded = match known.region.events(known.seen) {
-            Ok(recorded) => recorded,
-            Err(error) => return known.report_unreadable(pid, &error, after),
+        let (events, mut hidden) = match known.region.events(known.seen) {
+            Ok(recorded) => {
+                known.seen = recorded.next;
+                (recorded.events, recorded.overrun)
+            }
+            Err(error) => {
+                known.report_unreadable(pid, &error, after);
+                (Vec::new(), 0)
+            }
         };
-        known.seen = recorded.next;
-        *events_left = events_left.saturating_sub(recorded.events.len());
-        let (events, mut hidden) = (&recorded.events, recorded.overrun);
+        *events_left = events_left.saturating_sub(events.len());
         if events.is_empty() && !one.has_ended {
             return;
         }
@@ -134,9 +138,9 @@ impl Follower {
             Ok(totals) => totals,
             Err(error) => return known.report_unreadable(pid, &error, after),
         };
-        known.learn_kernels(&totals, events);
+        known.learn_kernels(&totals, &events);
         let first = printed.len();
-        for event in events {
+        for event in &events {
             let lines: Vec<EventLine> = lines_of(pid, event, &totals, &known.kernels);
             if printed.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
                 printed.extend(lines);
@@ -159,14 +163,17 @@ impl Follower {
         }
         let mut now: HashMap<(i32, u8), u64> = HashMap::new();
         for ((owner, _), known) in self.known.iter_mut().filter(|(_, known)| !known.is_over) {
-            let read = known.region.totals().and_then(|totals| Ok((known.region.circulars(&totals)?, totals)));
-            let (circulars, totals) = match read {
-                Ok(read) => read,
+            let totals = match known.region.totals() {
+                Ok(totals) => totals,
                 Err(error) => {
                     known.report_unreadable(owner.pid, &error, after);
                     continue;
                 }
             };
+            let circulars = known.region.circulars(&totals).unwrap_or_else(|error| {
+                known.report_unreadable(owner.pid, &error, after);
+                Vec::new()
+            });
             for allocator in &totals.allocators {
                 for device in devices(allocator) {
                     for row in allocator.rows.iter().filter(|row| is_summed(row.kind)) {

@@ -1,12 +1,14 @@
 //! Ledgers that processes handed over. They are kept after the end of the process for later queries.
 
 use std::fs::File;
+use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::handover::{self, Receiver};
+use crate::handover::{HandedLedger, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
@@ -73,6 +75,8 @@ pub(crate) struct HandedLedgers {
     /// The machine of the processes: 0, or the mark of a simulated machine.
     machine: u64,
     kept: PostMortem,
+    /// Ledgers whose processes could not be looked at yet, because no descriptor or no memory was left.
+    deferred: Vec<HandedLedger>,
     /// Ledgers that are no longer kept. Another thread releases their memory, because that would delay the loop.
     forgotten: Vec<KeptLedger>,
     last: u64,
@@ -82,7 +86,16 @@ pub(crate) struct HandedLedgers {
 
 impl HandedLedgers {
     pub(crate) fn new(receiver: Option<Receiver>, machine: u64) -> Self {
-        Self { receiver, machine, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0, measured: Instant::now() }
+        Self {
+            receiver,
+            machine,
+            kept: PostMortem::default(),
+            deferred: Vec::new(),
+            forgotten: Vec::new(),
+            last: 0,
+            refused: 0,
+            measured: Instant::now(),
+        }
     }
 
     pub(crate) fn receiver(&self) -> Option<&Receiver> {
@@ -95,17 +108,30 @@ impl HandedLedgers {
 
     /// Receives messages. Returns the number of each ledger, and a pidfd that reports the end of its process.
     pub(crate) fn receive(&mut self) -> Vec<(u64, OwnedFd)> {
-        let Some(receiver) = &mut self.receiver else { return Vec::new() };
-        let came = receiver.receive(RECEIVED_MAX);
+        let mut came = mem::take(&mut self.deferred);
+        if let Some(receiver) = self.receiver.as_mut().filter(|_| came.is_empty()) {
+            came = receiver.receive(RECEIVED_MAX);
+        }
+        self.take_in(came)
+    }
+
+    fn take_in(&mut self, came: Vec<HandedLedger>) -> Vec<(u64, OwnedFd)> {
         let mut watched = Vec::new();
         for handed in came {
             // Usually a process of a simulated machine. It is not shown here, and this is not an error of the sender.
             if handed.region.identity().machine != self.machine {
                 continue;
             }
-            let Some((owner, pidfd)) = owner(&handed) else {
-                self.refused += 1;
-                continue;
+            let (owner, pidfd) = match owner(&handed) {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    self.refused += 1;
+                    continue;
+                }
+                Err(_) => {
+                    self.deferred.push(handed);
+                    continue;
+                }
             };
             let mut kept = self.kept.lock();
             if kept.iter().any(|known| known.ledger.identity() == handed.identity) {
@@ -148,6 +174,11 @@ impl HandedLedgers {
     /// Whether receiving is suspended.
     pub(crate) fn is_stuck(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::is_stuck)
+    }
+
+    /// Whether ledgers wait until their processes can be looked at. Meanwhile nothing is received.
+    pub(crate) fn is_deferring(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// Stores the pidfd while the process lives.
@@ -202,7 +233,7 @@ impl HandedLedgers {
 
     /// Returns the ledgers that are no longer kept, to be dropped by a thread that may block. The loop no longer watches their processes.
     pub(crate) fn take_forgotten(&mut self) -> Vec<KeptLedger> {
-        let mut forgotten = std::mem::take(&mut self.forgotten);
+        let mut forgotten = mem::take(&mut self.forgotten);
         forgotten.iter_mut().for_each(|known| known.pidfd = None);
         forgotten
     }
@@ -275,24 +306,27 @@ fn clean(name: &str) -> String {
     name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// Returns the owner of a ledger, if its header agrees with the sender. If the sender has ended already, only its user id is checked. If no
-/// descriptor is left to find out whether it has ended, the ledger is refused.
-fn owner(handed: &handover::HandedLedger) -> Option<(ProcessKey, Option<OwnedFd>)> {
+/// Returns the owner of a ledger, if its header agrees with the sender. If the sender has ended already, only its user id is checked. The
+/// error says that it is not known whether it has ended, because no descriptor or no memory is left.
+fn owner(handed: &HandedLedger) -> io::Result<Option<(ProcessKey, Option<OwnedFd>)>> {
     let identity = handed.region.identity();
     let pid = handed.sender.map_or(identity.pid, |sender| sender.pid);
     let key = ProcessKey { pid, start_ticks: identity.start_ticks };
-    match peer::held(pid).ok()? {
+    Ok(match peer::held(pid)? {
         Some(held) => {
             let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid() == handed.uid;
             is_its_own.then_some((key, Some(held.pidfd)))
         }
         None => handed.sender.filter(|sender| sender.uid == handed.uid).map(|_| (key, None)),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
     use super::*;
+    use crate::handover::Sender;
     use crate::owner::View;
     use crate::store::Store;
     use crate::store::tests::in_memory;
@@ -323,6 +357,30 @@ mod tests {
 
     fn numbers(handed: &HandedLedgers) -> Vec<u64> {
         handed.kept.lock().iter().map(|known| known.number).collect()
+    }
+
+    /// The limit is of the whole process.
+    #[test]
+    fn a_ledger_waits_while_no_descriptor_is_left() {
+        if !ttmon_testing::is_alone("handed::tests::a_ledger_waits_while_no_descriptor_is_left", |_| {}) {
+            return;
+        }
+        let directory = in_memory();
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
+        let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
+        let hosted = store.create(&held, &View::UNKNOWN).expect("room");
+        let region = Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger");
+        let identity = (0, 1);
+        let sender = Some(Sender { pid: std::process::id(), uid: held.uid() });
+        let handed_over = HandedLedger { region, file: hosted.file().try_clone().expect("descriptor"), identity, sender, uid: held.uid() };
+        let mut handed = HandedLedgers::new(None, handed_over.region.identity().machine);
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("a lower limit");
+        let came = handed.take_in(vec![handed_over]);
+        setrlimit(Resource::Nofile, before).expect("the limit as before");
+        assert!(came.is_empty() && handed.is_deferring() && handed.refused() == 0, "it is not known whether the process has ended");
+        assert_eq!(handed.receive().len() as u64 + handed.refused(), 1, "the process is looked at again");
+        assert!(!handed.is_deferring());
     }
 
     #[test]

@@ -80,6 +80,8 @@ impl Server {
         self.counters.handed_refused = self.handed.refused();
         if self.handed.is_stuck() {
             self.warn("⚠️  Hand-over paused: received descriptors cannot be closed");
+        }
+        if self.handed.is_stuck() || self.handed.is_deferring() {
             self.watch_handover(EventFlags::empty());
             self.handover_again = Some(Instant::now() + HANDOVER_PAUSE);
         }
@@ -92,6 +94,7 @@ impl Server {
         } else {
             self.handover_again = None;
             self.watch_handover(EventFlags::IN);
+            self.handed_over();
         }
     }
 
