@@ -148,10 +148,14 @@ impl Judge {
     fn new(service: &Service) -> Self {
         let rules = service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
         let state = service.state.clone();
-        let saved = state.as_deref().map_or(Ok(Vec::new()), state::read_saved).unwrap_or_else(|error| {
-            (service.complain)(&format!("{}: {error}; alerts that fire are sent again", state::SAVED));
-            Vec::new()
+        let complain = |what: &str| (service.complain)(&format!("{}: {what}; alerts that fire are sent again", state::SAVED));
+        let (saved, invalid) = state.as_deref().map_or(Ok((Vec::new(), 0)), state::read_saved).unwrap_or_else(|error| {
+            complain(&error.to_string());
+            (Vec::new(), 0)
         });
+        if invalid > 0 {
+            complain(&format!("invalid entries: {invalid}"));
+        }
         let outbox = Outbox::restored(saved.iter().map(|saved| (saved.rule.clone(), saved.device)));
         let mut engine = Engine::new(rules, START_GRACE);
         engine.restore(saved.clone());

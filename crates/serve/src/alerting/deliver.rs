@@ -37,7 +37,7 @@ pub enum DeliveryError {
     Post(Trouble),
     #[error("cannot be started: {0}")]
     Start(io::Error),
-    #[error("cannot be watched, and was killed: {0}")]
+    #[error("cannot be watched: {0}")]
     Watch(io::Error),
     #[error("took longer than {} s and was killed", .0.as_secs())]
     Late(Duration),

@@ -18,17 +18,21 @@ pub(super) const SAVED: &str = "alerts.json";
 /// Reads the silences of a state directory. Also returns why files are not used: another user could have written them, or they are invalid.
 pub(super) fn read_silences(state: &Path) -> (Vec<Silence>, Vec<String>) {
     let (mut silences, mut problems) = (Vec::new(), Vec::new());
-    let listed = fs::read_dir(state.join(SILENCES)).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut paths: Vec<PathBuf> = match listed {
-        Ok(paths) => paths,
-        // There never was a silence.
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            problems.push(format!("silences are not used: {error}"));
-            Vec::new()
+    let mut paths: Vec<PathBuf> = Vec::new();
+    match fs::read_dir(state.join(SILENCES)) {
+        Ok(entries) => {
+            for entry in entries {
+                match entry.map(|entry| entry.path()) {
+                    Ok(path) if path.extension().is_some_and(|ending| ending == "json") => paths.push(path),
+                    Ok(_) => {}
+                    Err(error) => problems.push(format!("not all silences are used: {error}")),
+                }
+            }
         }
-    };
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+        // There never was a silence.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => problems.push(format!("silences are not used: {error}")),
+    }
     paths.sort();
     if paths.len() > SILENCES_MAX {
         problems.push(format!("only the first {SILENCES_MAX} of {} silences are used", paths.len()));
@@ -45,10 +49,10 @@ pub(super) fn read_silences(state: &Path) -> (Vec<Silence>, Vec<String>) {
     (silences, problems)
 }
 
-/// Reads the alerts that fired before a restart: none before the first start.
-pub(super) fn read_saved(state: &Path) -> io::Result<Vec<Saved>> {
+/// Reads the alerts that fired before a restart: none before the first start. Also returns the number of invalid entries.
+pub(super) fn read_saved(state: &Path) -> io::Result<(Vec<Saved>, usize)> {
     let bytes = match ttmon_files::read_trusted(&state.join(SAVED), SAVED_BYTES_MAX) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         read => read?,
     };
     let document: Value = serde_json::from_slice(&bytes)?;
@@ -58,8 +62,10 @@ pub(super) fn read_saved(state: &Path) -> io::Result<Vec<Saved>> {
         let rule = entry["rule"].as_str().filter(|name| is_name(name))?.to_owned();
         Some(Saved { rule, device, since: time(&entry["since"])?, fired: time(&entry["fired"])? })
     };
-    let firing = document["firing"].as_array().and_then(|entries| entries.iter().map(saved).collect());
-    firing.ok_or_else(|| io::Error::other("it is no list of alerts"))
+    let entries = document["firing"].as_array().ok_or_else(|| io::Error::other("it is no list of alerts"))?;
+    let firing: Vec<Saved> = entries.iter().filter_map(saved).collect();
+    let invalid = entries.len() - firing.len();
+    Ok((firing, invalid))
 }
 
 pub(super) fn write_saved(state: &Path, saved: &[Saved]) -> io::Result<()> {

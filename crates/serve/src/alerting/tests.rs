@@ -194,6 +194,7 @@ fn a_damaged_or_unwritable_list_of_alerts_is_printed() {
     let why = "alerts.json: it is no list of alerts; alerts that fire are sent again";
     assert_eq!(starts("{\"firing\": []}"), [""; 0]);
     assert_eq!(starts("[]"), [why]);
+    let why = "alerts.json: invalid entries: 2; alerts that fire are sent again";
     assert_eq!(starts("{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"), [why]);
     assert_eq!(starts("")[0], "alerts.json: EOF while parsing a value at line 1 column 0; alerts that fire are sent again");
     let mut judge = judge(&service);
