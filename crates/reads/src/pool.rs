@@ -116,6 +116,8 @@ impl Pool {
                 self.idle.extend((self.idle.len() < WORKERS).then_some(worker));
             }
             self.abandon_late_reads(&batch, &mut busy);
+            // A worker that panicked never reports. If it has a lane, that is late some time later.
+            busy.retain(|worker| !worker.thread.is_finished() || worker.slot.elapsed().is_some());
         }
     }
 

@@ -247,6 +247,9 @@ fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
 
     let tree = Tree::new("");
     let child = Child(std::process::Command::new("sleep").arg("600").spawn().unwrap());
+    // The name changes a moment after `spawn` has returned.
+    let comm = format!("/proc/{}/comm", child.0.id());
+    ttmon_testing::until("the child executes sleep", || fs::read(&comm).unwrap() == b"sleep\n");
     let link_to = |target: PathBuf| {
         std::os::unix::fs::symlink(target, tree.path("next")).unwrap();
         fs::rename(tree.path("next"), tree.path("device")).unwrap();
