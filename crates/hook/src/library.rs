@@ -253,6 +253,7 @@ fn known(address: usize) -> Option<&'static Library> {
 
 /// Asks the loader. Several threads may find the same library at once; the first entry in the table is used.
 fn discover(address: usize) -> Option<&'static Library> {
+    let unloads = UNLOADS.load(Relaxed);
     let caller = Object::of(address)?;
     // The main program cannot be searched, and an object may depend on the hook.
     let home = caller.resolve(&DEFINED).and_then(tt_metal).or_else(first_that_defines)?;
@@ -271,6 +272,10 @@ fn discover(address: usize) -> Option<&'static Library> {
         && let Some(place) = CALLER.get(CALLERS_TAKEN.fetch_add(1, Relaxed))
     {
         place.set(caller.start, caller.bytes, index);
+        // Libraries may have been forgotten meanwhile, and then the index may soon belong to another one.
+        if UNLOADS.load(Relaxed) != unloads {
+            place.clear();
+        }
     }
     Some(library)
 }
