@@ -67,8 +67,11 @@ pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
     if common.names_a_machine() || common.seed.is_some() {
         return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
     }
-    let named = variable("TTMON_STORE").map(|url| url.into_string().map_err(|_| Failure::usage("TTMON_STORE is not text; it is a URL")));
-    let url = args.store.clone().map_or(named.transpose()?, Some);
+    let url = match (&args.store, variable("TTMON_STORE")) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some(url)) => Some(url.into_string().map_err(|_| Failure::usage("TTMON_STORE is not text; it is a URL"))?),
+        (None, None) => None,
+    };
     let name = if args.command.is_some() { "fleet find" } else { "fleet" };
     if url.is_none() && args.connect.is_empty() {
         let remedy = "name one with --store URL, TTMON_STORE or --connect URL";
