@@ -1,4 +1,5 @@
-//! What the tests and benches of several crates need: machines made by hand, a running service, a program in a terminal, and waiting.
+//! What the tests and benches of several crates need: machines made by hand, a running service, a program in a terminal,
+//! waiting, and measuring.
 //!
 //! Programs are given by path, because only the tests of `ttmon` know where cargo built it. A failure is a panic.
 
@@ -6,6 +7,7 @@
 
 mod generated;
 pub mod machine;
+pub mod measure;
 mod process;
 pub mod pythons;
 mod service;
