@@ -1,66 +1,72 @@
-//! `cargo xtask bench`: measures the cost of our programs and prints it with the limits.
-//!
-//! A bench never fails, because a busy machine is not a defect of the program.
+//! `cargo xtask bench NAME [ARGUMENT]...`: builds what a bench needs, and runs it. The benches are in the folders `benches` of the crates.
 
-mod cost;
-mod deep;
-mod hook;
-mod host;
-mod ledger;
-mod limits;
-mod memory;
-mod page;
-mod peers;
-mod plain;
-mod root;
-mod run;
-mod server;
-mod sleepers;
-mod snapshot;
-mod statistics;
-mod terminal;
-mod top;
-mod verdicts;
+use std::path::PathBuf;
 
-use crate::project::Project;
+use crate::libs::{self, Profile};
+use crate::package;
+use crate::project::{self, Project};
 use crate::stop::Stop;
+use crate::ttnn::Environment;
+use crate::web::Browser;
 
-pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | deep | top [--seconds N | --hour]";
+pub(crate) const ARGUMENTS: &str = "NAME [--quick | --seconds N | --runs N | --hour]";
 
-/// Enough runs for a stable median and 90th percentile.
-const RUNS: usize = 200;
+const TTNN: &str = "0.81.1";
 
-/// Duration of each half of the page bench.
-const PAGE_SECONDS: u64 = 30;
+/// Builds a program or folder that a bench uses. Returns the variable in which the bench expects its path.
+type Need = fn(&Project) -> Result<(&'static str, PathBuf), String>;
 
-/// Long enough that clock ticks do not matter.
-const SECONDS: u64 = 120;
+/// Name, package, needs, and cargo's profile for the bench itself. A bench that measures code of its own process is built as a release. All
+/// others start released programs, and an optimised build of themselves would link the program once more, which takes minutes.
+const BENCHES: &[(&str, &str, &[Need], &str)] = &[
+    ("event", "ttmon-ledger", &[], "bench"),
+    ("list", "ttmon-ledger", &[], "bench"),
+    ("off", "ttmon-client", &[], "bench"),
+    ("deep", "ttmon-deep", &[], "bench"),
+    ("intake", "ttmon-intake", &[dynamic], "bench"),
+    ("hook", "ttmon-hook", &[libraries, python], "dev"),
+    ("snapshot", "ttmon", &[program, dynamic], "dev"),
+    ("top", "ttmon", &[program], "dev"),
+    ("host", "ttmon", &[program], "dev"),
+    ("page", "ttmon", &[program, fonts], "dev"),
+    ("mem", "ttmon", &[program], "dev"),
+    ("run", "ttmon", &[libraries], "dev"),
+];
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["snapshot"] => Ok(snapshot::run(project, RUNS)?),
-        ["snapshot", flag @ "--runs", text] => Ok(snapshot::run(project, number(flag, text)?)?),
-        ["host"] => Ok(host::run(project)?),
-        ["day"] => Ok(host::day(project)?),
-        ["page"] => Ok(page::run(project, PAGE_SECONDS)?),
-        ["page", flag @ "--seconds", text] => Ok(page::run(project, number(flag, text)?)?),
-        ["run"] => Ok(run::run(project, RUNS)?),
-        ["deep"] => Ok(deep::run(project)?),
-        ["mem"] => Ok(memory::run(project)?),
-        ["top"] => Ok(top::run(project, SECONDS)?),
-        ["top", flag @ "--seconds", text] => Ok(top::run(project, number(flag, text)?)?),
-        ["top", "--hour"] => Ok(top::hour(project)?),
-        ["ledger"] => Ok(ledger::run(project, false)?),
-        ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
-        ["hook"] => Ok(hook::run(project, false)?),
-        ["hook", "--quick"] => Ok(hook::run(project, true)?),
-        ["server"] => Ok(server::run(project, false)?),
-        ["server", "--quick"] => Ok(server::run(project, true)?),
-        _ => Err(Stop::Usage(format!("bench wants one of: {ARGUMENTS}"))),
+    let bench = arguments.first().and_then(|wanted| BENCHES.iter().find(|(name, ..)| name == wanted));
+    let names = || BENCHES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
+    let (name, package, needs, profile) = bench.ok_or_else(|| Stop::Usage(format!("bench wants one of: {}", names())))?;
+    let variables = needs.iter().map(|need| need(project)).collect::<Result<Vec<_>, _>>()?;
+    let mut command = project.cargo(&["bench", "--quiet", "--profile", profile, "--package", package, "--bench", name]);
+    if *profile == "bench" {
+        command.env("RUSTFLAGS", project.remap());
     }
+    Ok(project::run(command.arg("--").args(&arguments[1..]).envs(variables))?)
 }
 
-fn number<N: TryFrom<u32>>(flag: &str, text: &str) -> Result<N, Stop> {
-    let number = text.parse().ok().filter(|number| *number > 0).and_then(|number| N::try_from(number).ok());
-    number.ok_or_else(|| Stop::Usage(format!("{flag} wants a number from 1 on, not {text}")))
+/// The released static program.
+fn program(project: &Project) -> Result<(&'static str, PathBuf), String> {
+    Ok(("TTMON_BENCH_PROGRAM", package::program::build(project)?))
+}
+
+fn dynamic(project: &Project) -> Result<(&'static str, PathBuf), String> {
+    project::run(&mut project.cargo(&["build", "--quiet", "--release", "--package", "ttmon"]))?;
+    Ok(("TTMON_BENCH_DYNAMIC", project.target()?.join("release/ttmon")))
+}
+
+/// The folder of the released libraries, with the dynamic program.
+fn libraries(project: &Project) -> Result<(&'static str, PathBuf), String> {
+    dynamic(project)?;
+    Ok(("TTMON_BENCH_LIBRARIES", libs::build(project, Profile::Release)?))
+}
+
+fn python(project: &Project) -> Result<(&'static str, PathBuf), String> {
+    Ok(("TTMON_TTNN_PYTHON", Environment::have(project, TTNN)?.python))
+}
+
+/// Without a browser, the rest of the bench is measured.
+fn fonts(project: &Project) -> Result<(&'static str, PathBuf), String> {
+    let browser = Browser::have(project).inspect_err(|why| eprintln!("xtask: NO BROWSER WILL OPEN THE PAGE: {why}"));
+    Ok(("PAGE_FONTS", browser.map(|browser| browser.fonts).unwrap_or_default()))
 }

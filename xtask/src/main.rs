@@ -15,7 +15,6 @@ mod sbom;
 mod service;
 mod stop;
 mod stream;
-mod terminal;
 mod tidy;
 mod tools;
 mod ttnn;
@@ -80,7 +79,7 @@ const COMMANDS: &[Command] = &[
     command(
         "bench",
         bench::ARGUMENTS,
-        "what a snapshot, an event of the ledger, the hook or the server costs, beside its limits",
+        "what a snapshot, an event of the ledger, the hook or the server costs, beside its limits; without NAME: which there are",
         bench::run,
     ),
 ];

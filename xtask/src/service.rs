@@ -1,4 +1,4 @@
-//! Starts a `ttmon serve` for checks and benches, and sends HTTP requests to it.
+//! Starts a `ttmon serve` for checks, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ impl Drop for Ended {
 }
 
 pub(crate) struct Service {
-    process: Ended,
+    _process: Ended,
     pub(crate) port: u16,
     _directory: tempfile::TempDir,
 }
@@ -54,13 +54,9 @@ impl Service {
         // The allocation socket, if there is one, is in this directory too.
         command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).env("TTMON_TOKEN", TOKEN);
         let (process, port) = serve(&mut command, "http://")?;
-        let service = Self { process, port, _directory: directory };
+        let service = Self { _process: process, port, _directory: directory };
         until("ready", || is_ok(port, "/readyz", ""))?;
         Ok(service)
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.0.id()
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Answer, String> {

@@ -34,9 +34,7 @@ use case::{CASES, Case, Started};
 use drive::Driver;
 use outside::Tracking;
 
-pub(crate) use chips::Chips;
 pub(crate) use environment::Environment;
-pub(crate) use timeout::output;
 
 /// The versions that the stage runs: the newest, and the last version whose buffers had no getters.
 pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];

@@ -36,7 +36,7 @@ pub(crate) fn build(project: &Project, arguments: &[&str]) -> Result<(), String>
 /// The tools for testing the page: node's packages, Chromium, and the fonts with which its texts are measured.
 pub(crate) struct Browser {
     folder: PathBuf,
-    fonts: PathBuf,
+    pub(crate) fonts: PathBuf,
 }
 
 impl Browser {

@@ -1,20 +1,24 @@
-//! Measures the cost of samples of a chip in memory: CPU time, and words read. `cargo xtask bench deep` compares them with their limits.
+//! Measures the cost of samples of a chip: CPU time, and words read: `cargo xtask bench deep`. The chip is simulated in memory, so the
+//! response time of the hardware is not included.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use ttmon_deep::{Session, Tile, Transport, Window, contents};
 use ttmon_model::deep::{Counters, SubDevice, TAGS, tag};
 use ttmon_model::{Arch, Reading};
+use ttmon_testing::measure::{Limit, Verdicts, load, quantile, thread_time};
 
 const SAMPLES: u32 = 100_000;
 /// The documented maximum of 0.2 ms.
-const LIMIT: Duration = Duration::from_micros(200);
+const CPU_US_MAX: f64 = 200.0;
+const WORDS_MAX: Limit = Limit::AtMost(60.0, "words");
 
 fn main() {
+    println!("# A sample of a chip, beside its limits\n\nload before: {}\n", load());
+    let mut verdicts = Verdicts::default();
     for (arch, core) in [(Arch::Wormhole, Tile { x: 19, y: 27 }), (Arch::Blackhole, Tile { x: 16, y: 11 })] {
         let chip = Chip::default();
         let value = |known: u16| if known == tag::FLASH_BUNDLE_VERSION { 0x130D_0000 } else { u32::from(known) };
@@ -24,26 +28,21 @@ fn main() {
         let mut sample = |turn: u32| {
             let counters = Counters { timestamp: u64::from(turn) * 1000, sub_devices: vec![part], ..Counters::default() };
             chip.write(&contents::queues(arch, 64, &[(core, counters)]));
-            let before = (cpu_time(), chip.words_read());
+            let before = (thread_time(), chip.words_read());
             let sample = session.sample(Duration::from_millis(500) * turn, Some(true), Duration::ZERO);
             assert!(sample.is_ok_and(|sample| sample.dispatch.is_ok()), "a chip in memory answers");
-            (cpu_time().saturating_sub(before.0), chip.words_read() - before.1)
+            (thread_time() - before.0, chip.words_read() - before.1)
         };
         let (first, first_words) = sample(0);
-        let mut costs: Vec<(Duration, usize)> = (1..=SAMPLES).map(&mut sample).collect();
-        let words = costs.iter().map(|(_, words)| *words).max().unwrap_or_default();
-        costs.sort_unstable();
-        let median = costs[costs.len() / 2].0;
+        let (costs, words): (Vec<Duration>, Vec<usize>) = (1..=SAMPLES).map(&mut sample).unzip();
+        let words = quantile(&words, 100);
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
-        let ratio = median.as_secs_f64() / LIMIT.as_secs_f64();
-        println!("{}: cpu_us {:.2} ratio {ratio:.4} words {words}", arch.name(), micros(median));
+        let median = micros(quantile(&costs, 50));
+        let line = format!("{}: cpu_us {median:.2} ratio {:.4} words {words}", arch.name(), median / CPU_US_MAX);
+        verdicts.print(&line, &[(median, Limit::AtMost(CPU_US_MAX, "us")), (words as f64, WORDS_MAX)]);
         println!("{}, first sample: cpu_us {:.2} words {first_words}", arch.name(), micros(first));
     }
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    println!("\nload after:  {}\n\n{verdicts}", load());
 }
 
 /// A chip in memory that counts the words read. Clones share the memory.

@@ -1,14 +1,15 @@
 //! Measures the cost of an event against simple baselines, interleaved in one run.
 //!
-//! `ledger_bench [--quick] [--rounds N] [--events N] [--latency N] [--live N,N,...]`
+//! `cargo xtask bench event [--quick]`
 //!
 //! An event is one allocation or one free; each takes and releases the lock. The loop frees a random live buffer and allocates a new one.
 //! One thread is measured in CPU time, which is less sensitive to a busy machine. Several threads are measured in wall time, over all their
 //! events.
 
 use std::{
-    env, fs,
+    fs,
     hint::black_box,
+    io::{self, Read, Write},
     os::unix::fs::FileExt,
     sync::{
         Barrier,
@@ -22,62 +23,61 @@ use ttmon_ledger::{
     layout::{ENTRIES_MAX, WriterKind},
     writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer},
 };
+use ttmon_testing::measure::{
+    Limit::{self, AtLeast, AtMost, Below},
+    Verdicts, is_quick, kib, load, quantile, thread_time as cpu,
+};
 
-struct Arguments {
-    rounds: usize,
-    events: u64,
-    latency: u64,
-    live: Vec<u64>,
-}
+const IDLE_MAX: Limit = Below(64.0, "kB");
+const BUFFER_MAX: Limit = AtMost(96.0, "B");
+/// Limits of an event of one thread, with up to so many live buffers.
+const EVENT_LIVE_MAX: u64 = 100_000;
+const EVENT_MAX: Limit = AtMost(100.0, "ns");
+const SEND_MIN: Limit = AtLeast(10.0, "x under the send");
+const CLOCK_AND_MUTEX_MAX: Limit = AtMost(4.0, "x (clock + mutex)");
 
-fn arguments() -> Arguments {
-    let mut wanted =
-        Arguments { rounds: 7, events: 1_000_000, latency: 10_000_000, live: vec![1_000, 10_000, 100_000, 300_000, 1_000_000] };
-    let mut words = env::args().skip(1);
-    let number = |word: Option<String>| word.and_then(|word| word.parse::<u64>().ok()).expect("a number after the flag");
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--quick" => {
-                (wanted.rounds, wanted.events, wanted.latency) = (3, 200_000, 1_000_000);
-                wanted.live = vec![1_000, 10_000, 100_000];
-            }
-            "--rounds" => wanted.rounds = usize::try_from(number(words.next())).expect("few"),
-            "--events" => wanted.events = number(words.next()),
-            "--latency" => wanted.latency = number(words.next()),
-            "--live" => {
-                let list = words.next().unwrap_or_default();
-                wanted.live = list.split(',').map(|word| number(Some(word.to_owned()))).collect();
-            }
-            other => panic!("{other} is no flag of ledger_bench"),
-        }
-    }
-    wanted
-}
+/// Rows without a limit.
+const SHOWN_ONLY: &str = "\
+Shown as they are: 300,000 and 1,000,000 live, beside one random read in as much memory; 4 threads, as a ratio to clock +
+mutex in as many threads; p99.99 beside that of the empty loop; growth, which may not stall by our own making.";
 
 fn main() {
-    let wanted = arguments();
-    memory();
+    let (rounds, events, latencies, live): (usize, u64, u64, &[u64]) = if is_quick() {
+        (3, 200_000, 1_000_000, &[1_000, 10_000, 100_000])
+    } else {
+        (7, 1_000_000, 10_000_000, &[1_000, 10_000, 100_000, 300_000, 1_000_000])
+    };
+    println!(
+        "# Writer: memory, nanoseconds per event, tails, growth{}\n",
+        if is_quick() { " (quick: fewer rounds and sizes)" } else { "" }
+    );
+    println!("load before: {}\n", load());
+    let mut verdicts = Verdicts::default();
+    memory(&mut verdicts);
     let mut rows = baselines();
-    for &live in &wanted.live {
+    for &live in live {
         rows.push(Measured::new(format!("one random read in memory for {live}"), random_read(live)));
         for clock in [ClockChoice::Auto, ClockChoice::Monotonic] {
-            rows.push(Measured::new(format!("ledger, {}, {live} live", name(clock)), one_thread(live, clock)));
+            let row = Measured::new(format!("ledger, {}, {live} live", name(clock)), one_thread(live, clock));
+            rows.push(Measured { has_limits: live <= EVENT_LIVE_MAX, ..row });
         }
     }
-    rows.push(Measured::new("ledger, Auto, 1000 live, read at 10 Hz".into(), read_beside(1_000)));
+    let row = Measured::new("ledger, Auto, 1000 live, read at 10 Hz".into(), read_beside(1_000));
+    rows.push(Measured { has_limits: true, ..row });
     rows.push(Measured::new("4 threads: clock_gettime + mutex".into(), clock_and_mutex_of_four()));
     for (live, clock) in [(1_000, ClockChoice::Auto), (1_000, ClockChoice::Monotonic), (100_000, ClockChoice::Auto)] {
         rows.push(Measured::new(format!("4 threads: ledger, {}, {live} live", name(clock)), four_threads(live, clock)));
     }
-    for _ in 0..wanted.rounds {
+    for _ in 0..rounds {
         for row in &mut rows {
-            let nanoseconds = (row.run)(wanted.events);
+            let nanoseconds = (row.run)(events);
             row.results.push(nanoseconds);
         }
     }
-    print(&rows);
-    latency(wanted.latency);
+    print(&rows, &mut verdicts);
+    latency(latencies);
     growth();
+    println!("\nload after:  {}\n\n{SHOWN_ONLY}\n\n{verdicts}", load());
 }
 
 fn name(clock: ClockChoice) -> &'static str {
@@ -94,31 +94,32 @@ struct Measured {
     title: String,
     run: Run,
     results: Vec<f64>,
+    has_limits: bool,
 }
 
 impl Measured {
     fn new(title: String, run: Run) -> Self {
-        Self { title, run, results: Vec::new() }
+        Self { title, run, results: Vec::new(), has_limits: false }
     }
 
     fn median(&self) -> f64 {
-        let mut sorted = self.results.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2]
+        quantile(&self.results, 50)
     }
 }
 
 const SEND: usize = 0;
 const CLOCK_AND_MUTEX: usize = 1;
 
-fn print(rows: &[Measured]) {
+fn print(rows: &[Measured], verdicts: &mut Verdicts) {
     let of = |part: &str| rows.iter().find(|row| row.title.starts_with(part)).map_or(f64::NAN, Measured::median);
     let (send, base, base_of_four) = (rows[SEND].median(), rows[CLOCK_AND_MUTEX].median(), of("4 threads: clock"));
     println!("\n| what | ns an event | send / it | it / (clock + mutex) |\n| --- | --- | --- | --- |");
     for row in rows {
         let median = row.median();
         let base = if row.title.starts_with("4 threads") { base_of_four } else { base };
-        println!("| {} | {median:.1} | {:.1} | {:.2} |", row.title, send / median, median / base);
+        let limits = [(median, EVENT_MAX), (send / median, SEND_MIN), (median / base, CLOCK_AND_MUTEX_MAX)];
+        let line = format!("| {} | {median:.1} | {:.1} | {:.2} |", row.title, send / median, median / base);
+        verdicts.print(&line, if row.has_limits { &limits } else { &[] });
     }
 }
 
@@ -192,15 +193,12 @@ impl Load {
     }
 }
 
-fn cpu() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn clock(id: libc::clockid_t) -> Duration {
+/// The clock that a writer without one of its own would read.
+fn monotonic() -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to a local struct.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time
 }
 
 fn each(time: Duration, events: u64) -> f64 {
@@ -304,7 +302,7 @@ impl Mutex {
 
     fn clock_and_lock(&self, times: u64) {
         for _ in 0..times {
-            black_box(clock(libc::CLOCK_MONOTONIC));
+            black_box(monotonic());
             // SAFETY: boxed and initialised; locked and unlocked by this thread.
             unsafe {
                 libc::pthread_mutex_lock(self.0.get());
@@ -449,50 +447,52 @@ fn growth() {
     println!("above 0.5 ms (event, us): {slow:?}");
 }
 
-/// Resident anonymous and shared bytes. The caller excludes the ring.
-fn resident() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("status");
-    let of = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name)).expect("a line of status");
-        line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).expect("kB") * 1024
-    };
-    of("RssAnon:") + of("RssShmem:")
+/// Resident anonymous and shared KiB. The caller excludes the ring.
+fn resident_kib() -> u64 {
+    ["RssAnon:", "RssShmem:"].iter().map(|word| kib("/proc/self/status", word).expect("a line of status")).sum()
 }
 
 /// Runs `work` in a child process, so that nothing else is counted.
-fn in_child(work: impl FnOnce()) {
+fn in_child(work: impl FnOnce() -> f64) -> f64 {
+    let (mut reader, mut writer) = io::pipe().expect("a pipe");
     // SAFETY: this process has one thread so far.
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            work();
+            let figure = work();
+            writer.write_all(&figure.to_le_bytes()).expect("a parent");
             libc::_exit(0);
         }
+        // Otherwise the end of the child would not be the end of the pipe.
+        drop(writer);
+        let mut figure = [0; 8];
+        reader.read_exact(&mut figure).expect("a figure");
         libc::waitpid(child, std::ptr::null_mut(), 0);
+        f64::from_le_bytes(figure)
     }
 }
 
-fn memory() {
-    in_child(|| {
-        let _ = resident();
-        let before = resident();
+fn memory(verdicts: &mut Verdicts) {
+    let idle = in_child(|| {
+        let _ = resident_kib();
+        let before = resident_kib();
         let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
         writer.session().expect("session").open_allocator(&spec(0)).expect("allocator");
-        let after = resident();
-        println!("idle: {} kB more", (after - before) / 1024);
+        (resident_kib() - before) as f64
     });
+    verdicts.print(&format!("idle: {idle} kB more"), &[(idle, IDLE_MAX)]);
     for live in [100_000, 1_000_000] {
-        in_child(|| {
+        let each = in_child(|| {
             let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
             let mut load = Load::new(&writer, 0, 0);
             // The whole ring is touched first, and the list of addresses does not grow.
             (0..70_000).for_each(|_| writer.session().expect("session").mark());
-            let before = resident();
+            let before = resident_kib();
             (0..live).for_each(|_| {
                 load.allocate(&writer);
             });
-            let after = resident();
-            println!("{live} live: {:.1} bytes each", (after - before) as f64 / live as f64);
+            (resident_kib() - before) as f64 * 1024.0 / f64::from(live)
         });
+        verdicts.print(&format!("{live} live: {each:.1} bytes each"), &[(each, BUFFER_MAX)]);
     }
 }

@@ -1,7 +1,11 @@
-//! Measures the cost of a report while tracking is off, against an empty loop: `cargo run --release -p ttmon-client --example off_bench`.
+//! Measures the cost of a report while tracking is off, against an empty loop: `cargo xtask bench off`.
 
 use std::hint::black_box;
 use std::time::Duration;
+
+use ttmon_testing::measure::{Limit, Verdicts, load, thread_time};
+
+const MAX: Limit = Limit::AtMost(2.0, "ns");
 
 const CALLS: u32 = 10_000_000;
 const ROUNDS: usize = 50;
@@ -11,6 +15,7 @@ fn main() {
         println!("tracking is on here: unset TT_ALLOC_TRACKING_ENABLED and TTMON_TRACKING");
         return;
     }
+    println!("# A report while tracking is off\n\nload before: {}\n", load());
     // The measurements are interleaved, and the best of each counts: a disturbance affects both.
     let mut best = [Duration::MAX; 3];
     for _ in 0..ROUNDS {
@@ -30,9 +35,13 @@ fn main() {
         }
     }
     let [empty, rust, c] = best.map(|taken| taken.as_secs_f64() * 1e9 / f64::from(CALLS));
+    let mut verdicts = Verdicts::default();
     println!("empty loop                       {empty:5.2} ns");
-    println!("disabled report_allocation       {rust:5.2} ns, {:5.2} more", rust - empty);
-    println!("disabled ttmon_report_allocation {c:5.2} ns, {:5.2} more (called through a pointer, as across libraries)", c - empty);
+    verdicts.print(&format!("disabled report_allocation       {rust:5.2} ns, {:5.2} more", rust - empty), &[(rust, MAX)]);
+    let line =
+        format!("disabled ttmon_report_allocation {c:5.2} ns, {:5.2} more (called through a pointer, as across libraries)", c - empty);
+    verdicts.print(&line, &[(c, MAX)]);
+    println!("\nload after:  {}\n\n{verdicts}", load());
 }
 
 type Report = extern "C" fn(i32, u64, u8, u64) -> i32;
@@ -42,17 +51,9 @@ fn c_function() -> Report {
 }
 
 fn time(call: impl Fn(u64)) -> Duration {
-    let start = cpu();
+    let start = thread_time();
     for i in 0..CALLS {
         call(u64::from(i));
     }
-    cpu() - start
-}
-
-/// CPU time of this thread, which is less sensitive to a busy machine than wall time.
-fn cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes to a local struct.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
+    thread_time() - start
 }
