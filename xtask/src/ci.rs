@@ -3,17 +3,11 @@
 //! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the command fails if one failed. If a stage cannot run on
 //! this machine, this is printed prominently. Tests are counted from their output.
 
-mod alertmanager;
-mod api;
 mod deploy;
-mod fleet;
 mod package;
-mod prometheus;
 mod python;
-mod shells;
-mod systemd;
 mod tally;
-mod tls;
+mod tools;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -71,17 +65,17 @@ const STAGES: &[Stage] = &[
     Stage { name: "stub", kind: Kind::Required, run: stub },
     Stage { name: "root", kind: Kind::Required, run: as_root },
     Stage { name: "adversary", kind: Kind::Required, run: adversary },
-    Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
-    Stage { name: "alertmanager", kind: Kind::Required, run: alertmanager::run },
-    Stage { name: "fleet", kind: Kind::Required, run: fleet::run },
-    Stage { name: "api", kind: Kind::Optional, run: api::run },
+    Stage { name: "prometheus", kind: Kind::Optional, run: |gate| tools::run(gate, "prometheus") },
+    Stage { name: "alertmanager", kind: Kind::Required, run: |gate| tools::run(gate, "alertmanager") },
+    Stage { name: "fleet", kind: Kind::Required, run: |gate| tools::run(gate, "fleet") },
+    Stage { name: "api", kind: Kind::Optional, run: |gate| tools::run(gate, "api") },
     Stage { name: "page", kind: Kind::Required, run: page },
-    Stage { name: "tls", kind: Kind::Optional, run: tls::run },
-    Stage { name: "shells", kind: Kind::Optional, run: shells::run },
+    Stage { name: "tls", kind: Kind::Optional, run: |gate| tools::run(gate, "tls") },
+    Stage { name: "shells", kind: Kind::Optional, run: |gate| tools::run(gate, "shells") },
     Stage { name: "ttnn", kind: Kind::Optional, run: compare_ttnn },
     Stage { name: "package", kind: Kind::Required, run: package::run },
     Stage { name: "deploy", kind: Kind::Optional, run: deploy::run },
-    Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
+    Stage { name: "systemd", kind: Kind::Optional, run: |gate| tools::run(gate, "systemd") },
     Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];
 

@@ -1,7 +1,7 @@
 //! Starts a `ttmon serve` for checks, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -103,11 +103,6 @@ pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String
 
 pub(crate) fn is_ok(port: u16, path: &str, headers: &str) -> bool {
     get(port, path, headers).is_ok_and(|answer| answer.status == 200)
-}
-
-pub(crate) fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|error| format!("no port: {error}"))
 }
 
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
