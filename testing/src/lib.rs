@@ -12,6 +12,7 @@ mod process;
 pub mod pythons;
 mod service;
 mod terminal;
+pub mod ttnn;
 mod waiting;
 
 pub use generated::{generated, generated_part};

@@ -6,7 +6,7 @@ use crate::libs::{self, Profile};
 use crate::package;
 use crate::project::{self, Project};
 use crate::stop::Stop;
-use crate::ttnn::Environment;
+use crate::ttnn;
 use crate::web::Browser;
 
 pub(crate) const ARGUMENTS: &str = "NAME [--quick | --seconds N | --runs N | --hour]";
@@ -62,7 +62,7 @@ fn libraries(project: &Project) -> Result<(&'static str, PathBuf), String> {
 }
 
 fn python(project: &Project) -> Result<(&'static str, PathBuf), String> {
-    Ok(("TTMON_TTNN_PYTHON", Environment::have(project, TTNN)?.python))
+    Ok(("TTMON_TTNN_PYTHON", ttnn::python(project, TTNN)?))
 }
 
 /// Without a browser, the rest of the bench is measured.

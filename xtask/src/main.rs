@@ -66,8 +66,8 @@ const COMMANDS: &[Command] = &[
     command("audit", "", "licences, bans and sources of the dependencies (installs cargo-deny once)", audit::run),
     command(
         "ttnn",
-        "setup | compare | versions | cases",
-        "the real ttnn on mock chips: its allocators beside what ttmon says of them",
+        ttnn::ARGUMENTS,
+        "compare ttmon with the real ttnn on mock chips: installs it and runs the tests; --all for all versions and cases",
         ttnn::run,
     ),
     command(

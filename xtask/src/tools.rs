@@ -64,10 +64,15 @@ pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String
 
 /// Installs packages of PyPI into a separate environment in this folder.
 pub(crate) fn python(project: &Project, folder: &Path, packages: &[&str]) -> Result<(), String> {
+    python_with(project, Path::new("python3"), folder, packages)
+}
+
+/// As [`python`], with this Python.
+pub(crate) fn python_with(project: &Project, python: &Path, folder: &Path, packages: &[&str]) -> Result<(), String> {
     let packages = packages.join(" ");
     once(&folder.join("complete"), &packages, || {
         eprintln!("xtask: installing {packages} into {}", folder.display());
-        project::run(project.command("python3", &["-m", "venv", "--clear"]).arg(folder))?;
+        project::run(project.command(python, &["-m", "venv", "--clear"]).arg(folder))?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         project::run(project.command(folder.join("bin/python"), &install).args(packages.split(' ')).stdout(Stdio::null()))
     })

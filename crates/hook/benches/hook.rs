@@ -16,7 +16,7 @@ use ttmon_testing::measure::{Limit, Verdicts, is_quick, load, quantile};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/hook.py");
 /// Descriptors of the mock machines.
-const CHIPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../xtask/ttnn/chips");
+const CHIPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ttmon/tests/ttnn/chips");
 
 const EVENT_MAX: Limit = Limit::AtMost(150.0, "ns");
 const STEP_MAX: Limit = Limit::AtMost(2.0, "%");

@@ -14,7 +14,7 @@ const NAMES: &[&str] = &["riscv-tt-elf-g++", "riscv-tt-elf-gcc", "riscv-tt-elf-l
 
 /// Prints the compiler's version, or else copies the executable to the path after `-o`, with the list of dependencies beside it.
 const SCRIPT: &str = r#"#!/bin/sh
-# Written by `cargo xtask ttnn setup`: a compiler for mock chips, which never run anything.
+# Written by `cargo xtask ttnn`: a compiler for mock chips, which never run anything.
 executable=${0%/*}/../../mock.elf
 output= list= wants_list= last=
 for word in "$@"; do
@@ -29,7 +29,8 @@ for word in "$@"; do
   last=$word
 done
 if [ -z "$output" ]; then exit 0; fi
-cp "$executable" "$output" || exit 1
+# Another process may read the same output at this moment.
+cp "$executable" "$output.$$" && mv "$output.$$" "$output" || exit 1
 if [ -n "$wants_list" ]; then echo "$output:" > "${list:-${output%.*}.d}"; fi
 "#;
 

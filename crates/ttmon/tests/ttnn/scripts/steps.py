@@ -1,6 +1,6 @@
 """Functions of all scripts in this folder: they use ttnn, report the view of TT-Metal's own allocators, and wait.
 
-A step is one line of JSON on the script's original standard output. `cargo xtask ttnn` then reads the process from outside,
+A step is one line of JSON on the script's original standard output. The test program (tests/ttnn) then reads the process from outside,
 compares, and answers with a line on the standard input. All output of ttnn goes to the standard error.
 """
 

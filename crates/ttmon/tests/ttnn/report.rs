@@ -1,12 +1,12 @@
-//! Compares files of ttmon with TT-Metal: the report of `ttmon run` with the exceptions that the program caught, and the summaries of
-//! `ttmon mem --csv` with those of TT-Metal's MemoryReporter.
+//! Compares other outputs of ttmon: the report of `ttmon run` with the exceptions that the program caught, the summaries of `ttmon mem --csv`
+//! with those of TT-Metal's MemoryReporter, and the lines of `ttmon events` with those that the script recorded by Python's own means.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::compare::list;
+use crate::compare::list;
 
 /// Files that both write, with equal bytes.
 const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"];
@@ -14,17 +14,20 @@ const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"]
 /// A file that is equal except for the numbers of blocks, which only TT-Metal knows.
 const DETAILED: &str = "detailed_memory_usage.csv";
 
+/// Minimum percentage of allocations with the right line.
+const RIGHT_PERCENT: usize = 99;
+
 /// The numbers of one message: `Out of Memory: ... where each bank needs to store N B, but bank size is N B (allocated: N B, free: N B,
 /// largest free block: N B)`.
 #[derive(Debug, PartialEq, Eq)]
-struct Message {
-    per_bank: u64,
-    free: u64,
-    largest_free: u64,
+pub(crate) struct Message {
+    pub(crate) per_bank: u64,
+    pub(crate) free: u64,
+    pub(crate) largest_free: u64,
 }
 
 /// Returns the differences between the report and the exceptions that the program caught, in order.
-pub(super) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> Vec<String> {
+pub(crate) fn compare(report: &Value, messages: &[Value], clashes: &[Value]) -> Vec<String> {
     let mut differences = Vec::new();
     if report["exit"] != 0 {
         differences.push(format!("the report says exit {}", report["exit"]));
@@ -71,7 +74,7 @@ fn unsaid(inside: &Value, outside: &Value) -> Vec<String> {
 }
 
 /// Returns the values that a script expects, by JSON pointer, and that the report does not have.
-pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
+pub(crate) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
     let expected = expected.as_object().into_iter().flatten();
     let differing = expected.filter(|(path, value)| report.pointer(path) != Some(value));
     differing
@@ -80,7 +83,7 @@ pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
 }
 
 /// Returns sentences that the summary of `ttmon run` does not have. A sentence is a list of parts on one line.
-pub(super) fn unprinted(summary: &str, sentences: &Value) -> Vec<String> {
+pub(crate) fn unprinted(summary: &str, sentences: &Value) -> Vec<String> {
     let is_missing = |parts: &&Value| {
         let parts: Vec<&str> = parts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         !summary.lines().any(|line| parts.iter().all(|part| line.contains(part)))
@@ -100,7 +103,7 @@ fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
     if inside == outside { unsaid } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
 }
 
-pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
+pub(crate) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
     let read = |folder: &Path, name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()))
@@ -113,7 +116,7 @@ pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
 }
 
 /// Returns a dump of blocks in address order, with the number of blocks in each size class instead of their ids.
-fn without_block_ids(text: &str) -> String {
+pub(crate) fn without_block_ids(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut table: Vec<(u64, u64, &str)> = Vec::new();
     for line in text.lines().chain([""]) {
@@ -133,63 +136,37 @@ fn without_block_ids(text: &str) -> String {
     lines.join("\n")
 }
 
-fn parse(message: &str) -> Option<Message> {
+/// Compares the tag `line N` of each allocation with its line. There must be at least `least` allocations. Returns the number of correct
+/// ones, and of all.
+pub(crate) fn lines(events: &str, least: u64) -> Result<(usize, usize), String> {
+    let mut wrong: Vec<String> = Vec::new();
+    let mut count = 0;
+    for event in events.lines() {
+        let event: Value = serde_json::from_str(event).map_err(|error| format!("ttmon events --json: {error}"))?;
+        let tagged = event["tag"].as_str().and_then(|tag| tag.strip_prefix("line ")?.parse::<u64>().ok());
+        // Circular buffers have a program and no line.
+        let Some(expected) = tagged.filter(|_| event["op"] == "alloc" && event["program"].is_null()) else { continue };
+        count += 1;
+        if event["line"]["line"] != expected {
+            wrong.push(format!("line {expected}: {}", event["line"]));
+        }
+    }
+    if (count as u64) < least {
+        return Err(format!("{count} allocations with a line, at least {least} expected"));
+    }
+    let right = count - wrong.len();
+    if right * 100 < count * RIGHT_PERCENT {
+        wrong.truncate(5);
+        return Err(format!("{count} allocations, some with another line: {}", wrong.join(", ")));
+    }
+    Ok((right, count))
+}
+
+pub(crate) fn parse(message: &str) -> Option<Message> {
     let number = |before: &str| {
         let rest = message.split_once(before)?.1.trim_start();
         let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
         rest[..end].parse().ok()
     };
     Some(Message { per_bank: number("each bank needs to store")?, free: number(" free:")?, largest_free: number("largest free block:")? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const TEXT: &str = "TT_FATAL: Out of Memory: Not enough space to allocate 640 B L1 buffer across 64 banks, where each bank needs to \
-        store 10 B, but bank size is 90 B (allocated: 70 B, free: 20 B, largest free block: 8 B)";
-
-    #[test]
-    fn numbers_of_a_message_are_read() {
-        assert_eq!(parse(TEXT), Some(Message { per_bank: 10, free: 20, largest_free: 8 }));
-        assert_eq!(parse("Out of Memory: no numbers"), None);
-    }
-
-    #[test]
-    fn blocks_are_compared_without_their_numbers() {
-        let theirs = ",DRAM\n  Size class 0: (1 - 2) blocks: 7 3 \nFree slots in block table: 5 \nBlock table:\n 7 64 9 2 none no\n 2 0 64 none 7 yes\n,L1\n";
-        let ours = ",DRAM\n  Size class 0: (1 - 2) blocks: 1 0 \nFree slots in block table: \nBlock table:\n 0 0 64 none 1 yes\n 1 64 9 0 none no\n,L1\n";
-        assert_eq!(without_block_ids(theirs), without_block_ids(ours));
-        for (is, other) in [("64 9", "64 8"), ("yes", "no"), ("blocks: 1 0", "blocks: 1")] {
-            assert_ne!(without_block_ids(theirs), without_block_ids(&ours.replacen(is, other, 1)), "{is}");
-        }
-    }
-
-    #[test]
-    fn a_report_is_compared_with_them() {
-        let messages = [json!({"kind": "l1", "message": TEXT})];
-        let oom =
-            json!({"kind": "l1", "free_per_bank": 20, "largest_free_per_bank": 8, "per_bank": 32, "fits_without_fragmentation": true});
-        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &messages, &[]), [""; 0]);
-        let mut said = (oom.clone(), messages[0].clone());
-        (said.0["words"], said.1["says"]) = (json!("would fit if not fragmented"), json!(["fragmented", "by line 7"]));
-        let found = compare(&json!({"exit": 0, "oom": [said.0]}), &[said.1], &[]);
-        assert_eq!(found, [r#"not said: "by line 7", but "would fit if not fragmented""#]);
-        let report = json!({"phases": [{"count": 3}]});
-        assert_eq!(unmet(&report, &json!({"/phases/0/count": 3})), [""; 0]);
-        assert_eq!(unmet(&report, &json!({"/phases/1/count": 3})), ["/phases/1/count: 3 expected, null in the report"]);
-        assert_eq!(unmet(&report, &Value::Null), [""; 0]);
-        let sentences = json!([["phase step", "host +64"], ["phase step", "host +65"]]);
-        assert_eq!(unprinted("a\nphase step: host +64MB\nhost +65MB", &sentences), [r#"not printed: ["phase step","host +65"]"#]);
-        let mut wrong = oom.clone();
-        wrong["free_per_bank"] = 21.into();
-        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &messages, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);
-        let clash = [json!({"message": "TT_THROW\ninfo:\nbuffers clash with L1 buffers at 1\nbacktrace"})];
-        let same = json!({"exit": 0, "oom": [], "clashes": [{"message": "buffers clash with L1 buffers at 1"}]});
-        assert_eq!(compare(&same, &[], &clash), [""; 0]);
-        assert_eq!(compare(&same, &[], &[]).len(), 1);
-        let found = compare(&json!({"exit": 1, "oom": []}), &messages, &[]);
-        assert_eq!(found, ["the report says exit 1", "1 times out of memory inside, 0 in the report"]);
-    }
 }

@@ -8,34 +8,34 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 
-use super::chips::Chips;
-use super::circular;
-use super::region::{self, KINDS};
+use crate::circular;
+use crate::mock::Chips;
+use crate::region::{self, KINDS};
 
 /// Figures of a kind of an allocator, with the same names on both sides.
-const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
+pub(crate) const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
 
-pub(super) struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     chips: &'a Chips,
     has_regions: bool,
     /// Whether a mesh is visible before its first buffer.
     shows_empty: bool,
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
     figures: u64,
     blocks: u64,
     /// Results of comparisons with TT-Metal's own statistics.
     regions: Vec<String>,
     circulars: u64,
     /// Steps, each with the number of correct lines and of all lines.
-    pub(super) lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// The out-of-memory exceptions that the program caught.
-    pub(super) refused: Vec<Value>,
+    pub(crate) refused: Vec<Value>,
     /// The exceptions for a clash of circular buffers with tensors.
-    pub(super) clashes: Vec<Value>,
+    pub(crate) clashes: Vec<Value>,
 }
 
 impl<'a> Scene<'a> {
-    pub(super) fn new(chips: &'a Chips, has_regions: bool, shows_empty: bool) -> Self {
+    pub(crate) fn new(chips: &'a Chips, has_regions: bool, shows_empty: bool) -> Self {
         Self {
             chips,
             has_regions,
@@ -51,7 +51,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    pub(super) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
+    pub(crate) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
         self.steps += 1;
         self.refused.extend(list(&step["refused"]).iter().cloned());
         self.clashes.extend(step.get("clash").cloned());
@@ -90,7 +90,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Checks that a program without tracking has no allocators.
-    pub(super) fn control(&mut self, outside: &Value) -> Vec<String> {
+    pub(crate) fn control(&mut self, outside: &Value) -> Vec<String> {
         self.steps += 1;
         let shown = list(&outside["allocators"]).len();
         if shown == 0 { Vec::new() } else { vec![format!("{shown} allocators of a program that is not tracked")] }
@@ -187,7 +187,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Checks after SIGKILL that TT-Metal's own statistics still have the bytes, and ttmon does not.
-    pub(super) fn after_death(&mut self, step: &Value, memory: impl Fn(u32) -> Result<Value, String>) -> Result<(), String> {
+    pub(crate) fn after_death(&mut self, step: &Value, memory: impl Fn(u32) -> Result<Value, String>) -> Result<(), String> {
         let pid = pid_of(step);
         let outside = memory(pid)?;
         let live: u64 =
@@ -206,7 +206,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
         if self.circulars > 0 {
             text += &format!(", {} circular buffers", self.circulars);
@@ -298,7 +298,7 @@ fn tagged(step: &Value, outside: &Value) -> Vec<String> {
 }
 
 /// Checks that a forked child has no buffers of its parent, and at most the one buffer that it allocated itself.
-pub(super) fn child(outside: &Value) -> Vec<String> {
+pub(crate) fn child(outside: &Value) -> Vec<String> {
     let count: u64 =
         list(&outside["allocators"]).iter().flat_map(|allocator| KINDS.iter().map(|kind| figure(allocator, kind, "count"))).sum();
     if count <= 1 { Vec::new() } else { vec![format!("{count} buffers in a forked child that made one")] }
@@ -309,7 +309,7 @@ fn differ<T: PartialEq + Debug>(what: &str, inside: &T, outside: &T) -> Option<S
     (inside != outside).then(|| format!("{what} {inside:?} inside, {outside:?} outside"))
 }
 
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -387,74 +387,4 @@ fn blocks_outside(outside: &Value, allocator: &Value, pid: &Value, kind: &str) -
     let address = |block: &Value| u64::from_str_radix(block["address"].as_str()?.strip_prefix("0x")?, 16).ok();
     let row = |block: &Value| (address(block).unwrap_or(u64::MAX), block["size"].as_u64().unwrap_or(u64::MAX), block["free"] == true);
     list(&outside["blocks"]).iter().filter(mine).map(row).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn kind(allocated: u64) -> Value {
-        json!({"banks": 12, "bank_bytes": 1000, "allocated_per_bank": allocated, "free_per_bank": 1000 - allocated,
-            "largest_free_per_bank": 1000 - allocated, "blocks": 2, "table": [[0, allocated, false], [allocated, 1000 - allocated, true]]})
-    }
-
-    /// A mesh of two chips with bytes in each kind.
-    fn step() -> Value {
-        let kinds = json!({"dram": kind(64), "l1": kind(32), "l1_small": kind(96), "trace": kind(128)});
-        json!({"step": "s", "pid": 7, "open": [{"chips": [1, 0], "mesh": [1, 2], "base": {"dram": 5000, "l1": 300}, "kinds": kinds}]})
-    }
-
-    /// The expected output of ttmon.
-    fn outside() -> Value {
-        let mut blocks = Vec::new();
-        for (name, base, allocated) in [("dram", 5000, 64), ("l1", 300, 32), ("l1_small", 1300, 96), ("trace", 6000, 128)] {
-            for (address, size, free) in [(base, allocated, false), (base + allocated, 1000 - allocated, true)] {
-                blocks.push(json!({"allocator": 3, "kind": name, "address": format!("{address:#x}"), "size": size, "free": free}));
-            }
-        }
-        let kinds = step()["open"][0]["kinds"].clone();
-        let allocator = json!({"id": 3, "pid": 7, "mesh": "1x2", "devices": [], "unmapped": ["1", "0"], "kinds": kinds});
-        let process = json!({"pid": 7, "unmapped": [{"id": "0", "unique_id": "70"}, {"id": "1", "unique_id": "71"}]});
-        json!({"processes": [process], "allocators": [allocator, {"id": 4, "pid": 8}], "blocks": blocks})
-    }
-
-    fn differences(change: impl Fn(&mut Value)) -> Vec<String> {
-        let chips = Chips { path: "t".into(), unique_ids: BTreeMap::from([(0, 70), (1, 71)]) };
-        let mut outside = outside();
-        change(&mut outside);
-        Scene::new(&chips, true, true).compare(&step(), &outside)
-    }
-
-    #[test]
-    fn what_is_equal_passes() {
-        assert_eq!(differences(|_| ()), [""; 0]);
-    }
-
-    #[test]
-    fn every_figure_counts() {
-        for kind in KINDS {
-            for figure in FIGURES {
-                let inside = step()["open"][0]["kinds"][kind][figure].clone();
-                let found = differences(|outside| outside["allocators"][0]["kinds"][kind][figure] = 1.into());
-                assert_eq!(found, [format!("{kind} {figure}: {inside} inside, 1 outside")]);
-            }
-            let found = differences(|outside| outside["allocators"][0]["kinds"][kind] = Value::Null);
-            assert_eq!(found.len(), FIGURES.len(), "a kind that is not there at all: {found:?}");
-        }
-    }
-
-    #[test]
-    fn blocks_rows_meshes_and_allocators_count() {
-        let with = |at: &str, value: Value| differences(|outside| *outside.pointer_mut(at).unwrap() = value.clone());
-        let tables = "{(5000, 64, false), (5064, 936, true)} inside, {(5001, 64, false), (5064, 936, true)} outside";
-        assert_eq!(with("/blocks/0/address", "0x1389".into()), [format!("dram blocks: {tables}")]);
-        assert_eq!(with("/allocators/0/devices", json!([0])), ["mock chips on rows of a machine: [0]"]);
-        let swapped = ["chips [1, 0] inside, [0, 1] outside", "unique ids [71, 70] inside, [70, 71] outside"];
-        assert_eq!(with("/allocators/0/unmapped", json!(["0", "1"])), swapped);
-        let unknown = ["unique ids [71, 70] inside, [71, 0] outside"];
-        assert_eq!(with("/processes/0/unmapped/0/unique_id", Value::Null), unknown);
-        assert_eq!(with("/allocators/0/mesh", "2x1".into()), ["mesh 1x2 inside, \"2x1\" outside"]);
-        assert_eq!(with("/allocators/0/pid", 9.into()), ["1 open allocators inside, 0 outside"]);
-    }
 }

@@ -6,15 +6,15 @@
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     /// Bytes over all cores of a chip.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes on the core with the most.
-    pub(super) per_core: u64,
+    pub(crate) per_core: u64,
 }
 
 /// Returns the usage of a planned program. Buffers inside a tensor need no extra memory.
-pub(super) fn planned(plan: &[Value]) -> Option<Taken> {
+pub(crate) fn planned(plan: &[Value]) -> Option<Taken> {
     let mut cores = std::collections::BTreeMap::new();
     for buffer in plan.iter().filter(|buffer| buffer["shared"] != true) {
         let size = buffer["size"].as_u64()?;
@@ -26,13 +26,13 @@ pub(super) fn planned(plan: &[Value]) -> Option<Taken> {
 }
 
 /// Returns the usage of all programs together on one chip, as ttmon reports it.
-pub(super) fn seen(allocator: &Value) -> Taken {
+pub(crate) fn seen(allocator: &Value) -> Taken {
     let figure = |name: &str| allocator["kinds"]["cb"][name].as_u64().unwrap_or(0);
     Taken { bytes: figure("used"), per_core: figure("per_core") }
 }
 
 /// Parses the cores of `{[0-0 - 7-1], [0-2 - 3-2]}`: ranges of columns and rows, both ends included.
-fn core_range_set(text: &str) -> Option<Vec<(u64, u64)>> {
+pub(crate) fn core_range_set(text: &str) -> Option<Vec<(u64, u64)>> {
     let mut cores = Vec::new();
     for range in text.split('[').skip(1) {
         let numbers: Vec<u64> = range
@@ -45,27 +45,4 @@ fn core_range_set(text: &str) -> Option<Vec<(u64, u64)>> {
         cores.extend((left..=right).flat_map(|column| (top..=bottom).map(move |row| (column, row))));
     }
     Some(cores)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn cores_are_counted() {
-        assert_eq!(core_range_set("{[0-0 - 7-1]}").unwrap().len(), 16);
-        assert_eq!(core_range_set("{[0-0 - 7-0], [0-1 - 3-1]}").unwrap().len(), 12);
-        assert_eq!(core_range_set("{}"), Some(vec![]));
-        assert_eq!(core_range_set("{[0-0 - 7]}"), None);
-    }
-
-    #[test]
-    fn buffers_of_a_program_stack_on_each_core() {
-        let buffer = |size: u64, cores: &str, shared: bool| json!({"size": size, "cores": cores, "shared": shared});
-        let plan = [buffer(100, "{[0-0 - 1-0]}", false), buffer(50, "{[1-0 - 1-0]}", false), buffer(999, "{[0-0 - 1-0]}", true)];
-        assert_eq!(planned(&plan), Some(Taken { bytes: 250, per_core: 150 }));
-        assert_eq!(planned(&[]), Some(Taken::default()));
-        assert_eq!(planned(&[json!({"size": 1})]), None);
-    }
 }

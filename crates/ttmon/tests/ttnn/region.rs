@@ -7,23 +7,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHARED_MEMORY: &str = "/dev/shm";
-const SLOTS_AT: usize = 856;
+pub(crate) const SLOTS_AT: usize = 856;
 const SLOTS: usize = 64;
-const SLOT_BYTES: usize = 120;
+pub(crate) const SLOT_BYTES: usize = 120;
 
 /// The kinds of memory that both these statistics and the allocators have.
-pub(super) const KINDS: [&str; 4] = ["dram", "l1", "l1_small", "trace"];
+pub(crate) const KINDS: [&str; 4] = ["dram", "l1", "l1_small", "trace"];
 
 fn path(unique_id: u64) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("tt_device_{unique_id}_memory"))
 }
 
 /// Returns the bytes of each kind that a process has on a chip, or `None` if the statistics do not have it.
-pub(super) fn slot(unique_id: u64, pid: u32) -> Option<[u64; KINDS.len()]> {
+pub(crate) fn slot(unique_id: u64, pid: u32) -> Option<[u64; KINDS.len()]> {
     parse(&fs::read(path(unique_id)).ok()?, pid)
 }
 
-fn parse(bytes: &[u8], pid: u32) -> Option<[u64; KINDS.len()]> {
+pub(crate) fn parse(bytes: &[u8], pid: u32) -> Option<[u64; KINDS.len()]> {
     let slots = bytes.get(SLOTS_AT..SLOTS_AT + SLOTS * SLOT_BYTES)?.chunks_exact(SLOT_BYTES);
     let mine = slots.into_iter().find(|slot| slot[..4] == pid.to_le_bytes())?;
     let word = |at: usize| mine.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
@@ -31,33 +31,15 @@ fn parse(bytes: &[u8], pid: u32) -> Option<[u64; KINDS.len()]> {
 }
 
 /// Removes the statistics of these chips. The ids are used only here, so no statistics of real chips are lost.
-pub(super) fn remove(unique_ids: impl Iterator<Item = u64>) {
+pub(crate) fn remove(unique_ids: impl Iterator<Item = u64>) {
     for id in unique_ids {
         let _absent = fs::remove_file(path(id));
     }
 }
 
 /// Returns the files of shared memory that a process has mapped for Open MPI, which never removes them.
-pub(super) fn segments(pid: u32) -> BTreeSet<PathBuf> {
+pub(crate) fn segments(pid: u32) -> BTreeSet<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let paths = maps.lines().filter_map(|line| Some(&line[line.find(SHARED_MEMORY)?..]));
     paths.filter(|path| path.contains("/sm_segment.")).map(PathBuf::from).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_is_found_by_its_process() {
-        let mut bytes = vec![0; 8576];
-        let at = SLOTS_AT + 3 * SLOT_BYTES;
-        bytes[at..at + 4].copy_from_slice(&4242_u32.to_le_bytes());
-        for (number, kind) in (1_u64..).zip(0..4) {
-            bytes[at + 8 + kind * 8..at + 16 + kind * 8].copy_from_slice(&number.to_le_bytes());
-        }
-        assert_eq!(parse(&bytes, 4242), Some([1, 2, 3, 4]));
-        assert_eq!(parse(&bytes, 4243), None);
-        assert_eq!(parse(&bytes[..900], 4242), None);
-    }
 }
