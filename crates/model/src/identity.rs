@@ -32,6 +32,13 @@ pub struct Bdf {
     function: u8,
 }
 
+impl Bdf {
+    /// Returns the address as one number.
+    pub fn number(self) -> u64 {
+        u64::from(self.domain) << 24 | u64::from(self.bus) << 16 | u64::from(self.device) << 8 | u64::from(self.function)
+    }
+}
+
 impl FromStr for Bdf {
     type Err = ();
 

@@ -344,8 +344,7 @@ mod tests {
 
     fn lane() -> impl Strategy<Value = Lane> {
         let pace = prop_oneof![Just(Pace::Once), Just(Pace::Repeated)];
-        let want =
-            prop_oneof![Just(Want::Whole), Just(Want::Beginning), Just(Want::PlainFile), Just(Want::Names), Just(Want::LedgerMapping)];
+        let want = prop::sample::select(&Want::ALL);
         let request = ("[a-z!/]{0,30}", want, 0usize..100_000, pace);
         let request = request.prop_map(|(path, want, bytes_max, pace)| Request { path: path.into(), want, bytes_max, pace });
         (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests: requests.into() })

@@ -4,10 +4,12 @@
 //! their files in order. A read that takes too long is abandoned. Its worker cannot be stopped, so another worker continues with the next
 //! file. While the worker is stuck, its file is skipped. If two files are stuck, the whole lane is skipped.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -58,7 +60,7 @@ impl Request {
             Want::LedgerMapping => LINE_BYTES_MAX,
             Want::PlainFile => Owner::BYTES + self.bytes_max,
             Want::Names => LINE_BYTES_MAX + self.bytes_max,
-            Want::Whole | Want::Beginning => self.bytes_max,
+            Want::Whole | Want::Beginning | Want::Entries | Want::Link => self.bytes_max,
         }
     }
 }
@@ -78,10 +80,28 @@ pub enum Want {
     /// For `/proc/PID/maps`: one line with its length in bytes, then the first line that names a ledger. Other users decide how long the
     /// list is.
     LedgerMapping,
+    /// The names in a directory, for [`entries`]. Names beyond the limit are left out.
+    Entries,
+    /// The target of a symbolic link. A target that ends with `..` is resolved, so that it has a name.
+    Link,
 }
 
 impl Want {
-    pub(crate) const ALL: [Self; 5] = [Self::Whole, Self::Beginning, Self::PlainFile, Self::Names, Self::LedgerMapping];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Whole, Self::Beginning, Self::PlainFile, Self::Names, Self::LedgerMapping, Self::Entries, Self::Link];
+}
+
+/// Separates names in a reply to [`Want::Entries`]. No name contains it.
+const NAME_END: u8 = 0;
+
+/// Returns the names in a reply to [`Want::Entries`].
+pub fn entries(reply: &[u8]) -> impl Iterator<Item = &OsStr> {
+    reply.split(|byte| *byte == NAME_END).filter(|name| !name.is_empty()).map(OsStr::from_bytes)
+}
+
+/// Returns whether a reply to [`Want::Link`] shows that there is a file, which need not be a link.
+pub fn is_there(reply: &Reply) -> bool {
+    matches!(reply, Ok(_) | Err(Failure::TooLong)) || *reply == Err(failure(Errno::INVAL))
 }
 
 /// The owner of a regular file. It is at the start of the reply.
@@ -177,8 +197,11 @@ fn read_one(kept: &KeptFiles, plan: &Plan, index: usize, faults: &Faults, direct
         Some(Fault::Slow(delay)) => thread::sleep(delay),
         None => {}
     }
-    if request.want == Want::Names {
-        return list_names(&request.path, request.bytes_max);
+    match request.want {
+        Want::Names => return list_names(&request.path, request.bytes_max),
+        Want::Entries => return list_entries(&request.path, request.bytes_max),
+        Want::Link => return read_link(&request.path, request.bytes_max),
+        Want::Whole | Want::Beginning | Want::PlainFile | Want::LedgerMapping => {}
     }
     let open = plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file));
     let reply = match open.map(|file| read_whole(&file, request.bytes_max, request.want)) {
@@ -224,6 +247,26 @@ fn list_names(path: &Path, bytes_max: usize) -> Reply {
         if bytes < bytes_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(format!("{}:{} {}\n{names}", stat.st_dev, stat.st_ino, bytes.min(bytes_max)).into_bytes())
+}
+
+fn list_entries(path: &Path, bytes_max: usize) -> Reply {
+    let mut bytes = Vec::new();
+    directory::names(path, |name| {
+        if bytes.len() + name.len() >= bytes_max {
+            return ControlFlow::Break(());
+        }
+        bytes.extend(name.as_bytes());
+        bytes.push(NAME_END);
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
+fn read_link(path: &Path, bytes_max: usize) -> Reply {
+    let target = fs::read_link(path)?;
+    let target = if target.file_name().is_none() { fs::canonicalize(path)? } else { target };
+    let bytes = target.into_os_string().into_vec();
+    if bytes.len() > bytes_max { Err(Failure::TooLong) } else { Ok(bytes) }
 }
 
 fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<OwnedFd, Failure> {

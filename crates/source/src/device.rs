@@ -1,6 +1,8 @@
 //! The files of one device: their paths, and how their contents are parsed.
 
-use std::fs;
+pub(crate) mod entry;
+
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +16,11 @@ use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
 use crate::root::Root;
 use crate::users;
-use ttmon_reads::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
+use entry::{BusEntry, Entry};
+use ttmon_reads::{Failure, LaneReply, Pace, Reply, Request, Want, entries};
+
+/// Maximum length of the names in the class directory: those of [`DEVICES_MAX`] devices, and of a few other files.
+const CLASS_BYTES_MAX: usize = 64 * DEVICES_MAX;
 
 /// If a device has more broken files than this, they are reported in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;
@@ -100,30 +106,30 @@ struct Plan {
     requests: Arc<[Request]>,
 }
 
-/// Returns the ids of the devices in the class directory, which has entries `tenstorrent!N`.
-pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
-    let mut ids: Vec<DeviceId> = root
-        .list(&root.class())?
-        .iter()
-        .filter_map(|name| name.to_str()?.strip_prefix("tenstorrent!")?.parse().ok().map(DeviceId))
-        .take(DEVICES_MAX)
-        .collect();
+/// Returns the request for the class directory, which has entries `tenstorrent!N`.
+pub(crate) fn list_request(root: &Root, pace: Pace) -> Request {
+    Request { path: root.class(), want: Want::Entries, bytes_max: CLASS_BYTES_MAX, pace }
+}
+
+/// Returns the ids of the devices in the class directory.
+pub(crate) fn listed(names: &[u8]) -> Vec<DeviceId> {
+    let id = |name: &OsStr| name.to_str()?.strip_prefix("tenstorrent!")?.parse().ok().map(DeviceId);
+    let mut ids: Vec<DeviceId> = entries(names).filter_map(id).take(DEVICES_MAX).collect();
     ids.sort_unstable();
-    Ok(ids)
+    ids
 }
 
 impl KnownDevice {
-    pub(crate) fn new(root: &Root, id: DeviceId) -> Self {
-        let directory = root.class().join(format!("tenstorrent!{id}"));
+    pub(crate) fn new(root: &Root, id: DeviceId, entry: &Entry) -> Self {
         let mut known = Self {
             id,
             was_listed: true,
             is_on_bus: true,
             former: None,
-            bdf: bdf(&directory),
+            bdf: entry.bdf,
             attributes: Attributes::all_missing(Missing::NotExposed),
             hwmon: Err(Missing::NotExposed),
-            directory,
+            directory: root.class_entry(id),
             needs_static: true,
             static_in: 0,
             absent: Vec::new(),
@@ -135,47 +141,43 @@ impl KnownDevice {
             counters: None,
             heart: None,
         };
-        known.set_hwmon(known.find_hwmon(root, None));
+        known.set_hwmon(known.newest_hwmon(entry, None));
         known
     }
 
     /// Creates a device that is not listed. Its properties are read from the PCI bus.
-    pub(crate) fn absent(root: &Root, id: DeviceId, bdf: Bdf) -> Self {
-        let is_on_bus = fs::symlink_metadata(root.pci().join(bdf.to_string())).is_ok();
-        let mut known = Self { bdf: Ok(bdf), was_listed: false, is_on_bus, has_left: true, ..Self::new(root, id) };
-        known.read_bus(root);
+    pub(crate) fn absent(root: &Root, id: DeviceId, bdf: Bdf, bus: &BusEntry) -> Self {
+        let known = Self::new(root, id, &Entry::unlisted(bdf));
+        let mut known = Self { was_listed: false, is_on_bus: bus.is_on_bus, has_left: true, ..known };
+        known.take_bus(bus);
         known
     }
 
     /// Creates a device that is not listed, with a board type that was recorded before.
-    pub(crate) fn remembered(root: &Root, id: DeviceId, bdf: Bdf, board: &str) -> Self {
-        let mut known = Self::absent(root, id, bdf);
+    pub(crate) fn remembered(root: &Root, id: DeviceId, bdf: Bdf, bus: &BusEntry, board: &str) -> Self {
+        let mut known = Self::absent(root, id, bdf, bus);
         known.attributes.set(Attr::CardType, Attr::CardType.attribute().parse(board));
         known
     }
 
     /// Creates the device that now has the number of another device.
-    pub(crate) fn in_place_of(root: &Root, other: &Self) -> Self {
-        let new = Self::new(root, other.id);
+    pub(crate) fn in_place_of(root: &Root, other: &Self, entry: &Entry) -> Self {
+        let new = Self::new(root, other.id, entry);
         let former = other.former.or(other.bdf.ok()).filter(|former| new.bdf != Ok(*former));
         Self { former, ..new }
     }
 
-    /// Reads the board type from the PCI bus if the driver's directory does not provide it.
-    pub(crate) fn read_bus(&mut self, root: &Root) {
-        let Ok(bdf) = self.bdf else { return };
-        for attr in [Attr::PciDevice, Attr::SubsystemDevice] {
-            let attribute = attr.attribute();
-            let file = root.pci().join(bdf.to_string()).join(attribute.file);
-            if let Ok(text) = read_small(&file, ATTRIBUTE_BYTES_MAX)
-                && self.attributes.get(attr).is_err()
-            {
-                self.attributes.set(attr, attribute.parse(&String::from_utf8_lossy(&text)));
+    /// Takes the board type from the PCI bus if the driver's directory does not provide it.
+    fn take_bus(&mut self, bus: &BusEntry) {
+        for (attr, reading) in bus.attributes() {
+            let is_better = reading.is_ok() || reading == Err(Missing::Timeout);
+            if self.attributes.get(attr).is_err() && is_better {
+                self.attributes.set(attr, reading);
             }
         }
     }
 
-    pub(crate) fn lacks_board(&self) -> bool {
+    fn lacks_board(&self) -> bool {
         self.attributes.get(Attr::CardType).is_err() && self.attributes.get(Attr::SubsystemDevice).is_err()
     }
 
@@ -191,10 +193,14 @@ impl KnownDevice {
         Some(Problem { part: format!("device {}", self.id), reason: Missing::Gone, detail })
     }
 
-    /// Returns whether the class entry still leads to the same device. This is certain if files that were opened before still answer.
-    pub(crate) fn is_same(&self, pace: Pace) -> bool {
-        let is_open = pace == Pace::Repeated && !self.needs_static;
-        is_open || bdf(&self.directory) == self.bdf
+    /// Returns whether the class entry certainly still leads to the same device, because files that were opened before answer.
+    pub(crate) fn is_certain(&self, pace: Pace) -> bool {
+        pace == Pace::Repeated && !self.needs_static
+    }
+
+    /// Returns whether the class entry now leads to another device. A link that does not answer shows nothing.
+    pub(crate) fn is_another(&self, entry: &Entry) -> bool {
+        entry.bdf.is_ok() && entry.bdf != self.bdf
     }
 
     pub(crate) fn set_listed(&mut self, is_listed: bool) {
@@ -243,17 +249,19 @@ impl KnownDevice {
         Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, pace)].into()))
     }
 
-    pub(crate) fn take_counters(&mut self, lane: &LaneReply, problems: &mut Vec<Problem>) {
+    pub(crate) fn take_counters(&mut self, lane: &LaneReply, is_gone: bool, problems: &mut Vec<Problem>) {
         let before = self.counters.take().map(|(at, _)| Counted { elapsed: lane.at.saturating_sub(at), before: self.counts() });
-        self.take_slow(Part::Counters, lane, problems);
+        self.take_slow(Part::Counters, lane, is_gone, problems);
         self.counters = Some((lane.at, before));
     }
 
     /// Stores a part that does not show the state of the device.
-    pub(crate) fn take_slow(&mut self, part: Part, lane: &LaneReply, problems: &mut Vec<Problem>) {
+    pub(crate) fn take_slow(&mut self, part: Part, lane: &LaneReply, is_gone: bool, problems: &mut Vec<Problem>) {
         let found = self.take_readings(part, &lane.replies);
         report(&self.directory, found, problems);
-        self.mark_gone(lane);
+        if is_gone {
+            self.mark_gone();
+        }
     }
 
     fn counts(&self) -> Vec<(Attr, u64)> {
@@ -266,12 +274,51 @@ impl KnownDevice {
         self.counters.as_ref()?.1.clone()
     }
 
-    /// Stores the telemetry. Returns whether the sensors must be searched and read again.
-    pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> bool {
+    /// Stores the readings of the telemetry. Returns the problems.
+    pub(crate) fn take_telemetry(&mut self, lane: &LaneReply) -> Vec<Problem> {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
         self.drop_foreign_sensors();
-        let has_other_hwmon = self.rediscover_hwmon(root);
-        self.mark_gone(lane);
+        found
+    }
+
+    /// Returns whether no file of the device answered. A device that left may still answer through an open file.
+    pub(crate) fn is_silent<'a>(&self, mut lanes: impl Iterator<Item = &'a LaneReply>) -> bool {
+        self.has_left || !lanes.any(|lane| lane.replies.iter().any(Result::is_ok))
+    }
+
+    /// Returns whether the readings leave a question that only the device's links, its sensors' directory or the bus can answer.
+    pub(crate) fn needs_surroundings(&self) -> bool {
+        self.lacks_board() || self.hwmon.is_err() || self.has_dead_sensors()
+    }
+
+    /// Returns the requests for the class entry of this device and for its directory on the bus.
+    pub(crate) fn surroundings(&self, root: &Root) -> Vec<Request> {
+        let bus = self.bdf.map_or_else(|_| Vec::new(), |bdf| BusEntry::requests(root, bdf));
+        [Entry::requests(root, self.id), bus].concat()
+    }
+
+    /// Takes the replies to [`Self::surroundings`].
+    pub(crate) fn take_surroundings(&mut self, replies: &[Reply]) -> Entry {
+        let (entry, bus) = replies.split_at(Entry::FILES);
+        if self.lacks_board() && !bus.is_empty() {
+            self.take_bus(&BusEntry::take(bus));
+        }
+        Entry::take(entry)
+    }
+
+    /// Completes the telemetry. Returns whether the sensors must be read again, because they are in another directory.
+    pub(crate) fn complete(
+        &mut self,
+        lane: &LaneReply,
+        found: Vec<Problem>,
+        entry: Option<&Entry>,
+        is_gone: bool,
+        problems: &mut Vec<Problem>,
+    ) -> bool {
+        let has_other_hwmon = entry.is_some_and(|entry| self.rediscover_hwmon(entry));
+        if is_gone {
+            self.mark_gone();
+        }
         if !has_other_hwmon {
             report(&self.directory, found, problems);
         }
@@ -350,12 +397,8 @@ impl KnownDevice {
         self.heart.and_then(|heart| heart.beat)
     }
 
-    /// If the whole device is gone, changes the reason of missing attributes to `Gone`. A device that is listed and answers is not gone.
-    fn mark_gone(&mut self, lane: &LaneReply) {
-        let answers = !self.has_left && lane.replies.iter().any(Result::is_ok);
-        if answers || fs::metadata(&self.directory).is_ok() {
-            return;
-        }
+    /// Changes the reason of missing attributes to `Gone`, because the whole device is gone.
+    fn mark_gone(&mut self) {
         for attribute in ATTRIBUTES {
             if self.attributes.get(attribute.attr) == Err(Missing::NotExposed) {
                 self.attributes.set(attribute.attr, Err(Missing::Gone));
@@ -392,18 +435,10 @@ impl KnownDevice {
     }
 
     /// Returns the newest hwmon directory, or the newest below number `below`. Two directories have been seen after a reset.
-    fn find_hwmon(&self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
-        let parent = self.directory.join("device/hwmon");
-        let newest = match root.list(&parent) {
-            Ok(names) => names
-                .iter()
-                .filter_map(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok())
-                .filter(|number| below.is_none_or(|below| *number < below))
-                .max()
-                .ok_or(Missing::NotExposed),
-            Err(error) => Err(Failure::from(error).into()),
-        };
-        newest.map(|number| parent.join(format!("hwmon{number}")))
+    fn newest_hwmon(&self, entry: &Entry, below: Option<u32>) -> Reading<PathBuf> {
+        let numbers = entry.sensors.as_ref().map_err(|reason| *reason)?.iter().copied();
+        let newest = numbers.filter(|number| below.is_none_or(|below| *number < below)).max().ok_or(Missing::NotExposed)?;
+        Ok(self.directory.join(format!("device/hwmon/hwmon{newest}")))
     }
 
     /// Sets the hwmon directory. If there is none, all sensors get the reason.
@@ -427,22 +462,26 @@ impl KnownDevice {
         }
     }
 
-    /// Searches for another hwmon directory if the current one has no reading. Returns whether there is one.
-    fn rediscover_hwmon(&mut self, root: &Root) -> bool {
-        let Ok(current) = self.hwmon.clone() else {
-            self.set_hwmon(self.find_hwmon(root, None));
-            return self.hwmon.is_ok();
-        };
-        let is_dead = ATTRIBUTES
+    /// Returns whether the current hwmon directory has no reading.
+    fn has_dead_sensors(&self) -> bool {
+        ATTRIBUTES
             .iter()
             .filter(|attribute| attribute.place == AttributeFolder::Hwmon && attribute.pace == attributes::ReadInterval::Dynamic)
-            .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
-        if !is_dead {
+            .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)))
+    }
+
+    /// Searches for another hwmon directory if the current one has no reading. Returns whether there is one.
+    fn rediscover_hwmon(&mut self, entry: &Entry) -> bool {
+        let Ok(current) = self.hwmon.clone() else {
+            self.set_hwmon(self.newest_hwmon(entry, None));
+            return self.hwmon.is_ok();
+        };
+        if !self.has_dead_sensors() {
             return false;
         }
         let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
-        let newest = self.find_hwmon(root, None);
-        let other = if newest.as_ref() == Ok(&current) { self.find_hwmon(root, number) } else { newest };
+        let newest = self.newest_hwmon(entry, None);
+        let other = if newest.as_ref() == Ok(&current) { self.newest_hwmon(entry, number) } else { newest };
         let other = other.ok().filter(|path| *path != current);
         let has_other = other.is_some();
         self.hwmon = Ok(other.unwrap_or(current));
@@ -457,18 +496,6 @@ impl KnownDevice {
             .filter(|attribute| attribute.is_telemetry)
             .any(|attribute| self.attributes.get(attribute.attr).is_err_and(is_broken));
         broken || self.attributes.get(Attr::Temperature).is_err() || self.attributes.get(Attr::CardType).is_err()
-    }
-}
-
-/// Returns the PCI address, which is the last part of the target of the `device` link: `../../../0000:c1:00.0`. For a device that just
-/// left, the class link still has the address: `../../devices/pci0000:00/0000:00:01.0/0000:c1:00.0/tenstorrent/tenstorrent!0`.
-fn bdf(directory: &Path) -> Reading<Bdf> {
-    let link = directory.join("device");
-    let name_in = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse().ok());
-    match fs::read_link(&link) {
-        Ok(target) => name_in(&target).or_else(|| name_in(&fs::canonicalize(&link).ok()?)).ok_or(Missing::Unparsable),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Missing::NoPermission),
-        Err(_) => fs::read_link(directory).ok().and_then(|target| name_in(target.parent()?.parent()?)).ok_or(Missing::Gone),
     }
 }
 
@@ -536,7 +563,8 @@ mod tests {
     /// Counters are read less often, unless the device is not settled: then they show whether its firmware is starting.
     #[test]
     fn counters_are_read_when_due_or_needed() {
-        let mut known = KnownDevice::new(&Root::at(Path::new("/nonexistent")), DeviceId(0));
+        let mut known =
+            KnownDevice::new(&Root::at(Path::new("/nonexistent")), DeviceId(0), &Entry::unlisted("0000:01:00.0".parse().unwrap()));
         let at = Duration::from_secs(100);
         let mut reads = |is_settled: bool, counters: Option<(Duration, Option<Counted>)>, now: Duration| {
             (known.needs_static, known.counters) = (!is_settled, counters);

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use ttmon_model::Sample;
 use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Sample};
 
 use crate::ledgers::{Detail, OpenLedger};
 use crate::root::Root;
@@ -118,6 +118,13 @@ pub enum Error {
     },
     /// The driver's directory cannot be read.
     Class(io::Error),
+    /// A directory or file that shows which devices there are cannot be read.
+    Unreadable {
+        /// Its path.
+        file: PathBuf,
+        /// Why.
+        reason: Missing,
+    },
     /// The reading process could not be started or died.
     Reader(io::Error),
 }
@@ -132,6 +139,9 @@ impl fmt::Display for Error {
                 write!(f, "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver {why}")
             }
             Self::Class(error) => write!(f, "cannot list devices: /sys/class/tenstorrent: {error}; check the permissions of /sys"),
+            Self::Unreadable { file, reason } => {
+                write!(f, "cannot list devices: {}: {reason}: {}; try again", file.display(), reason.explanation())
+            }
             Self::Reader(error) => write!(f, "cannot read the machine: the reading process failed: {error}; try again"),
         }
     }
@@ -156,6 +166,10 @@ const LANE_OF_USERS: u64 = 5 << 40;
 const LANE_OF_STATS: u64 = 6 << 40;
 const LANE_OF_SWEEP: u64 = 7 << 40;
 const LANE_OF_SLOW: u64 = 8 << 40;
+const LANE_OF_LISTS: u64 = 9 << 40;
+const LANE_OF_ENTRY: u64 = 10 << 40;
+/// Addresses of PCI devices have 56 bits.
+const LANE_OF_BUS: u64 = 1 << 60;
 
 impl Machine {
     /// Opens a machine for reading. Forks if the options select [`Isolation::Process`].
@@ -171,7 +185,7 @@ impl Machine {
     pub fn sample(&mut self) -> Result<Sample, Error> {
         let Self { devices, scan, files } = self;
         again_without_reader(|| {
-            devices.find()?;
+            devices.find(files)?;
             let now = Now::new();
             let mut problems = Vec::new();
             let mut lanes = devices.lanes(now.at);
@@ -241,8 +255,10 @@ impl DeviceReader {
     /// Lists the devices. Returns the information that a scan needs.
     pub fn list(&mut self) -> Result<Scope, Error> {
         let Self { devices, files } = self;
-        devices.find()?;
-        again_without_reader(|| devices.scope(files))
+        again_without_reader(|| {
+            devices.find(files)?;
+            devices.scope(files)
+        })
     }
 
     /// Reads the listed devices. [`Scanned::complete`] completes the sample.

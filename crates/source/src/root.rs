@@ -1,12 +1,12 @@
 //! The paths of all files outside a device's own directory. No other module defines them.
 
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ttmon_model::DeviceId;
-use ttmon_reads::directory;
-use ttmon_reads::faults::{Fault, Faults};
+
+use crate::machine::Options;
+use ttmon_reads::{Lane, Pace, Pool, directory};
 
 /// The directories a machine is read from.
 #[derive(Clone, Debug)]
@@ -113,43 +113,34 @@ impl Root {
         }
     }
 
-    /// Returns the devices that the driver lists now.
+    /// Returns the devices that the driver lists now. Returns none if the list cannot be read in time.
     pub fn device_ids(&self) -> Vec<DeviceId> {
-        crate::device::list(self).unwrap_or_default()
+        let read_timeout = Options::default().read_timeout;
+        let lane = Lane { key: 0, requests: [crate::device::list_request(self, Pace::Once)].into() };
+        let replies = Pool::new(read_timeout, self.base.clone()).read(vec![lane]).into_iter().flat_map(|lane| lane.replies);
+        replies.flatten().flat_map(|names| crate::device::listed(&names)).collect()
     }
 
     pub(crate) fn class(&self) -> PathBuf {
         self.sys.join("class/tenstorrent")
     }
 
-    pub(crate) fn pci(&self) -> PathBuf {
-        self.sys.join("bus/pci/devices")
+    /// Returns the entry of a device in the class directory.
+    pub(crate) fn class_entry(&self, id: DeviceId) -> PathBuf {
+        self.class().join(format!("tenstorrent!{id}"))
     }
 
-    /// Returns the names in a directory, sorted. Returns an error if one is injected for the directory.
-    pub(crate) fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        self.each_name(directory, |name| names.push(name.to_owned()))?;
-        names.sort_unstable();
-        Ok(names)
+    pub(crate) fn pci(&self) -> PathBuf {
+        self.sys.join("bus/pci/devices")
     }
 
     /// Returns the pids of all processes, in order, without an allocation for each name.
     pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
         let mut pids: Vec<u32> = Vec::new();
-        self.each_name(&self.proc, |name| pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok())))?;
+        directory::first_names(&self.proc, usize::MAX, |name| {
+            pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+        })?;
         pids.sort_unstable();
         Ok(pids)
-    }
-
-    fn each_name(&self, directory: &Path, each: impl FnMut(&OsStr)) -> io::Result<()> {
-        if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
-            return Err(io::Error::from_raw_os_error(errno));
-        }
-        directory::first_names(directory, usize::MAX, each)
-    }
-
-    pub(crate) fn faults(&self) -> Faults {
-        self.base.as_deref().map(Faults::load).unwrap_or_default()
     }
 }

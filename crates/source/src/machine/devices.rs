@@ -1,9 +1,10 @@
 //! The devices, read from the driver's files. Other users cannot change these files, so they cannot make them slow to read.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, iter, mem};
 
 use ttmon_model::cluster::Cluster;
 use ttmon_model::identity::DeviceId;
@@ -16,10 +17,11 @@ use super::deep::Deep;
 use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
-use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
+use super::{Error, LANE_OF_BUS, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_ENTRY, LANE_OF_LISTS, LANE_OF_SLOW, Now, Options, Reach};
+use crate::device::entry::Entry;
 use crate::device::{self, KnownDevice, Part};
 use crate::root::Root;
-use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, Want, read_small};
+use ttmon_reads::{Failure, Lane, LaneReply, Pace, Reply, Request, Want, read_small};
 
 #[derive(Debug)]
 pub(super) struct Devices {
@@ -37,6 +39,10 @@ pub(super) struct Devices {
     machine: u64,
     /// The known TT-Metal chip numbers.
     numbers: Numbers,
+    /// The request for the list of devices.
+    list: Arc<[Request]>,
+    /// The problems of the last search for devices.
+    problems: Vec<Problem>,
     driver: Arc<[Request]>,
     version: Option<Reading<String>>,
     /// The readers of the chips themselves, if enabled.
@@ -58,6 +64,23 @@ pub(super) struct Listed {
     pub(super) users: Arc<[Request]>,
 }
 
+/// The replies of one device.
+struct Taken {
+    lanes: Vec<(Part, LaneReply)>,
+    /// The problems of the telemetry.
+    found: Vec<Problem>,
+    /// Whether no file answered.
+    is_silent: bool,
+    /// The class entry, if it was read after the files.
+    entry: Option<Entry>,
+}
+
+impl Taken {
+    fn is_gone(&self) -> bool {
+        self.is_silent && self.entry.as_ref().is_some_and(|entry| entry.is_gone)
+    }
+}
+
 impl Devices {
     pub(super) fn new(root: &Root, options: &Options) -> Self {
         Self {
@@ -72,6 +95,8 @@ impl Devices {
             slots_file: options.slots.clone(),
             machine: options.ledgers.machine,
             numbers: Numbers::default(),
+            list: [device::list_request(root, options.pace)].into(),
+            problems: Vec::new(),
             driver: [driver_request(root, options.pace)].into(),
             version: None,
             deep: options.deep.as_ref().map(|program| Deep::new(program, options.read_timeout)),
@@ -84,35 +109,77 @@ impl Devices {
     }
 
     /// Updates the list of devices. A device that left stays on the list as gone until its PCI address is listed again.
-    pub(super) fn find(&mut self) -> Result<(), Error> {
-        let ids = match device::list(&self.root) {
-            Ok(ids) => ids,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::Class(error)),
+    pub(super) fn find(&mut self, files: &mut Files) -> Result<(), Error> {
+        self.problems.clear();
+        let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.pace);
+        let doubtful: Vec<DeviceId> = self.known.iter().filter(is_doubtful).map(|known| known.id).collect();
+        let list = Lane { key: LANE_OF_LISTS, requests: Arc::clone(&self.list) };
+        let mut replies = files.read(iter::once(list).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
+        let ids = match replies.next().and_then(|lane| lane.replies.into_iter().next()) {
+            Some(Ok(names)) => device::listed(&names),
+            Some(Err(Failure::Timeout)) if !self.known.is_empty() => {
+                // The devices are probably still there, and their own files show whether they are.
+                self.problems.push(slots::no_answer(&self.root.class()));
+                return Ok(());
+            }
+            Some(Err(Failure::Errno(errno))) => match io::Error::from_raw_os_error(errno) {
+                error if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                error => return Err(Error::Class(error)),
+            },
+            Some(Err(Failure::Timeout | Failure::TooLong)) | None => {
+                return Err(Error::Unreadable { file: self.root.class(), reason: Missing::Timeout });
+            }
         };
         if ids.is_empty() && self.known.is_empty() && self.is_device_needed {
-            let devices = slots::on_bus(&self.root).count();
-            let is_loaded = self.root.sys.join("module/tenstorrent").exists();
-            return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices, is_loaded } });
+            return Err(slots::why_none(&self.root, files)?);
         }
+        let mut entries: BTreeMap<DeviceId, Entry> = doubtful.into_iter().zip(replies.map(|lane| Entry::take(&lane.replies))).collect();
+        let is_new = |id: &DeviceId| {
+            let known = self.known.iter().find(|known| known.id == *id);
+            !entries.contains_key(id) && known.is_none_or(|known| !known.is_certain(self.pace))
+        };
+        let new: Vec<DeviceId> = ids.iter().copied().filter(is_new).collect();
         let is_first = self.known.is_empty();
+        let mut bus = None;
+        if !new.is_empty() {
+            let mut lanes = self.entry_lanes(&new).collect::<Vec<_>>();
+            lanes.extend(is_first.then(|| Lane { key: LANE_OF_BUS, requests: [slots::list_request(&self.root)].into() }));
+            let mut replies = files.read(lanes)?.into_iter();
+            entries.extend(new.into_iter().zip(replies.by_ref().map(|lane| Entry::take(&lane.replies))));
+            bus = replies.next().and_then(|lane| lane.replies.into_iter().next());
+        }
         for known in &mut self.known {
             known.set_listed(ids.contains(&known.id));
         }
-        for id in ids {
-            match self.known.iter_mut().find(|known| known.id == id) {
-                Some(known) if known.is_same(self.pace) => {}
-                Some(known) => *known = KnownDevice::in_place_of(&self.root, known),
-                None => self.known.push(KnownDevice::new(&self.root, id)),
+        for (id, entry) in entries.iter().filter(|(id, _)| ids.contains(id)) {
+            match self.known.iter_mut().find(|known| known.id == *id) {
+                Some(known) if known.is_another(entry) => *known = KnownDevice::in_place_of(&self.root, known, entry),
+                Some(_) => {}
+                None => self.known.push(KnownDevice::new(&self.root, *id, entry)),
             }
         }
-        if is_first && !self.known.is_empty() {
-            self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
-            self.slots.complete(&self.root, &mut self.known);
+        if let Some(bus) = bus {
+            self.add_unlisted(files, &bus)?;
         }
         let present: Vec<_> = self.known.iter().filter(|known| !known.has_left).map(|known| known.bdf).collect();
         self.known.retain(|known| !known.has_left || !present.contains(&known.bdf));
         self.known.sort_by_key(|known| known.id);
+        Ok(())
+    }
+
+    fn entry_lanes(&self, ids: &[DeviceId]) -> impl Iterator<Item = Lane> {
+        ids.iter().map(|id| Lane { key: LANE_OF_ENTRY + u64::from(id.0), requests: Entry::requests(&self.root, *id).into() })
+    }
+
+    /// Adds the devices that the driver does not list. `list` is the reply to [`slots::list_request`].
+    fn add_unlisted(&mut self, files: &mut Files, list: &Reply) -> Result<(), Error> {
+        self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
+        let bus = slots::candidates(&self.root, files, list)?.unwrap_or_else(|reason| {
+            let detail = reason.explanation().to_owned();
+            self.problems.push(Problem { part: self.root.pci().display().to_string(), reason, detail });
+            Vec::new()
+        });
+        self.problems.extend(self.slots.complete(&self.root, files, &bus, &mut self.known)?);
         Ok(())
     }
 
@@ -139,36 +206,62 @@ impl Devices {
         lanes: &mut impl Iterator<Item = LaneReply>,
         problems: &mut Vec<Problem>,
     ) -> Result<(), Error> {
-        const NONE: LaneReply = LaneReply { at: Duration::ZERO, replies: Vec::new() };
+        problems.append(&mut self.problems);
+        let take_one = |known: &mut KnownDevice| {
+            let lanes: Vec<(Part, LaneReply)> = known.parts().zip(&mut *lanes).collect();
+            let telemetry = lanes.iter().find(|(part, _)| *part == Part::Telemetry);
+            let found = telemetry.map_or_else(Vec::new, |(_, lane)| known.take_telemetry(lane));
+            let is_silent = known.is_silent(lanes.iter().map(|(_, lane)| lane));
+            Taken { lanes, found, is_silent, entry: None }
+        };
+        let mut taken: Vec<Taken> = self.known.iter_mut().map(take_one).collect();
+        self.take_version(lanes.next());
+        self.read_surroundings(files, &mut taken)?;
         let mut again = Vec::new();
-        for (index, known) in self.known.iter_mut().enumerate() {
-            for part in known.parts() {
-                let lane = lanes.next().unwrap_or(NONE);
+        for (index, (known, taken)) in self.known.iter_mut().zip(&mut taken).enumerate() {
+            let is_gone = taken.is_gone();
+            for (part, lane) in &taken.lanes {
                 match part {
-                    Part::Telemetry => again.extend(known.take(&self.root, &lane, problems).then_some(index)),
-                    Part::Counters => known.take_counters(&lane, problems),
-                    Part::Slow => known.take_slow(part, &lane, problems),
+                    Part::Telemetry => {
+                        let found = mem::take(&mut taken.found);
+                        again.extend(known.complete(lane, found, taken.entry.as_ref(), is_gone, problems).then_some(index));
+                    }
+                    Part::Counters => known.take_counters(lane, is_gone, problems),
+                    Part::Slow => known.take_slow(*part, lane, is_gone, problems),
                 }
-            }
-            if known.lacks_board() {
-                known.read_bus(&self.root);
             }
             problems.extend(known.problem());
         }
-        self.take_version(lanes.next());
         let lane = |index: &usize| {
             let known = &mut self.known[*index];
             Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, self.pace) }
         };
         let replies = files.read(again.iter().map(lane).collect())?;
         for (index, lane) in again.into_iter().zip(replies) {
-            self.known[index].take(&self.root, &lane, problems);
+            let (known, taken) = (&mut self.known[index], &taken[index]);
+            let found = known.take_telemetry(&lane);
+            known.complete(&lane, found, taken.entry.as_ref(), taken.is_gone(), problems);
         }
         if let Some(file) = &self.slots_file {
             self.slots.keep(file, &self.known);
         }
         if let Some(deep) = &mut self.deep {
             deep.sample(&self.root, &self.known);
+        }
+        Ok(())
+    }
+
+    /// Reads what surrounds the devices whose own files leave a question.
+    fn read_surroundings(&mut self, files: &mut Files, taken: &mut [Taken]) -> Result<(), Error> {
+        let devices = self.known.iter_mut().zip(taken);
+        let mut asked: Vec<_> = devices.filter(|(known, taken)| taken.is_silent || known.needs_surroundings()).collect();
+        let lane = |(known, _): &(&mut KnownDevice, &mut Taken)| Lane {
+            key: LANE_OF_ENTRY + u64::from(known.id.0),
+            requests: known.surroundings(&self.root).into(),
+        };
+        let replies = files.read(asked.iter().map(lane).collect())?;
+        for ((known, taken), lane) in asked.iter_mut().zip(replies) {
+            taken.entry = Some(known.take_surroundings(&lane.replies));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Error, Isolation, Options};
 use crate::root::Root;
 use ttmon_reads::isolate::{REPLY_BYTES_MAX, Reader};
-use ttmon_reads::{Lane, LaneReply, Pool, Request};
+use ttmon_reads::{Lane, LaneReply, Pool, Reply, Request};
 
 #[derive(Debug)]
 pub(super) struct Files {
@@ -32,6 +32,12 @@ impl Files {
             Isolation::Process => ReadBy::Process(Reader::fork(read_timeout, base.clone()).map_err(Error::Reader)?),
         };
         Ok(Self { place, read_timeout, base })
+    }
+
+    /// Reads files that may block together. Returns their replies.
+    pub(super) fn read_lane(&mut self, key: u64, requests: Vec<Request>) -> Result<Vec<Reply>, Error> {
+        let replies = self.read(vec![Lane { key, requests: requests.into() }])?;
+        Ok(replies.into_iter().flat_map(|lane| lane.replies).collect())
     }
 
     /// Reads files. After the first failure of the reading process, threads read instead: the process may have died, or may send its late

@@ -4,6 +4,7 @@
 //! These devices are on the PCI bus, or in a list that a service stores in its state directory while the machine runs. The first line of
 //! the list is `ttmon-devices 1 BOOT MACHINE`, the others are `ID BDF BOARD`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -12,12 +13,16 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::DEVICES_MAX;
-use ttmon_model::{Arch, Attr};
+use ttmon_model::sample::Problem;
+use ttmon_model::{Attr, Missing, Reading};
 
+use super::files::Files;
+use super::{Error, LANE_OF_BUS};
 use crate::device::KnownDevice;
+use crate::device::entry::{self, BusEntry};
 use crate::root::Root;
 use crate::served;
-use ttmon_reads::read_small;
+use ttmon_reads::{Lane, Pace, Reply, Request, Want, entries, is_there, read_small};
 
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The file name of the list in the state directory of a service.
@@ -53,16 +58,38 @@ impl Slots {
         Self { head, devices }
     }
 
-    /// Adds the missing devices, and sets `former` if a number now belongs to another device.
-    pub(super) fn complete(&self, root: &Root, known: &mut Vec<KnownDevice>) {
+    /// Adds the missing devices, and sets `former` if a number now belongs to another device. `bus` are the addresses of unlisted PCI
+    /// devices. Returns the problems.
+    pub(super) fn complete(
+        &self,
+        root: &Root,
+        files: &mut Files,
+        bus: &[Bdf],
+        known: &mut Vec<KnownDevice>,
+    ) -> Result<Vec<Problem>, Error> {
+        let recorded = self.devices.iter().map(|(_, bdf, _)| *bdf);
+        let unlisted: BTreeSet<Bdf> = recorded.chain(bus.iter().copied()).filter(|bdf| !is_known(known, *bdf)).collect();
+        let entries = bus_entries(root, files, unlisted)?;
         for (id, bdf, board) in &self.devices {
             if let Some(listed) = known.iter_mut().find(|known| known.id == *id) {
                 listed.former = Some(*bdf).filter(|bdf| listed.bdf != Ok(*bdf));
-            } else if known.iter().all(|known| known.bdf != Ok(*bdf)) {
-                known.push(KnownDevice::remembered(root, *id, *bdf, board));
+            } else if let (false, Some(entry)) = (is_known(known, *bdf), entries.get(bdf)) {
+                known.push(KnownDevice::remembered(root, *id, *bdf, entry, board));
             }
         }
-        known.extend(absent(root, known));
+        let mut problems = Vec::new();
+        let mut unbound = Vec::new();
+        for (bdf, entry) in entries.iter().filter(|(bdf, _)| !is_known(known, **bdf) && bus.contains(bdf)) {
+            match entry.is_unbound() {
+                Ok(is_unbound) => unbound.extend(is_unbound.then_some((*bdf, entry))),
+                Err(file) => problems.push(no_answer(&root.pci().join(bdf.to_string()).join(file))),
+            }
+        }
+        // They get the lowest free numbers in the order of their addresses.
+        let is_free = |id: &DeviceId| known.iter().all(|known| known.id != *id);
+        let free: Vec<DeviceId> = (0..).map(DeviceId).filter(is_free).take(unbound.len()).collect();
+        known.extend(unbound.into_iter().zip(free).map(|((bdf, entry), id)| KnownDevice::absent(root, id, bdf, entry)));
+        Ok(problems)
     }
 
     /// Writes the devices to the file if they changed. Failures are ignored.
@@ -94,44 +121,79 @@ fn parse(lines: &str) -> Vec<Slot> {
     lines.lines().take(DEVICES_MAX).filter_map(slot).collect()
 }
 
-/// Returns the PCI addresses of Tenstorrent devices, in order.
-pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
-    let directory = root.pci();
-    let mut bdfs: Vec<Bdf> = root
-        .list(&directory)
-        .unwrap_or_default()
-        .iter()
-        .filter(|name| read_small(&directory.join(name).join("vendor"), 64).is_ok_and(|vendor| vendor.trim_ascii() == b"0x1e52"))
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect();
-    bdfs.sort_unstable();
-    bdfs.into_iter()
+fn is_known(known: &[KnownDevice], bdf: Bdf) -> bool {
+    known.iter().any(|known| known.bdf == Ok(bdf))
 }
 
-/// Returns supported devices on the bus without any driver, with the lowest free numbers in the order of their addresses.
-fn absent(root: &Root, listed: &[KnownDevice]) -> Vec<KnownDevice> {
-    if !may_be_unbound(root) {
-        return Vec::new();
+/// Returns the request for the list that shows whether devices may be without a driver: for the real machine, the kernel's list of all
+/// devices and their drivers, which is far smaller than the bus directory.
+pub(super) fn list_request(root: &Root) -> Request {
+    match root.base {
+        None => Request { path: root.proc.join("bus/pci/devices"), want: Want::Whole, bytes_max: LIST_BYTES_MAX, pace: Pace::Once },
+        Some(_) => bus_request(root),
     }
-    let has_driver = |bdf: &Bdf| fs::symlink_metadata(root.pci().join(bdf.to_string()).join("driver")).is_ok();
-    let unbound =
-        on_bus(root).filter(|bdf| listed.iter().all(|known| known.bdf != Ok(*bdf)) && !has_driver(bdf) && is_supported(root, *bdf));
-    let free = (0..).map(DeviceId).filter(|id| listed.iter().all(|known| known.id != *id));
-    unbound.zip(free).map(|(bdf, id)| KnownDevice::absent(root, id, bdf)).collect()
 }
 
-fn is_supported(root: &Root, bdf: Bdf) -> bool {
-    let text = read_small(&root.pci().join(bdf.to_string()).join("device"), 64).unwrap_or_default();
-    let number = String::from_utf8_lossy(&text).trim().strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    matches!(number.and_then(Arch::from_pci_device), Some(Arch::Wormhole | Arch::Blackhole))
+/// Returns the addresses of PCI devices of which some may be Tenstorrent devices without a driver, from the reply to [`list_request`].
+pub(super) fn candidates(root: &Root, files: &mut Files, list: &Reply) -> Result<Reading<Vec<Bdf>>, Error> {
+    match list {
+        list if root.base.is_some() => Ok(addresses(list)),
+        Ok(list) if !has_unbound(list) => Ok(Ok(Vec::new())),
+        Ok(_) | Err(_) => Ok(addresses(&files.read_lane(LANE_OF_BUS, vec![bus_request(root)])?[0])),
+    }
 }
 
-/// Returns whether a Tenstorrent device may have no driver. The kernel's list of all devices and their drivers is far smaller than the bus
-/// directory. Its lines are `BUSDEVFN VENDORDEVICE ... DRIVER`, separated by tabs.
-fn may_be_unbound(root: &Root) -> bool {
-    let list = read_small(&root.proc.join("bus/pci/devices"), LIST_BYTES_MAX).ok().filter(|_| root.base.is_none());
-    list.is_none_or(|list| {
-        let is_ours = |line: &&str| line.split('\t').nth(1).is_some_and(|ids| ids.starts_with("1e52"));
-        String::from_utf8_lossy(&list).lines().filter(is_ours).any(|line| line.ends_with('\t'))
-    })
+fn bus_request(root: &Root) -> Request {
+    Request { path: root.pci(), want: Want::Entries, bytes_max: LIST_BYTES_MAX, pace: Pace::Once }
+}
+
+/// Parses the names in the bus directory. A machine without PCI has no such directory.
+fn addresses(list: &Reply) -> Reading<Vec<Bdf>> {
+    match list {
+        Ok(names) => Ok(entries(names).filter_map(|name| name.to_str()?.parse().ok()).collect()),
+        Err(failure) => match Missing::from(*failure) {
+            Missing::NotExposed => Ok(Vec::new()),
+            reason => Err(reason),
+        },
+    }
+}
+
+/// Reads the directories of these devices on the bus. Each may block independently.
+fn bus_entries(root: &Root, files: &mut Files, bdfs: BTreeSet<Bdf>) -> Result<BTreeMap<Bdf, BusEntry>, Error> {
+    let lane = |bdf: &Bdf| Lane { key: LANE_OF_BUS + 1 + bdf.number(), requests: BusEntry::requests(root, *bdf).into() };
+    let replies = files.read(bdfs.iter().map(lane).collect())?;
+    Ok(bdfs.into_iter().zip(replies).map(|(bdf, lane)| (bdf, BusEntry::take(&lane.replies))).collect())
+}
+
+/// Returns why no device is listed.
+pub(super) fn why_none(root: &Root, files: &mut Files) -> Result<Error, Error> {
+    let module = root.sys.join("module/tenstorrent");
+    let replies = files.read_lane(LANE_OF_BUS, vec![bus_request(root), entry::request(&module, Want::Link)])?;
+    let bdfs = match addresses(&replies[0]) {
+        Ok(bdfs) => bdfs,
+        Err(reason) => return Ok(Error::Unreadable { file: root.pci(), reason }),
+    };
+    let mut devices = 0;
+    for (bdf, entry) in bus_entries(root, files, bdfs.into_iter().collect())? {
+        match entry.is_ours() {
+            Ok(is_ours) => devices += usize::from(is_ours),
+            Err(file) => {
+                return Ok(Error::Unreadable { file: root.pci().join(bdf.to_string()).join(file), reason: Missing::Timeout });
+            }
+        }
+    }
+    Ok(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices, is_loaded: is_there(&replies[1]) } })
+}
+
+/// Returns the problem of a file that did not answer in time.
+pub(super) fn no_answer(file: &Path) -> Problem {
+    let reason = Missing::Timeout;
+    Problem { part: file.display().to_string(), reason, detail: reason.explanation().to_owned() }
+}
+
+/// Returns whether a Tenstorrent device may have no driver. The lines of the kernel's list are `BUSDEVFN VENDORDEVICE ... DRIVER`,
+/// separated by tabs.
+fn has_unbound(list: &[u8]) -> bool {
+    let is_ours = |line: &&str| line.split('\t').nth(1).is_some_and(|ids| ids.starts_with("1e52"));
+    String::from_utf8_lossy(list).lines().filter(is_ours).any(|line| line.ends_with('\t'))
 }
