@@ -22,16 +22,16 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::cluster::Cluster;
-use ttmon_model::sample::Origin;
+use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Sample};
 
 use crate::ledgers::{Detail, OpenLedger};
 use crate::root::Root;
 use devices::Devices;
-use files::Files;
+pub(crate) use files::Files;
 use scan::Scan;
-use ttmon_reads::{LaneReply, Pace, boot_time};
+use ttmon_reads::{Failure, LaneReply, Pace, boot_time};
 
 /// How a machine is read.
 #[derive(Clone, Debug)]
@@ -168,6 +168,7 @@ const LANE_OF_SWEEP: u64 = 7 << 40;
 const LANE_OF_SLOW: u64 = 8 << 40;
 const LANE_OF_LISTS: u64 = 9 << 40;
 const LANE_OF_ENTRY: u64 = 10 << 40;
+pub(crate) const LANE_OF_NAMES: u64 = 11 << 40;
 /// Addresses of PCI devices have 56 bits.
 const LANE_OF_BUS: u64 = 1 << 60;
 
@@ -320,6 +321,12 @@ fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result
         Err(Error::Reader(_)) => work(),
         done => done,
     }
+}
+
+/// Returns the problem of a file that was not read, and whose values are missing.
+pub(crate) fn unread(file: &Path, failure: Failure) -> Problem {
+    let reason = Missing::from(failure);
+    Problem { part: file.display().to_string(), reason, detail: reason.explanation().to_owned() }
 }
 
 /// Raises the threshold above which glibc returns freed memory to the kernel, which each sample would fetch again.

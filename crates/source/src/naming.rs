@@ -7,8 +7,9 @@ mod workloads;
 use std::io;
 use std::time::Duration;
 
-use ttmon_model::sample::{ProcessFacts, ProcessSample};
+use ttmon_model::sample::{Problem, ProcessFacts, ProcessSample};
 
+use crate::machine::{Error, Files};
 use crate::root::Root;
 use accounts::{Accounts, AccountsThread};
 use ttmon_reads::Pace;
@@ -33,10 +34,24 @@ impl Names {
     }
 
     /// Adds the names of users, pods and containers. Late names are in a later sample. A single sample waits up to [`WAIT_MAX`].
-    pub(crate) fn complete(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
+    /// Adds the problems of files that could not be read.
+    pub(crate) fn complete(
+        &mut self,
+        root: &Root,
+        files: &mut Files,
+        processes: &mut [ProcessSample],
+        now: Duration,
+        pace: Pace,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Error> {
         for process in &mut *processes {
-            self.workloads.complete(root, &mut process.workload, now);
+            self.workloads.complete(root, files, &mut process.workload, now, problems)?;
         }
+        self.complete_users(root, processes, now, pace);
+        Ok(())
+    }
+
+    fn complete_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
         if let Some(thread) = &mut self.thread {
             let mut nameless: Vec<_> = nameless(processes).collect();
             if !nameless.is_empty() {
@@ -101,7 +116,7 @@ mod tests {
         let mut names = Names::default();
         let mut sample = |millis: u64| {
             let mut processes = [process(5000)];
-            names.complete(&root, &mut processes, Duration::from_millis(millis), Pace::Repeated);
+            names.complete_users(&root, &mut processes, Duration::from_millis(millis), Pace::Repeated);
             let [process] = processes;
             process.facts.unwrap().user
         };
@@ -126,7 +141,7 @@ mod tests {
         names.ask_in_a_thread(&root).unwrap();
         let mut sample = || {
             let mut processes = [process(5000), process(5000)];
-            names.complete(&root, &mut processes, Duration::from_secs(1), Pace::Repeated);
+            names.complete_users(&root, &mut processes, Duration::from_secs(1), Pace::Repeated);
             processes.map(|process| process.facts.unwrap().user)
         };
         assert_eq!(sample(), [None, None]);

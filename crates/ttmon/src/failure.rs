@@ -49,7 +49,7 @@ impl From<Error> for Failure {
         let message = error.to_string();
         match error {
             Error::NoDevice | Error::DriverNotLoaded { .. } => Self::no_device(message),
-            Error::Class(_) | Error::Reader(_) => Self::new(message),
+            Error::Class(_) | Error::Unreadable { .. } | Error::Reader(_) => Self::new(message),
         }
     }
 }

@@ -17,7 +17,9 @@ use super::deep::Deep;
 use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
-use super::{Error, LANE_OF_BUS, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_ENTRY, LANE_OF_LISTS, LANE_OF_SLOW, Now, Options, Reach};
+use super::{
+    Error, LANE_OF_BUS, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_ENTRY, LANE_OF_LISTS, LANE_OF_SLOW, Now, Options, Reach, unread,
+};
 use crate::device::entry::Entry;
 use crate::device::{self, KnownDevice, Part};
 use crate::root::Root;
@@ -119,7 +121,7 @@ impl Devices {
             Some(Ok(names)) => device::listed(&names),
             Some(Err(Failure::Timeout)) if !self.known.is_empty() => {
                 // The devices are probably still there, and their own files show whether they are.
-                self.problems.push(slots::no_answer(&self.root.class()));
+                self.problems.push(unread(&self.root.class(), Failure::Timeout));
                 return Ok(());
             }
             Some(Err(Failure::Errno(errno))) => match io::Error::from_raw_os_error(errno) {
@@ -174,9 +176,8 @@ impl Devices {
     /// Adds the devices that the driver does not list. `list` is the reply to [`slots::list_request`].
     fn add_unlisted(&mut self, files: &mut Files, list: &Reply) -> Result<(), Error> {
         self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
-        let bus = slots::candidates(&self.root, files, list)?.unwrap_or_else(|reason| {
-            let detail = reason.explanation().to_owned();
-            self.problems.push(Problem { part: self.root.pci().display().to_string(), reason, detail });
+        let bus = slots::candidates(&self.root, files, list)?.unwrap_or_else(|failure| {
+            self.problems.push(unread(&self.root.pci(), failure));
             Vec::new()
         });
         self.problems.extend(self.slots.complete(&self.root, files, &bus, &mut self.known)?);
@@ -340,7 +341,9 @@ fn driver_request(root: &Root, pace: Pace) -> Request {
 }
 
 fn driver_version(reply: &Reply) -> Reading<String> {
-    let bytes = reply.as_ref().map_err(|_| Missing::NoSource)?;
+    // A driver that is not loaded has no version.
+    let no_version = |failure: &Failure| if *failure == Failure::Timeout { Missing::Timeout } else { Missing::NoSource };
+    let bytes = reply.as_ref().map_err(no_version)?;
     let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
     if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
 }

@@ -11,7 +11,7 @@ use ttmon_reads::isolate::{REPLY_BYTES_MAX, Reader};
 use ttmon_reads::{Lane, LaneReply, Pool, Reply, Request};
 
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     place: ReadBy,
     read_timeout: Duration,
     base: Option<PathBuf>,
@@ -25,7 +25,7 @@ enum ReadBy {
 
 impl Files {
     /// Forks, unless the options select threads.
-    pub(super) fn new(root: &Root, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(root: &Root, options: &Options) -> Result<Self, Error> {
         let (read_timeout, base) = (options.read_timeout, root.base.clone());
         let place = match options.isolation {
             Isolation::Threads => ReadBy::Threads(Pool::new(read_timeout, base.clone())),
@@ -35,14 +35,14 @@ impl Files {
     }
 
     /// Reads files that may block together. Returns their replies.
-    pub(super) fn read_lane(&mut self, key: u64, requests: Vec<Request>) -> Result<Vec<Reply>, Error> {
+    pub(crate) fn read_lane(&mut self, key: u64, requests: Vec<Request>) -> Result<Vec<Reply>, Error> {
         let replies = self.read(vec![Lane { key, requests: requests.into() }])?;
         Ok(replies.into_iter().flat_map(|lane| lane.replies).collect())
     }
 
     /// Reads files. After the first failure of the reading process, threads read instead: the process may have died, or may send its late
     /// answer to the next request. This program may have threads, so it cannot fork another process.
-    pub(super) fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<LaneReply>, Error> {
+    pub(crate) fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<LaneReply>, Error> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }

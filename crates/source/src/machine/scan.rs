@@ -18,7 +18,7 @@ use super::files::Files;
 use super::granted::{self, Granted, ProcessReads};
 use super::remembered::{Refreshed, Remembered, Standing};
 use super::tracking::Departed;
-use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
+use super::{Error, LANE_OF_LISTS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach, unread};
 use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::examined::Examined;
 use crate::ledgers::{self, FreeBlocks, Lead, OpenLedger};
@@ -28,7 +28,7 @@ use crate::regions;
 use crate::root::Root;
 use crate::served;
 use crate::users::{self, OpenFile};
-use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, read_small};
+use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, Want};
 
 /// Drivers before this version print no memory in `fdinfo`, so it is not read.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
@@ -100,6 +100,10 @@ fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut 
         }
         !is_reader
     });
+}
+
+fn passwd_request(root: &Root) -> Request {
+    Request { path: root.passwd.clone(), want: Want::Whole, bytes_max: PASSWD_BYTES_MAX, pace: Pace::Once }
 }
 
 /// The results of one scan.
@@ -202,6 +206,8 @@ impl Scan {
         let mut lanes: Vec<Lane> = devices.iter().map(users).collect();
         lanes.push(Lane { key: LANE_OF_REGIONS, requests: Arc::clone(&self.regions.1) });
         lanes.push(Lane { key: LANE_OF_STATS, requests: self.remembered.stats(&self.root.proc) });
+        let is_unread = self.passwd.is_none();
+        lanes.extend(is_unread.then(|| Lane { key: LANE_OF_LISTS + 1, requests: [passwd_request(&self.root)].into() }));
         lanes
     }
 
@@ -223,6 +229,7 @@ impl Scan {
         let mut users = self.take_users(scope, replies, &mut problems.list);
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
+        self.take_passwd(replies.next(), &mut problems);
         let mut regions = Vec::with_capacity(region_replies.len());
         // Pids named in regions, within the limits of the users who own the files.
         let mut named = BTreeSet::new();
@@ -240,7 +247,8 @@ impl Scan {
         let mut processes = self.read_processes(files, &first, &mut regions, now.boot, &mut problems)?;
         drop_deep_readers(&self.root, &mut users, &mut processes);
         let ledgers = self.read_ledgers(&processes, now);
-        self.names.complete(&self.root, &mut processes, now.at, self.options.pace);
+        let Self { names, root, options, .. } = self;
+        names.complete(root, files, &mut processes, now.at, options.pace, &mut problems.list)?;
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
         self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));
         let Self { unexamined, examined, budget, .. } = self;
@@ -252,6 +260,16 @@ impl Scan {
         problems.extend(self.budget.problems(|uid| process::user_name(self.passwd.as_deref().unwrap_or_default(), uid)));
         let (denied_processes, cuts) = (self.denied.len() as u64, self.budget.cuts());
         Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes, cuts, problems })
+    }
+
+    /// Stores the list of users, if it was read. A missing list is empty.
+    fn take_passwd(&mut self, lane: Option<LaneReply>, problems: &mut Problems) {
+        match lane.and_then(|lane| lane.replies.into_iter().next()) {
+            None => {}
+            Some(Ok(text)) => self.passwd = Some(String::from_utf8_lossy(&text).into_owned()),
+            Some(Err(failure)) if Missing::from(failure) == Missing::NotExposed => self.passwd = Some(String::new()),
+            Some(Err(failure)) => problems.list.push(unread(&self.root.passwd, failure)),
+        }
     }
 
     fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
@@ -365,10 +383,6 @@ impl Scan {
         let proc = self.root.proc.clone();
         let requests = |pid: u32| process::requests(&proc, pid, &open_files(pid));
         let replies = self.read_with_mappings(reader, &pids, &mut leads, requests)?;
-        if self.passwd.is_none() && !pids.is_empty() {
-            let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
-            self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
-        }
         let passwd = self.passwd.as_deref().unwrap_or_default();
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
         let mut containers = Vec::new();

@@ -14,15 +14,15 @@ use rustix::process::geteuid;
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::sample::Problem;
-use ttmon_model::{Attr, Missing, Reading};
+use ttmon_model::{Attr, Missing};
 
 use super::files::Files;
-use super::{Error, LANE_OF_BUS};
+use super::{Error, LANE_OF_BUS, unread};
 use crate::device::KnownDevice;
 use crate::device::entry::{self, BusEntry};
 use crate::root::Root;
 use crate::served;
-use ttmon_reads::{Lane, Pace, Reply, Request, Want, entries, is_there, read_small};
+use ttmon_reads::{Failure, Lane, Pace, Reply, Request, Want, entries, is_there, read_small};
 
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The file name of the list in the state directory of a service.
@@ -82,7 +82,7 @@ impl Slots {
         for (bdf, entry) in entries.iter().filter(|(bdf, _)| !is_known(known, **bdf) && bus.contains(bdf)) {
             match entry.is_unbound() {
                 Ok(is_unbound) => unbound.extend(is_unbound.then_some((*bdf, entry))),
-                Err(file) => problems.push(no_answer(&root.pci().join(bdf.to_string()).join(file))),
+                Err(file) => problems.push(unread(&root.pci().join(bdf.to_string()).join(file), Failure::Timeout)),
             }
         }
         // They get the lowest free numbers in the order of their addresses.
@@ -135,7 +135,7 @@ pub(super) fn list_request(root: &Root) -> Request {
 }
 
 /// Returns the addresses of PCI devices of which some may be Tenstorrent devices without a driver, from the reply to [`list_request`].
-pub(super) fn candidates(root: &Root, files: &mut Files, list: &Reply) -> Result<Reading<Vec<Bdf>>, Error> {
+pub(super) fn candidates(root: &Root, files: &mut Files, list: &Reply) -> Result<Result<Vec<Bdf>, Failure>, Error> {
     match list {
         list if root.base.is_some() => Ok(addresses(list)),
         Ok(list) if !has_unbound(list) => Ok(Ok(Vec::new())),
@@ -148,13 +148,11 @@ fn bus_request(root: &Root) -> Request {
 }
 
 /// Parses the names in the bus directory. A machine without PCI has no such directory.
-fn addresses(list: &Reply) -> Reading<Vec<Bdf>> {
+fn addresses(list: &Reply) -> Result<Vec<Bdf>, Failure> {
     match list {
         Ok(names) => Ok(entries(names).filter_map(|name| name.to_str()?.parse().ok()).collect()),
-        Err(failure) => match Missing::from(*failure) {
-            Missing::NotExposed => Ok(Vec::new()),
-            reason => Err(reason),
-        },
+        Err(failure) if Missing::from(*failure) == Missing::NotExposed => Ok(Vec::new()),
+        Err(failure) => Err(*failure),
     }
 }
 
@@ -171,7 +169,7 @@ pub(super) fn why_none(root: &Root, files: &mut Files) -> Result<Error, Error> {
     let replies = files.read_lane(LANE_OF_BUS, vec![bus_request(root), entry::request(&module, Want::Link)])?;
     let bdfs = match addresses(&replies[0]) {
         Ok(bdfs) => bdfs,
-        Err(reason) => return Ok(Error::Unreadable { file: root.pci(), reason }),
+        Err(failure) => return Ok(Error::Unreadable { file: root.pci(), reason: failure.into() }),
     };
     let mut devices = 0;
     for (bdf, entry) in bus_entries(root, files, bdfs.into_iter().collect())? {
@@ -183,12 +181,6 @@ pub(super) fn why_none(root: &Root, files: &mut Files) -> Result<Error, Error> {
         }
     }
     Ok(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices, is_loaded: is_there(&replies[1]) } })
-}
-
-/// Returns the problem of a file that did not answer in time.
-pub(super) fn no_answer(file: &Path) -> Problem {
-    let reason = Missing::Timeout;
-    Problem { part: file.display().to_string(), reason, detail: reason.explanation().to_owned() }
 }
 
 /// Returns whether a Tenstorrent device may have no driver. The lines of the kernel's list are `BUSDEVFN VENDORDEVICE ... DRIVER`,

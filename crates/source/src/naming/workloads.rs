@@ -2,16 +2,20 @@
 //! log directories and the files of Docker and Podman. This needs no socket and no token.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ttmon_model::Missing;
 use ttmon_model::limits::{LOG_NAMES_MAX, WORKLOAD_FILE_BYTES_MAX, WORKLOAD_NAMES_MAX};
-use ttmon_model::sample::Workload;
-use ttmon_reads::{directory, read_small};
+use ttmon_model::sample::{Problem, Workload};
+use ttmon_reads::{Pace, Request, Want, entries};
 
 use super::text;
-
+use crate::machine::{Error, Files, LANE_OF_NAMES, unread};
 use crate::root::Root;
+
+/// Maximum length of the list of names in a directory. A name has at most 255 bytes.
+const LIST_BYTES_MAX: usize = 256 * LOG_NAMES_MAX;
 
 /// A name that was not found is searched again after this time, because logs are created after the container.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -40,9 +44,16 @@ struct Listing {
 }
 
 impl Workloads {
-    pub(super) fn complete(&mut self, root: &Root, workload: &mut Workload, now: Duration) {
+    pub(super) fn complete(
+        &mut self,
+        root: &Root,
+        files: &mut Files,
+        workload: &mut Workload,
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Error> {
         if workload.pod.is_none() && workload.container.is_none() {
-            return;
+            return Ok(());
         }
         let key = (workload.pod.clone(), workload.container.clone());
         let is_due = |(at, found): &(Duration, WorkloadNames)| !found.is_whole(&key) && now.saturating_sub(*at) >= AGAIN_AFTER;
@@ -50,7 +61,7 @@ impl Workloads {
             if self.known.len() >= WORKLOAD_NAMES_MAX {
                 self.known.clear();
             }
-            let found = self.find(root, &key, now);
+            let found = self.find(&mut Place { root, files, problems }, &key, now)?;
             self.known.insert(key.clone(), (now, found));
         }
         if let Some((_, found)) = self.known.get(&key) {
@@ -58,21 +69,78 @@ impl Workloads {
             workload.namespace.clone_from(&found.namespace);
             workload.container_name.clone_from(&found.container);
         }
+        Ok(())
     }
 
-    fn find(&mut self, root: &Root, (pod, container): &(Option<String>, Option<String>), now: Duration) -> WorkloadNames {
-        if self.listed.as_ref().is_none_or(|(at, _)| *at != now) {
-            let listing = Listing { pods: names(&root.pod_logs), logs: names(&root.container_logs), docker: names(&root.docker) };
-            self.listed = Some((now, listing));
-        }
-        let Some((_, listing)) = &self.listed else { return WorkloadNames::default() };
+    fn find(
+        &mut self,
+        place: &mut Place<'_>,
+        (pod, container): &(Option<String>, Option<String>),
+        now: Duration,
+    ) -> Result<WorkloadNames, Error> {
+        let listing = match &self.listed {
+            Some((at, listing)) if *at == now => listing,
+            _ => &self.listed.insert((now, place.list()?)).1,
+        };
         let by_log = container.as_deref().and_then(|id| listing.logs.iter().find_map(|name| parse_log(name, id)));
         if let Some(found) = by_log {
-            return found;
+            return Ok(found);
         }
         let by_uid = pod.as_deref().and_then(|uid| listing.pods.iter().find_map(|name| parse_pod(name, uid)));
-        let container = container.as_deref().and_then(|id| docker(root, listing, id).or_else(|| podman(root, id)));
-        WorkloadNames { container, ..by_uid.unwrap_or_default() }
+        let container = match container.as_deref() {
+            Some(id) => place.container(listing, id)?,
+            None => None,
+        };
+        Ok(WorkloadNames { container, ..by_uid.unwrap_or_default() })
+    }
+}
+
+/// Where names are searched.
+struct Place<'a> {
+    root: &'a Root,
+    files: &'a mut Files,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Place<'_> {
+    fn list(&mut self) -> Result<Listing, Error> {
+        let root = self.root;
+        let directories = [&root.pod_logs, &root.container_logs, &root.docker];
+        let request = |path: &PathBuf| (path.clone(), Want::Entries, LIST_BYTES_MAX);
+        let mut lists = self.read(LANE_OF_NAMES, directories.map(request).into())?.into_iter().map(|list| {
+            let names = entries(list.as_deref().unwrap_or_default()).take(LOG_NAMES_MAX);
+            names.filter_map(|name| name.to_str().map(str::to_owned)).collect::<Vec<_>>()
+        });
+        let mut next = || lists.next().unwrap_or_default();
+        Ok(Listing { pods: next(), logs: next(), docker: next() })
+    }
+
+    /// Returns the name of a container of Docker or Podman.
+    fn container(&mut self, listing: &Listing, id: &str) -> Result<Option<String>, Error> {
+        let directory = listing.docker.iter().find(|name| is_id(name, id));
+        let docker = directory.map(|directory| self.root.docker.join(directory).join("config.v2.json"));
+        let is_docker = docker.is_some();
+        let paths = docker.into_iter().chain(self.root.podman.iter().cloned());
+        let requests = paths.map(|path| (path, Want::Whole, WORKLOAD_FILE_BYTES_MAX)).collect();
+        let texts = self.read(LANE_OF_NAMES + 1, requests)?;
+        let mut texts = texts.iter().map(|text| text.as_deref().and_then(|text| std::str::from_utf8(text).ok()));
+        let by_docker = if is_docker { texts.next().flatten().and_then(docker_name) } else { None };
+        Ok(by_docker.or_else(|| texts.flatten().find_map(|text| podman_name(text, id))))
+    }
+
+    /// Reads files. A file that does not exist has no name. Other failures are problems.
+    fn read(&mut self, key: u64, files: Vec<(PathBuf, Want, usize)>) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let request = |(path, want, bytes_max)| Request { path, want, bytes_max, pace: Pace::Once };
+        let requests: Vec<Request> = files.into_iter().map(request).collect();
+        let replies = self.files.read_lane(key, requests.clone())?;
+        for (request, reply) in requests.iter().zip(&replies) {
+            if let Err(failure) = reply
+                && Missing::from(*failure) != Missing::NotExposed
+            {
+                self.problems.push(unread(&request.path, *failure));
+            }
+        }
+        Ok(replies.into_iter().map(Result::ok).collect())
     }
 }
 
@@ -80,12 +148,6 @@ impl WorkloadNames {
     fn is_whole(&self, (pod, container): &(Option<String>, Option<String>)) -> bool {
         (pod.is_none() || self.pod.is_some()) && (container.is_none() || self.container.is_some())
     }
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    let _ = directory::first_names(path, LOG_NAMES_MAX, |name| names.extend(name.to_str().map(str::to_owned)));
-    names
 }
 
 /// Parses `NAMESPACE_POD_UID`. None of the three parts contains a `_`.
@@ -113,32 +175,24 @@ fn is_id(whole: &str, id: &str) -> bool {
     whole.len() == 64 && whole.starts_with(id)
 }
 
-/// Returns the name of a Docker container: `{"ID":"...","Name":"/vllm",...}` in `containers/ID/config.v2.json`.
-fn docker(root: &Root, listing: &Listing, id: &str) -> Option<String> {
-    let directory = listing.docker.iter().find(|name| is_id(name, id))?;
-    let name = text::of_key(&read(&root.docker.join(directory).join("config.v2.json"))?, "Name")?;
-    name.strip_prefix('/').filter(|name| !name.is_empty()).map(str::to_owned)
+/// Returns the name in a file of Docker: `{"ID":"...","Name":"/vllm",...}` in `containers/ID/config.v2.json`.
+fn docker_name(json: &str) -> Option<String> {
+    text::of_key(json, "Name")?.strip_prefix('/').filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Returns the name of a Podman container: `[{"id":"...","names":["vllm"],...},...]`, in one of several files.
-fn podman(root: &Root, id: &str) -> Option<String> {
-    root.podman.iter().find_map(|path| {
-        let json = read(path)?;
-        let mut containers = json.split("\"id\":\"").skip(1);
-        let own = containers.find(|container| container.starts_with(id))?;
-        text::of_key(own, "names")
-    })
-}
-
-fn read(path: &Path) -> Option<String> {
-    String::from_utf8(read_small(path, WORKLOAD_FILE_BYTES_MAX).ok()?).ok()
+/// Returns the name in a list of Podman: `[{"id":"...","names":["vllm"],...},...]`, in one of several files.
+fn podman_name(json: &str, id: &str) -> Option<String> {
+    let mut containers = json.split("\"id\":\"").skip(1);
+    text::of_key(containers.find(|container| container.starts_with(id))?, "names")
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
+    use crate::machine::{Isolation, Options};
     use proptest::prelude::*;
 
     const UID: &str = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
@@ -157,6 +211,13 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
+    fn complete(workloads: &mut Workloads, root: &Root, process: &mut Workload, now: Duration) -> Vec<Problem> {
+        let mut files = Files::new(root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
+        let mut problems = Vec::new();
+        workloads.complete(root, &mut files, process, now, &mut problems).unwrap();
+        problems
+    }
+
     fn named(workload: &Workload) -> [Option<&str>; 3] {
         [workload.namespace.as_deref(), workload.pod_name.as_deref(), workload.container_name.as_deref()]
     }
@@ -167,18 +228,18 @@ mod tests {
         let root = Root::at(machine.path());
         let mut workloads = Workloads::default();
         let mut process = workload(Some(UID), Some("4f5e4f5e4f5e"));
-        workloads.complete(&root, &mut process, Duration::from_secs(1));
+        complete(&mut workloads, &root, &mut process, Duration::from_secs(1));
         assert_eq!(named(&process), [None; 3], "there are no logs yet");
         write(machine.path(), &format!("var/log/pods/ml_vllm-0_{UID}/server/0.log"), "");
-        workloads.complete(&root, &mut process, Duration::from_secs(2));
+        complete(&mut workloads, &root, &mut process, Duration::from_secs(2));
         assert_eq!(named(&process), [None; 3], "it was looked for a second ago");
-        workloads.complete(&root, &mut process, Duration::from_secs(11));
+        complete(&mut workloads, &root, &mut process, Duration::from_secs(11));
         assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), None]);
         write(machine.path(), &format!("var/log/containers/vllm-0_ml_server-{}.log", id()), "");
-        workloads.complete(&root, &mut process, Duration::from_secs(21));
+        complete(&mut workloads, &root, &mut process, Duration::from_secs(21));
         assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), Some("server")]);
         fs::remove_dir_all(machine.path().join("var")).unwrap();
-        workloads.complete(&root, &mut process, Duration::from_secs(99));
+        complete(&mut workloads, &root, &mut process, Duration::from_secs(99));
         assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), Some("server")], "what is whole is not looked for again");
     }
 
@@ -193,7 +254,7 @@ mod tests {
         let mut workloads = Workloads::default();
         for (container, name) in [("4f5e4f5e4f5e", Some("vllm")), ("bbbbbbbbbbbb", Some("train")), ("cccccccccccc", None)] {
             let mut process = workload(None, Some(container));
-            workloads.complete(&root, &mut process, Duration::from_secs(1));
+            complete(&mut workloads, &root, &mut process, Duration::from_secs(1));
             assert_eq!(named(&process), [None, None, name], "{container}");
         }
     }

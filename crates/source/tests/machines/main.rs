@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod boards;
+mod hanging;
 mod limits;
 mod memory;
 mod numbers;
