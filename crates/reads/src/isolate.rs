@@ -5,6 +5,7 @@
 //! stuck when the parent exits, it is left behind without the parent's terminal and standard files.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -47,6 +48,8 @@ pub struct Reader {
 impl Reader {
     /// Forks. The program must have only one thread.
     pub fn fork(read_timeout: Duration, base: Option<PathBuf>) -> io::Result<Self> {
+        // A lock that another thread holds would stay locked in the child.
+        debug_assert!(threads().is_none_or(|threads| threads == 1), "the program must have one thread");
         let (ours, theirs) = UnixStream::pair()?;
         match fork::fork()? {
             Fork::Parent(child) => {
@@ -133,6 +136,11 @@ impl Drop for Reader {
             let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), patience));
         }
     }
+}
+
+/// Returns the number of threads of this process, or `None` if `/proc` does not show it.
+fn threads() -> Option<usize> {
+    fs::read_dir("/proc/self/task").ok().map(Iterator::count)
 }
 
 /// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. The process ends when the socket is closed.
@@ -373,6 +381,13 @@ mod tests {
             let _ = decode_lanes(&bytes, &mut RequestLists::new());
             let _ = decode_replies(&bytes);
         }
+    }
+
+    /// The threads of the test runner are enough.
+    #[test]
+    #[should_panic = "the program must have one thread"]
+    fn a_program_with_threads_may_not_fork() {
+        drop(Reader::fork(Duration::from_millis(200), None));
     }
 
     #[test]

@@ -281,11 +281,6 @@ impl KnownDevice {
         found
     }
 
-    /// Returns whether no file of the device answered. A device that left may still answer through an open file.
-    pub(crate) fn is_silent<'a>(&self, mut lanes: impl Iterator<Item = &'a LaneReply>) -> bool {
-        self.has_left || !lanes.any(|lane| lane.replies.iter().any(Result::is_ok))
-    }
-
     /// Returns whether the readings leave a question that only the device's links, its sensors' directory or the bus can answer.
     pub(crate) fn needs_surroundings(&self) -> bool {
         self.lacks_board() || self.hwmon.is_err() || self.has_dead_sensors()

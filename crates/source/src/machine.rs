@@ -224,6 +224,12 @@ impl Machine {
         self.scan.include_process(pid);
     }
 
+    /// From the next sample on, searches the ledgers of all processes ([`Reach::Everybody`]).
+    pub fn include_everybody(&mut self) {
+        self.devices.is_device_needed = false;
+        self.scan.options.ledgers.reach = Reach::Everybody;
+    }
+
     /// Sets how much of ledgers is read from the next sample on.
     pub fn set_detail(&mut self, detail: Detail) {
         self.scan.options.ledgers.detail = detail;

@@ -14,8 +14,9 @@ use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
 use ttmon_reads::Pace;
+use ttmon_sim::Simulation;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::{Machine, Reach};
+use ttmon_source::{Machine, Reach, Root};
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
@@ -37,7 +38,10 @@ const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name
 pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) -> Result<(), Failure> {
     let placed = MachineConfig::new(context, Pace::Once, true, Detail::Totals, Reach::Holders)?;
     let (root, simulation) = (placed.root.clone(), placed.simulation);
-    let snapshot = Machine::new(placed.root, placed.options).and_then(|mut machine| machine.sample());
+    // The first sample may start a thread, so the files of the bundle are read before, in a process of their own.
+    let machine = Machine::new(placed.root, placed.options);
+    let tree = args.bundle.as_ref().map(|_| bundle_tree(context, &root, simulation.as_ref(), args.full));
+    let snapshot = machine.and_then(|mut machine| machine.sample());
     let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None));
     let mut facts = Facts::read(&root, snapshot, now());
     if matches!(context.place, CliTarget::Real) {
@@ -49,15 +53,8 @@ pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) ->
     let findings = examine(&facts);
     let report = if format == OutputFormat::Json { document(&findings) } else { lines(&findings, context.terminal.colors) };
     Output::Stdout.write(report.as_bytes())?;
-    if let Some(file) = &args.bundle {
-        let directory = match (&context.place, &simulation) {
-            (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
-            (_, Some(simulation)) => simulation.root().to_owned(),
-            (_, None) => PathBuf::from("/"),
-        };
-        let mut pseudonyms = (!args.full).then(Pseudonyms::default);
-        let tree = bundle::tree(&root, &directory, context.read_timeout, pseudonyms.as_mut());
-        let tree = tree.map_err(|error| Failure::new(format!("cannot read the machine: {error}")))?;
+    if let (Some(file), Some(tree)) = (&args.bundle, tree) {
+        let (tree, pseudonyms) = tree?;
         pack(file, tree, &facts, &lines(&findings, false), pseudonyms.as_ref())?;
     }
     match findings.iter().map(|finding| finding.verdict).max() {
@@ -65,6 +62,23 @@ pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) ->
         Some(Verdict::Warning) => Err(Failure { message: String::new(), code: 2 }),
         Some(Verdict::Ok) | None => Ok(()),
     }
+}
+
+/// Reads the files of a bundle. Returns the replacements of serial numbers too, unless `is_full`.
+fn bundle_tree(
+    context: &Context,
+    root: &Root,
+    simulation: Option<&Simulation>,
+    is_full: bool,
+) -> Result<(Vec<Entry>, Option<Pseudonyms>), Failure> {
+    let directory = match (&context.place, simulation) {
+        (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
+        (_, Some(simulation)) => simulation.root().to_owned(),
+        (_, None) => PathBuf::from("/"),
+    };
+    let mut pseudonyms = (!is_full).then(Pseudonyms::default);
+    let tree = bundle::tree(root, &directory, context.read_timeout, pseudonyms.as_mut());
+    Ok((tree.map_err(|error| Failure::new(format!("cannot read the machine: {error}")))?, pseudonyms))
 }
 
 /// Formats one line per finding, with the remedy below it.

@@ -36,12 +36,12 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     placed.root.served.extend(request.state_directory.clone());
     // Take over signals before the sockets exist, because a process that finds the sockets may send signals.
     let mut signals = signals().map_err(|error| cannot("take over signals", &error))?;
-    let reading = intake::read(context, request, &placed)?;
-    let state = reading.is_some().then(|| intake::state(context, request, &placed));
+    let machine = intake::open(context, request, &placed)?;
+    let state = machine.is_some().then(|| intake::state(context, request, &placed));
     let mut opened = systemd::opened()?;
     let (host, announcement) = host::prepare(context, request, &placed, state, &mut opened)?;
     let stopper = || Stopper(signals.handle());
-    let intake = reading.map(|reading| intake::start(context, request, &placed, reading, opened, stopper())).transpose()?;
+    let intake = machine.map(|machine| intake::start(context, request, &placed, machine, opened, stopper())).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper(), stopper(), stopper()])?;
     if !request.quiet {
         complain(&announcement);

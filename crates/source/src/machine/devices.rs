@@ -73,6 +73,8 @@ struct Taken {
     found: Vec<Problem>,
     /// Whether no file answered.
     is_silent: bool,
+    /// Whether no file answered in time, so that nothing more is asked.
+    is_stuck: bool,
     /// The class entry, if it was read after the files.
     entry: Option<Entry>,
 }
@@ -212,8 +214,12 @@ impl Devices {
             let lanes: Vec<(Part, LaneReply)> = known.parts().zip(&mut *lanes).collect();
             let telemetry = lanes.iter().find(|(part, _)| *part == Part::Telemetry);
             let found = telemetry.map_or_else(Vec::new, |(_, lane)| known.take_telemetry(lane));
-            let is_silent = known.is_silent(lanes.iter().map(|(_, lane)| lane));
-            Taken { lanes, found, is_silent, entry: None }
+            let replies = || lanes.iter().flat_map(|(_, lane)| &lane.replies);
+            let has_answer = replies().any(Result::is_ok);
+            // A device that left may still answer through an open file.
+            let is_silent = known.has_left || !has_answer;
+            let is_stuck = !has_answer && replies().any(|reply| *reply == Err(Failure::Timeout));
+            Taken { lanes, found, is_silent, is_stuck, entry: None }
         };
         let mut taken: Vec<Taken> = self.known.iter_mut().map(take_one).collect();
         self.take_version(lanes.next());
@@ -255,7 +261,8 @@ impl Devices {
     /// Reads what surrounds the devices whose own files leave a question.
     fn read_surroundings(&mut self, files: &mut Files, taken: &mut [Taken]) -> Result<(), Error> {
         let devices = self.known.iter_mut().zip(taken);
-        let mut asked: Vec<_> = devices.filter(|(known, taken)| taken.is_silent || known.needs_surroundings()).collect();
+        let mut asked: Vec<_> =
+            devices.filter(|(known, taken)| !taken.is_stuck && (taken.is_silent || known.needs_surroundings())).collect();
         let lane = |(known, _): &(&mut KnownDevice, &mut Taken)| Lane {
             key: LANE_OF_ENTRY + u64::from(known.id.0),
             requests: known.surroundings(&self.root).into(),

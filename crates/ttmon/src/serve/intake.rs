@@ -29,15 +29,10 @@ pub(super) struct Running {
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// The machine as the server reads it, without the server's own entries. Opening it forks, and the forked process keeps all open
-/// files, so no listening socket may be open before.
-pub(super) struct Reading {
-    machine: Machine,
-    snapshot: Option<Snapshot>,
-}
-
-/// Opens the machine. Returns `None` for a machine below a directory without `--socket`, which has no allocation socket.
-pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> Result<Option<Reading>, Failure> {
+/// Opens the machine as the server reads it, without the server's own entries. This forks, and the forked process keeps all open files,
+/// so no listening socket may be open before. Returns `None` for a machine below a directory without `--socket`, which has no allocation
+/// socket.
+pub(super) fn open(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> Result<Option<Machine>, Failure> {
     if matches!(context.place, CliTarget::Below(_)) && request.socket.is_none() {
         return Ok(None);
     }
@@ -47,18 +42,21 @@ pub(super) fn read(context: &Context, request: &ServeRequest, placed: &MachineCo
     // With `--deep`, the sampler of the service reads the chips, not this machine.
     let mut options = ttmon_source::Options { deep: None, ..placed.options.clone() };
     options.ledgers.reach = Reach::Holders;
-    let mut machine = Machine::new(root.clone(), options.clone())?;
+    Ok(Some(Machine::new(root, options)?))
+}
+
+/// Reads the machine once, for the banner. This may start a thread, so it comes after all forks.
+fn first_snapshot(machine: &mut Machine) -> Option<Snapshot> {
     let sample = match machine.sample() {
         // Without devices, read all processes that can be found instead of only those that hold a device.
         Err(Error::NoDevice | Error::DriverNotLoaded { .. }) => {
-            options.ledgers.reach = Reach::Everybody;
-            machine = Machine::new(root, options)?;
+            machine.include_everybody();
             machine.sample()
         }
         sample => sample,
     };
     // The server reports later samples that fail.
-    Ok(Some(Reading { machine, snapshot: sample.ok().map(|sample| Snapshot::derive(&sample, None)) }))
+    sample.ok().map(|sample| Snapshot::derive(&sample, None))
 }
 
 /// Opens the state directory and the sockets, and starts the server. Dropping `end` stops the service.
@@ -66,11 +64,11 @@ pub(super) fn start(
     context: &Context,
     request: &ServeRequest,
     placed: &MachineConfig,
-    reading: Reading,
+    mut machine: Machine,
     opened: InheritedSockets,
     end: Stopper,
 ) -> Result<Running, Failure> {
-    let Reading { mut machine, snapshot } = reading;
+    let snapshot = first_snapshot(&mut machine);
     let own = own_directory(context, placed);
     let state = state(context, request, placed);
     make_parent(&state)?;
