@@ -1,4 +1,4 @@
-// The fleet view, with a store behind it that can go down. With --store URL: a real Prometheus (cargo xtask ci --only fleet). Else the
+// The fleet view, with a store behind it that can go down. With --store URL: a real Prometheus (cargo xtask nightly --only fleet). Else the
 // answers that such a store gave: test/store.json, written with --store URL --record FILE.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -16,9 +16,11 @@ const TTNN: &str = "0.81.1";
 /// Builds a program or folder that a bench uses. Returns the variable in which the bench expects its path.
 type Need = fn(&Project) -> Result<(&'static str, PathBuf), String>;
 
+type Bench = (&'static str, &'static str, &'static [Need], &'static str);
+
 /// Name, package, needs, and cargo's profile for the bench itself. A bench that measures code of its own process is built as a release. All
 /// others start released programs, and an optimised build of themselves would link the program once more, which takes minutes.
-const BENCHES: &[(&str, &str, &[Need], &str)] = &[
+const BENCHES: &[Bench] = &[
     ("event", "ttmon-ledger", &[], "bench"),
     ("list", "ttmon-ledger", &[], "bench"),
     ("off", "ttmon-client", &[], "bench"),
@@ -33,16 +35,25 @@ const BENCHES: &[(&str, &str, &[Need], &str)] = &[
     ("run", "ttmon", &[libraries], "dev"),
 ];
 
+/// Runs all benches shortly.
+pub(crate) fn all(project: &Project) -> Result<(), String> {
+    BENCHES.iter().try_for_each(|bench| start(project, bench, &["--quick".to_owned()]))
+}
+
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     let bench = arguments.first().and_then(|wanted| BENCHES.iter().find(|(name, ..)| name == wanted));
     let names = || BENCHES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    let (name, package, needs, profile) = bench.ok_or_else(|| Stop::Usage(format!("bench wants one of: {}", names())))?;
+    let bench = bench.ok_or_else(|| Stop::Usage(format!("bench wants one of: {}", names())))?;
+    Ok(start(project, bench, &arguments[1..])?)
+}
+
+fn start(project: &Project, (name, package, needs, profile): &Bench, arguments: &[String]) -> Result<(), String> {
     let variables = needs.iter().map(|need| need(project)).collect::<Result<Vec<_>, _>>()?;
     let mut command = project.cargo(&["bench", "--quiet", "--profile", profile, "--package", package, "--bench", name]);
     if *profile == "bench" {
         command.env("RUSTFLAGS", project.remap());
     }
-    Ok(project::run(command.arg("--").args(&arguments[1..]).envs(variables))?)
+    project::run(command.arg("--").args(arguments).envs(variables))
 }
 
 /// The released static program.

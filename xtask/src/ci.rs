@@ -1,196 +1,269 @@
-//! `cargo xtask ci`: all checks, the same for developers and for a machine with only Rust.
+//! `cargo xtask check`, `ci` and `nightly`: all checks, the same for developers and for a machine with only Rust.
 //!
 //! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the command fails if one failed. If a stage cannot run on
-//! this machine, this is printed prominently. Tests are counted from their output.
+//! this machine, this is printed prominently.
 
 mod deploy;
 mod package;
-mod python;
-mod tally;
 mod tools;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::files;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project, called};
-use crate::stop::{NotPassed, Stop, no_arguments, untested};
-use crate::stream::Voice;
-use crate::{fuzz, header, tidy, ttnn, web};
-use tally::Tally;
+use crate::stop::{NotPassed, Stop, untested};
+use crate::ttnn::{self, Cases};
+use crate::{audit, bench, files, fuzz, header, tidy, web};
 
 type Outcome = Result<(), NotPassed>;
+type Run = fn(&mut Gate) -> Outcome;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// What needs only Rust, before every commit. Part of `ci`.
+    Check,
+    Ci,
+    /// What takes long. Not part of `ci`.
+    Nightly,
+}
 
 struct Stage {
     name: &'static str,
-    kind: Kind,
-    run: fn(&mut Gate) -> Outcome,
+    tier: Tier,
+    run: Run,
+    /// If false, the command can pass without this stage, because what it needs is not available everywhere.
+    is_required: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Only Rust. The stage is part of `cargo xtask check`.
-    Check,
-    /// More than Rust. If the stage is skipped, the command fails, unless `--allow-skip` is given.
-    Required,
-    /// Something that is not available everywhere.
-    Optional,
+const fn required(name: &'static str, tier: Tier, run: Run) -> Stage {
+    Stage { name, tier, run, is_required: true }
+}
+
+const fn optional(name: &'static str, tier: Tier, run: Run) -> Stage {
+    Stage { name, tier, run, is_required: false }
 }
 
 /// The stages in order. Fast stages with easy fixes come first.
 const STAGES: &[Stage] = &[
-    Stage {
-        name: "fmt",
-        kind: Kind::Check,
-        run: |gate| Ok(gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"]))?),
-    },
-    Stage {
-        name: "clippy",
-        kind: Kind::Check,
-        run: |gate| {
-            let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            Ok(gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints))?)
-        },
-    },
-    Stage { name: "build", kind: Kind::Required, run: |gate| Ok(package::as_installed(gate.project).map(drop)?) },
-    Stage { name: "test", kind: Kind::Check, run: |gate| Ok(gate.tests(&["test", "--workspace", "--no-fail-fast"], &[])?) },
-    Stage { name: "tidy", kind: Kind::Check, run: |gate| Ok(tidy::check(gate.project)?) },
-    Stage { name: "msrv", kind: Kind::Optional, run: oldest_rust },
-    Stage { name: "doc", kind: Kind::Required, run: rustdoc },
-    Stage { name: "loom", kind: Kind::Required, run: loom },
-    Stage { name: "header", kind: Kind::Required, run: |gate| header::check(gate.project) },
-    Stage { name: "python", kind: Kind::Required, run: python::run },
-    Stage { name: "stub", kind: Kind::Required, run: stub },
-    Stage { name: "root", kind: Kind::Required, run: as_root },
-    Stage { name: "adversary", kind: Kind::Required, run: adversary },
-    Stage { name: "prometheus", kind: Kind::Optional, run: |gate| tools::run(gate, "prometheus") },
-    Stage { name: "alertmanager", kind: Kind::Required, run: |gate| tools::run(gate, "alertmanager") },
-    Stage { name: "fleet", kind: Kind::Required, run: |gate| tools::run(gate, "fleet") },
-    Stage { name: "api", kind: Kind::Optional, run: |gate| tools::run(gate, "api") },
-    Stage { name: "page", kind: Kind::Required, run: page },
-    Stage { name: "tls", kind: Kind::Optional, run: |gate| tools::run(gate, "tls") },
-    Stage { name: "shells", kind: Kind::Optional, run: |gate| tools::run(gate, "shells") },
-    Stage { name: "ttnn", kind: Kind::Optional, run: compare_ttnn },
-    Stage { name: "package", kind: Kind::Required, run: package::run },
-    Stage { name: "deploy", kind: Kind::Optional, run: deploy::run },
-    Stage { name: "systemd", kind: Kind::Optional, run: |gate| tools::run(gate, "systemd") },
-    Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
+    required("fmt", Tier::Check, format),
+    required("tidy", Tier::Check, |gate| Ok(tidy::check(gate.project)?)),
+    required("clippy", Tier::Check, clippy),
+    required("test", Tier::Check, |gate| gate.tests(&mut gate.project.cargo(&["test", "--workspace", "--no-fail-fast"]))),
+    required("doc", Tier::Ci, rustdoc),
+    required("header", Tier::Ci, |gate| header::check(gate.project)),
+    required("loom", Tier::Ci, loom),
+    required("stub", Tier::Ci, stub),
+    required("python", Tier::Ci, python),
+    required("root", Tier::Ci, as_root),
+    required("adversary", Tier::Ci, |gate| adversary(gate, &[])),
+    optional("prometheus", Tier::Ci, |gate| tools::run(gate, "prometheus")),
+    required("alertmanager", Tier::Ci, |gate| tools::run(gate, "alertmanager")),
+    optional("tls", Tier::Ci, |gate| tools::run(gate, "tls")),
+    optional("shells", Tier::Ci, |gate| tools::run(gate, "shells")),
+    optional("systemd", Tier::Ci, |gate| tools::run(gate, "systemd")),
+    optional("api", Tier::Ci, |gate| tools::run(gate, "api")),
+    required("page", Tier::Ci, page),
+    optional("ttnn", Tier::Ci, |gate| compare_ttnn(gate, &ttnn::PINNED[..1], Cases::Ci)),
+    optional("fuzz", Tier::Ci, |gate| fuzz_for(gate, 5)),
+    optional("msrv", Tier::Nightly, oldest_rust),
+    required("package", Tier::Nightly, package::run),
+    optional("deploy", Tier::Nightly, deploy::run),
+    optional("audit", Tier::Nightly, |gate| Ok(audit::check(gate.project)?)),
+    required("attacks", Tier::Nightly, |gate| adversary(gate, &[("TTMON_ADVERSARY_FULL", "1")])),
+    required("properties", Tier::Nightly, properties),
+    optional("fleet", Tier::Nightly, |gate| tools::run(gate, "fleet")),
+    optional("versions", Tier::Nightly, |gate| compare_ttnn(gate, ttnn::VERSIONS, Cases::All)),
+    optional("fuzzing", Tier::Nightly, |gate| fuzz_for(gate, 60)),
+    optional("benches", Tier::Nightly, |gate| Ok(bench::all(gate.project)?)),
 ];
 
 struct Gate<'a> {
     project: &'a Project,
-    tally: Tally,
+    passed: u64,
+    failed: u64,
 }
 
 struct Row {
     name: &'static str,
-    result: String,
+    result: Outcome,
+    is_required: bool,
     took: Duration,
 }
 
-pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-    let (allowed, arguments): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--allow-skip");
-    let chosen = choose(&names, &arguments).map_err(Stop::Usage)?;
-    run_stages(project, &chosen, !allowed.is_empty())
-}
-
-pub(crate) fn check(project: &Project, arguments: &[String]) -> Result<(), Stop> {
-    no_arguments(arguments)?;
-    run_stages(project, &STAGES.iter().filter(|stage| stage.kind == Kind::Check).map(|stage| stage.name).collect(), false)
-}
-
-fn run_stages(project: &Project, chosen: &BTreeSet<&str>, may_skip: bool) -> Result<(), Stop> {
-    let mut gate = Gate { project, tally: Tally::default() };
+/// Runs the stages of a tier, or those that the arguments name.
+pub(crate) fn run(project: &Project, tier: Tier, arguments: &[String]) -> Result<(), Stop> {
+    let (allowing, arguments): (Vec<_>, Vec<_>) = arguments.iter().map(String::as_str).partition(|argument| *argument == "--allow-skip");
+    let mut gate = Gate { project, passed: 0, failed: 0 };
     let mut rows = Vec::new();
-    let mut failures = Vec::new();
-    for stage in STAGES.iter().filter(|stage| chosen.contains(stage.name)) {
-        println!("== {}", stage.name);
+    for stage in choose(tier, &arguments).map_err(Stop::Usage)? {
+        println!("\n== {}", stage.name);
         let started = Instant::now();
-        let result = match (stage.run)(&mut gate) {
-            Ok(()) => "passed".to_owned(),
-            Err(NotPassed::Skipped(why)) => {
-                println!("SKIPPED: {why}");
-                if stage.kind != Kind::Optional && !may_skip {
-                    failures.push(format!("stage {} is required and was skipped (--allow-skip lets it pass): {why}", stage.name));
-                }
-                format!("SKIPPED: {why}")
-            }
-            Err(NotPassed::Failed(why)) => {
-                println!("FAILED: {why}");
-                failures.push(format!("stage {} failed: {why}", stage.name));
-                "FAILED".to_owned()
-            }
-        };
-        rows.push(Row { name: stage.name, result, took: started.elapsed() });
+        let result = (stage.run)(&mut gate);
+        match &result {
+            Ok(()) => {}
+            Err(NotPassed::Skipped(why)) => println!("SKIPPED: {why}"),
+            Err(NotPassed::Failed(why)) => println!("FAILED: {why}"),
+        }
+        rows.push(Row { name: stage.name, result, is_required: stage.is_required && allowing.is_empty(), took: started.elapsed() });
     }
+    let failures = rows.iter().filter(|row| row.is_failure()).count();
     print!("\n{}", summary(&rows));
-    for why in &failures {
-        println!("\nci: {why}");
-    }
-    println!("\nci: {}", gate.tally);
     // The count is the last line, so that programs that read the output find it.
-    if failures.is_empty() { Ok(()) } else { Err(Stop::Told) }
+    println!("\ntests: {} passed, {} failed", gate.passed, gate.failed.max(failures as u64));
+    if failures == 0 { Ok(()) } else { Err(Stop::Told) }
+}
+
+/// Returns the stages of a tier, or those of `--only`, without those of `--skip`.
+fn choose(tier: Tier, arguments: &[&str]) -> Result<Vec<&'static Stage>, String> {
+    let (mut only, mut skipped) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.iter();
+    while let Some(flag) = arguments.next() {
+        let list = match *flag {
+            "--only" => &mut only,
+            "--skip" => &mut skipped,
+            _ => return Err(format!("unexpected argument {flag}")),
+        };
+        let names = || STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ");
+        let wanted = arguments.next().ok_or_else(|| format!("{flag} wants a stage: {}", names()))?;
+        let stage = STAGES.iter().find(|stage| stage.name == *wanted);
+        list.push(stage.ok_or_else(|| format!("there is no stage {wanted}; there are: {}", names()))?.name);
+    }
+    let is_of_tier = |stage: &Stage| stage.tier == tier || (tier == Tier::Ci && stage.tier == Tier::Check);
+    let is_chosen = |stage: &&Stage| if only.is_empty() { is_of_tier(stage) } else { only.contains(&stage.name) };
+    Ok(STAGES.iter().filter(is_chosen).filter(|stage| !skipped.contains(&stage.name)).collect())
+}
+
+impl Row {
+    fn is_failure(&self) -> bool {
+        match self.result {
+            Ok(()) => false,
+            Err(NotPassed::Skipped(_)) => self.is_required,
+            Err(NotPassed::Failed(_)) => true,
+        }
+    }
+}
+
+/// Returns the table of the stages.
+fn summary(rows: &[Row]) -> String {
+    let mut text = format!("{:<12} {:>7}  result\n", "stage", "seconds");
+    let mut line = |name: &str, took: Duration, result: &str| text += &format!("{name:<12} {:>7.1}  {result}\n", took.as_secs_f64());
+    for row in rows {
+        let result = match &row.result {
+            Ok(()) => "passed".to_owned(),
+            Err(NotPassed::Skipped(why)) if row.is_required => format!("SKIPPED, but required (--allow-skip lets it pass): {why}"),
+            Err(NotPassed::Skipped(why)) => format!("SKIPPED: {why}"),
+            Err(NotPassed::Failed(why)) => format!("FAILED: {why}"),
+        };
+        line(row.name, row.took, &result);
+    }
+    line("all", rows.iter().map(|row| row.took).sum(), "");
+    text
 }
 
 impl Gate<'_> {
-    fn cargo(&self, arguments: &[&str]) -> Result<(), String> {
-        let mut command = self.project.cargo(arguments);
-        println!("$ {}", called(&command));
-        project::run(&mut command)
+    /// Runs tests. Their output passes through and is counted. A filter that matches no test is an error.
+    fn tests(&mut self, command: &mut Command) -> Outcome {
+        println!("$ {}", called(command));
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{}: {error}", called(command)))?;
+        let before = self.passed + self.failed;
+        for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()) {
+            let line = line.map_err(|error| format!("the output of the tests: {error}"))?;
+            println!("{line}");
+            if let Some((passed, failed)) = result_line(&line) {
+                self.passed += passed;
+                self.failed += failed;
+            }
+        }
+        let status = child.wait().map_err(|error| format!("the tests: {error}"))?;
+        project::succeeded(command, status)?;
+        if self.passed + self.failed > before { Ok(()) } else { Err(format!("{}: no test ran", called(command)).into()) }
     }
+}
 
-    /// Checks for the toolchain component of `cargo SUBCOMMAND`, which a minimal installation of Rust lacks.
-    fn component(&self, component: &str, subcommand: &str) -> Result<(), String> {
-        let add = || project::run(&mut self.project.command("rustup", &["component", "add", component]));
-        project::probe(&mut self.project.cargo(&[subcommand, "--version"])).or_else(|_| add())
-    }
+/// Parses `test result: ok. 17 passed; 0 failed; ...`, the last line of a test program.
+fn result_line(line: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = line.strip_prefix("test result: ")?.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+    let count = |label| words.windows(2).find(|pair| pair[1] == label)?[0].parse().ok();
+    Some((count("passed")?, count("failed")?))
+}
 
-    /// Builds the program with more arguments for cargo, and returns its path.
-    fn ttmon(&self, more: &[&str]) -> Result<PathBuf, String> {
-        self.cargo(&[&["build", "--quiet", "--package", "ttmon"], more].concat())?;
-        Ok(self.project.target()?.join("debug/ttmon"))
-    }
+fn cargo(project: &Project, arguments: &[&str]) -> Result<(), String> {
+    run_shown(&mut project.cargo(arguments))
+}
 
-    /// Counts a whole stage as one test.
-    fn count(&mut self, checked: Result<(), String>) -> Outcome {
-        self.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
-        Ok(checked?)
-    }
+/// Prints the command and runs it.
+fn run_shown(command: &mut Command) -> Result<(), String> {
+    println!("$ {}", called(command));
+    project::run(command)
+}
 
-    /// Runs `cargo test`. Its output passes through and is counted.
-    fn tests(&mut self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
-        let mut command = self.project.cargo(arguments);
-        command.envs(variables.iter().copied());
-        println!("$ {}", called(&command));
-        self.tally.stream(&mut command, Voice::Stdout)
-    }
+/// Checks for the toolchain component of `cargo SUBCOMMAND`, which a minimal installation of Rust lacks.
+fn component(project: &Project, component: &str, subcommand: &str) -> Result<(), String> {
+    let add = || project::run(&mut project.command("rustup", &["component", "add", component]));
+    project::probe(&mut project.cargo(&[subcommand, "--version"])).or_else(|_| add())
+}
+
+fn format(gate: &mut Gate) -> Outcome {
+    component(gate.project, "rustfmt", "fmt")?;
+    cargo(gate.project, &["fmt", "--all", "--check"])?;
+    Ok(cargo(gate.project, &["fmt", "--manifest-path", libs::STUB_MANIFEST, "--check"])?)
+}
+
+fn clippy(gate: &mut Gate) -> Outcome {
+    component(gate.project, "clippy", "clippy")?;
+    Ok(cargo(gate.project, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
+}
+
+fn rustdoc(gate: &mut Gate) -> Outcome {
+    Ok(run_shown(gate.project.cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?)
 }
 
 fn oldest_rust(gate: &mut Gate) -> Outcome {
     let text = files::read(&gate.project.root.join("Cargo.toml"))?;
     let promised = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
     let version = promised.ok_or_else(|| "Cargo.toml has no rust-version".to_owned())?;
-    let rustup = |arguments: &[&str]| project::run(&mut gate.project.command("rustup", arguments));
+    let rustup = |arguments: &[&str]| run_shown(&mut gate.project.command("rustup", arguments));
     let installed = rustup(&["toolchain", "install", version, "--profile", "minimal"]);
     installed.map_err(untested(&format!("nothing was compiled with Rust {version}")))?;
     Ok(rustup(&["run", version, "cargo", "check", "--workspace", "--target-dir", "target/msrv"])?)
 }
 
-fn rustdoc(gate: &mut Gate) -> Outcome {
-    let mut command = gate.project.cargo(&["doc", "--workspace", "--no-deps"]);
-    Ok(project::run(command.env("RUSTDOCFLAGS", "-D warnings"))?)
+/// Tests the ledger's protocol with loom: every order in which a reader may see the writer's stores.
+fn loom(gate: &mut Gate) -> Outcome {
+    cargo(gate.project, &["fetch"]).map_err(untested("the orders of stores were not tried"))?;
+    // A separate target directory, because cargo rebuilds everything if flags change.
+    let target = gate.project.target()?.join("loom");
+    let mut tests = gate.project.cargo(&["test", "--package", "ttmon-ledger", "--lib", "protocol", "--target-dir"]);
+    gate.tests(tests.arg(target).env("RUSTFLAGS", "--cfg loom"))
 }
 
-/// Runs each fuzz target long enough for the corpus and similar inputs. `cargo xtask fuzz` runs longer.
-fn fuzz_briefly(gate: &mut Gate) -> Outcome {
-    // With this time, 12 targets take as long as 11 targets with 30 seconds.
-    const SECONDS: u64 = 27;
-    let targets = fuzz::targets(gate.project)?;
-    let fuzzer = fuzz::Fuzzer::prepare(gate.project).map_err(untested("nothing was fuzzed"))?;
-    Ok(fuzzer.run(&targets, SECONDS, &["-verbosity=0"])?)
+/// Checks the stub, which is not a member of the workspace: its lints, and the hook's tests with the stub preloaded.
+fn stub(gate: &mut Gate) -> Outcome {
+    let mut clippy = gate.project.cargo(&["clippy", "--manifest-path", libs::STUB_MANIFEST, "--target-dir"]);
+    run_shown(clippy.arg(gate.project.target()?.join("stub")).args(["--", "-D", "warnings"]))?;
+    let stub = libs::build(gate.project, Profile::Debug)?.join("libttmon_stub.so");
+    let mut tests = gate.project.cargo(&["test", "--package", "ttmon-hook", "--test", "stand_in"]);
+    gate.tests(tests.env("TTMON_TEST_PRELOAD", stub))
+}
+
+/// Runs the tests of python/ with the libraries and the program that it uses.
+fn python(gate: &mut Gate) -> Outcome {
+    const TESTS: &str = "python/tests";
+    let project = gate.project;
+    let runs = project::probe(&mut project.command("python3", &["--version"]));
+    runs.map_err(untested(&format!("no python3 that runs, so {TESTS} was not tried")))?;
+    cargo(project, &["build", "--quiet", "--package", "ttmon"])?;
+    let libraries = libs::build(project, Profile::Debug)?;
+    let readers = project.target()?.join("python-readers");
+    if let Err(why) = project::run(project.command("python3", &["-B", "xtask/python_readers.py"]).arg(&readers)) {
+        println!("NOT TRIED: torch's reader of snapshots, or pytest: {why}");
+    }
+    // Without -B, Python would leave compiled files in the tree.
+    let mut python = project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
+    python.env("TTMON_PROGRAM", libraries.join("ttmon")).env("TTMON_LIB", libraries).env("TTMON_READERS", readers);
+    Ok(run_shown(&mut python)?)
 }
 
 /// Runs tests that need processes of other users or unreadable files, which only root can create.
@@ -200,15 +273,16 @@ fn as_root(gate: &mut Gate) -> Outcome {
     tests.extend(["lines", "all", "tracked", "running"].into_iter().flat_map(|test| ["--test", test]));
     // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
     tests.extend(["--", "--ignored", "--test-threads=1"]);
-    Ok(gate.tests(&tests, &[])?)
+    gate.tests(&mut gate.project.cargo(&tests))
 }
 
 /// Runs attacks by an ordinary user on a service of root, in private namespaces created by `unshare`.
-fn adversary(gate: &mut Gate) -> Outcome {
+fn adversary(gate: &mut Gate, variables: &[(&str, &str)]) -> Outcome {
     needs_root("no attack was tried: that needs root")?;
     let namespaces = project::probe(&mut gate.project.command("unshare", &["--mount", "--net", "--ipc", "--pid", "--fork", "true"]));
     namespaces.map_err(untested("no attack was tried: private namespaces cannot be made here"))?;
-    Ok(gate.tests(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"], &[])?)
+    let mut tests = gate.project.cargo(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"]);
+    gate.tests(tests.envs(variables.iter().copied()))
 }
 
 fn needs_root(why: &str) -> Outcome {
@@ -216,107 +290,87 @@ fn needs_root(why: &str) -> Outcome {
     if is_root { Ok(()) } else { Err(NotPassed::Skipped(format!("{why}, and this is another user"))) }
 }
 
-/// Tests the ledger's protocol with loom: every order in which a reader may see the writer's stores.
-fn loom(gate: &mut Gate) -> Outcome {
-    gate.cargo(&["fetch"]).map_err(untested("the orders of stores were not tried"))?;
-    // A separate target directory, because cargo rebuilds everything if flags change.
-    let target = gate.project.target()?.join("loom");
-    let before = gate.tally.total();
-    let tests = ["test", "--package", "ttmon-ledger", "--lib", "--target-dir", &target.to_string_lossy(), "protocol"];
-    gate.tests(&tests, &[("RUSTFLAGS", "--cfg loom")])?;
-    if gate.tally.total() > before { Ok(()) } else { Err("there are no tests of the protocol".to_owned().into()) }
-}
-
-/// Checks the stub, which is not a member of the workspace: its format, its lints, and the hook's tests with the stub preloaded.
-fn stub(gate: &mut Gate) -> Outcome {
-    gate.cargo(&["fmt", "--manifest-path", libs::STUB_MANIFEST, "--check"])?;
-    let target = gate.project.target()?.join("stub");
-    let target = target.to_string_lossy();
-    gate.cargo(&["clippy", "--manifest-path", libs::STUB_MANIFEST, "--target-dir", &target, "--", "-D", "warnings"])?;
-    let stub = libs::build(gate.project, Profile::Debug)?.join("libttmon_stub.so");
-    let stub = stub.to_string_lossy();
-    Ok(gate.tests(&["test", "--package", "ttmon-hook", "--test", "stand_in"], &[("TTMON_TEST_PRELOAD", &stub)])?)
-}
-
 /// Tests the page in a real Chromium: the built files match `web/`, and every view is opened and checked (`web/test/page.mjs`).
 fn page(gate: &mut Gate) -> Outcome {
-    let browser = web::Browser::have(gate.project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
-    let checked = web::build(gate.project, &["--check"])
-        .and_then(|()| gate.ttmon(&[]))
-        .and_then(|program| project::run(&mut browser.command(gate.project, &program)));
-    gate.count(checked)
+    let project = gate.project;
+    let browser = web::Browser::have(project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
+    web::build(project, &["--check"])?;
+    cargo(project, &["build", "--quiet", "--package", "ttmon"])?;
+    Ok(run_shown(&mut browser.command(project, &project.target()?.join("debug/ttmon")))?)
 }
 
-/// Runs the real ttnn on mock chips, and compares ttmon's figures with the allocators' own.
-fn compare_ttnn(gate: &mut Gate) -> Outcome {
-    let installed = ttnn::install(gate.project, ttnn::PINNED).map_err(untested("NOTHING WAS COMPARED WITH THE REAL TTNN"))?;
-    Ok(gate.tally.stream(&mut ttnn::tests(gate.project, &installed, ttnn::Cases::Ci)?, Voice::Stdout)?)
+/// Compares ttmon's figures with those of the real ttnn's allocators, on mock chips.
+fn compare_ttnn(gate: &mut Gate, versions: &[&str], cases: Cases) -> Outcome {
+    let installed = ttnn::install(gate.project, versions).map_err(untested("NOTHING WAS COMPARED WITH THE REAL TTNN"))?;
+    gate.tests(&mut ttnn::tests(gate.project, &installed, cases)?)
 }
 
-fn choose<'a>(names: &[&'a str], arguments: &[String]) -> Result<BTreeSet<&'a str>, String> {
-    let mut only = BTreeSet::new();
-    let mut skipped = BTreeSet::new();
-    let mut arguments = arguments.iter();
-    while let Some(flag) = arguments.next() {
-        let list = match flag.as_str() {
-            "--only" => &mut only,
-            "--skip" => &mut skipped,
-            _ => return Err(format!("unexpected argument {flag}")),
-        };
-        let wanted = arguments.next().ok_or_else(|| format!("{flag} wants a stage: {}", names.join(", ")))?;
-        let name = names.iter().find(|name| *name == wanted);
-        list.insert(*name.ok_or_else(|| format!("there is no stage {wanted}; there are: {}", names.join(", ")))?);
-    }
-    let asked = if only.is_empty() { names.iter().copied().collect() } else { only };
-    Ok(asked.difference(&skipped).copied().collect())
+/// Runs each fuzz target for this time. A few seconds are enough for the corpus and similar inputs.
+fn fuzz_for(gate: &mut Gate, seconds: u64) -> Outcome {
+    let targets = fuzz::targets(gate.project)?;
+    let fuzzer = fuzz::Fuzzer::prepare(gate.project).map_err(untested("nothing was fuzzed"))?;
+    Ok(fuzzer.run(&targets, seconds, &["-verbosity=0"])?)
 }
 
-fn summary(rows: &[Row]) -> String {
-    let mut text = format!("{:<10} {:>8}  result\n", "stage", "seconds");
-    for Row { name, result, took } in rows {
-        text += &format!("{name:<10} {:>8.1}  {result}\n", took.as_secs_f64());
-    }
-    text
+/// Runs the tests that make cases at random with many more of them.
+fn properties(gate: &mut Gate) -> Outcome {
+    let mut tests = gate.project.cargo(&["test", "--workspace", "--lib", "--test", "all", "--no-fail-fast"]);
+    gate.tests(tests.env("PROPTEST_CASES", "10000"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 3] = ["fmt", "test", "tidy"];
+    fn chosen(tier: Tier, arguments: &[&str]) -> Result<Vec<&'static str>, String> {
+        Ok(choose(tier, arguments)?.into_iter().map(|stage| stage.name).collect())
+    }
 
-    fn chosen(arguments: &[&str]) -> Result<Vec<&'static str>, String> {
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        choose(&NAMES, &arguments).map(|names| names.into_iter().collect())
+    #[test]
+    fn ci_contains_check_and_nightly_is_the_rest() {
+        let (check, ci, nightly) = (chosen(Tier::Check, &[]).unwrap(), chosen(Tier::Ci, &[]).unwrap(), chosen(Tier::Nightly, &[]).unwrap());
+        assert_eq!(check, ["fmt", "tidy", "clippy", "test"]);
+        assert!(check.iter().all(|name| ci.contains(name)) && nightly.iter().all(|name| !ci.contains(name)));
+        assert_eq!(ci.len() + nightly.len(), STAGES.len());
     }
 
     #[test]
     fn stages_are_chosen_by_name() {
-        assert_eq!(chosen(&[]), Ok(vec!["fmt", "test", "tidy"]));
-        assert_eq!(chosen(&["--only", "test"]), Ok(vec!["test"]));
-        assert_eq!(chosen(&["--skip", "test", "--skip", "fmt"]), Ok(vec!["tidy"]));
-        assert_eq!(chosen(&["--only", "fmt", "--only", "tidy", "--skip", "fmt"]), Ok(vec!["tidy"]));
+        assert_eq!(chosen(Tier::Ci, &["--only", "package"]), Ok(vec!["package"]));
+        assert_eq!(chosen(Tier::Check, &["--skip", "test", "--skip", "fmt"]), Ok(vec!["tidy", "clippy"]));
+        assert_eq!(chosen(Tier::Ci, &["--only", "fmt", "--only", "tidy", "--skip", "fmt"]), Ok(vec!["tidy"]));
     }
 
     #[test]
     fn an_unknown_stage_is_answered_with_the_known_ones() {
-        assert_eq!(chosen(&["--only", "lint"]), Err("there is no stage lint; there are: fmt, test, tidy".to_owned()));
-        assert_eq!(chosen(&["--only"]), Err("--only wants a stage: fmt, test, tidy".to_owned()));
-        assert_eq!(chosen(&["test"]), Err("unexpected argument test".to_owned()));
+        assert!(chosen(Tier::Ci, &["--only", "lint"]).unwrap_err().starts_with("there is no stage lint; there are: fmt, tidy, clippy, "));
+        assert!(chosen(Tier::Ci, &["--only"]).unwrap_err().starts_with("--only wants a stage: fmt, "));
+        assert_eq!(chosen(Tier::Ci, &["test"]), Err("unexpected argument test".to_owned()));
     }
 
     #[test]
     fn stage_names_are_unique() {
-        let names: BTreeSet<&str> = STAGES.iter().map(|stage| stage.name).collect();
-        assert_eq!(names.len(), STAGES.len());
+        for stage in STAGES {
+            assert_eq!(STAGES.iter().filter(|other| other.name == stage.name).count(), 1, "{}", stage.name);
+        }
     }
 
     #[test]
     fn the_summary_has_a_line_a_stage() {
-        let rows = [
-            Row { name: "fmt", result: "passed".to_owned(), took: Duration::from_millis(1234) },
-            Row { name: "root", result: "SKIPPED: no".to_owned(), took: Duration::ZERO },
-        ];
-        assert_eq!(summary(&rows), "stage       seconds  result\nfmt             1.2  passed\nroot            0.0  SKIPPED: no\n");
+        let row = |name, result, is_required, millis| Row { name, result, is_required, took: Duration::from_millis(millis) };
+        let skipped = || Err(NotPassed::Skipped("no".to_owned()));
+        let rows = [row("fmt", Ok(()), true, 1234), row("tls", skipped(), false, 0), row("root", skipped(), true, 0)];
+        let expected = "stage        seconds  result\nfmt              1.2  passed\ntls              0.0  SKIPPED: no\n\
+            root             0.0  SKIPPED, but required (--allow-skip lets it pass): no\nall              1.2  \n";
+        assert_eq!(summary(&rows), expected);
+    }
+
+    #[test]
+    fn results_of_test_programs_are_counted() {
+        let line = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(result_line(line), Some((1, 1)));
+        assert_eq!(result_line("test result: \u{1b}[32mok\u{1b}[m. 40 passed; 0 failed; 2 ignored"), Some((40, 0)));
+        assert_eq!(result_line("test result: ok."), None);
+        assert_eq!(result_line("test prints test result: ok. 1 passed; 0 failed;"), None);
     }
 }

@@ -12,9 +12,7 @@ mod libs;
 mod package;
 mod project;
 mod sbom;
-mod service;
 mod stop;
-mod stream;
 mod tidy;
 mod tools;
 mod ttnn;
@@ -22,6 +20,7 @@ mod web;
 
 use std::process::ExitCode;
 
+use ci::Tier;
 use project::Project;
 use stop::{Stop, no_arguments};
 
@@ -38,13 +37,20 @@ const fn command(name: &'static str, arguments: &'static str, help: &'static str
     Command { name, arguments, help, run }
 }
 
+const STAGES: &str = "[--only STAGE]... [--skip STAGE]... [--allow-skip]";
+
 const COMMANDS: &[Command] = &[
-    command("check", "", "what needs only Rust, before every commit: format, lints, tests, tidy", ci::check),
+    command("check", STAGES, "what needs only Rust, before every commit: format, rules, lints, tests", |project, arguments| {
+        ci::run(project, Tier::Check, arguments)
+    }),
+    command("ci", STAGES, "check, and what needs root or another tool: the whole gate", |project, arguments| {
+        ci::run(project, Tier::Ci, arguments)
+    }),
     command(
-        "ci",
-        "[--only STAGE]... [--skip STAGE]... [--allow-skip]",
-        "the whole gate: check, and everything that needs root or another tool",
-        ci::run,
+        "nightly",
+        STAGES,
+        "what takes long: packages, all versions of ttnn, attacks at full strength, fuzzing, benches",
+        |project, arguments| ci::run(project, Tier::Nightly, arguments),
     ),
     command("tidy", "", "what a review would say about the tree: arrows, lengths, leftovers", tidy::run),
     command("docs", "", "write the generated files of docs/, deploy/ and web/: UPDATE=1 cargo test --lib --bins generated", docs),

@@ -18,7 +18,7 @@ use crate::{files, package, tools};
 pub(crate) const ARGUMENTS: &str = "[--all] [VERSION]... [-- ARGUMENT...]";
 
 /// One version for each memory layout that the hook supports, from the oldest on.
-const VERSIONS: &[&str] = &["0.69.0", "0.73.1", "0.77.0", "0.79.0", "0.81.1"];
+pub(crate) const VERSIONS: &[&str] = &["0.69.0", "0.73.1", "0.77.0", "0.79.0", "0.81.1"];
 /// The versions of the gate: the newest, and the last version whose buffers had no getters.
 pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];
 

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Gate, Outcome, needs_root};
+use super::{Gate, Outcome, needs_root, run_shown};
 use crate::files;
-use crate::project::{self, Project, called};
+use crate::project::{self, Project};
 use crate::stop::untested;
-use crate::stream::Voice;
 use crate::{package, tools};
 
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
@@ -20,36 +19,35 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     for tool in ["c++", "pkg-config", "python3"] {
         project::probe(&mut gate.project.command(tool, &["--version"])).map_err(untested("NO PACKAGE WAS TRIED"))?;
     }
-    let folder = prepare(gate)?;
+    let folder = prepare(gate.project)?;
     let mut command = gate.project.command("sh", &[]);
     command.arg(folder.join("on-host.sh")).arg(&folder);
-    println!("$ {}", called(&command));
-    gate.tally.stream(&mut command, Voice::Stdout)?;
+    run_shown(&mut command)?;
     needs_root("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN: that needs root")?;
     for suite in SUITES {
         let base = base(gate.project, suite).map_err(untested(&format!("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN ({suite})")))?;
-        install(gate, &base, &folder).map_err(|why| format!("{suite}: {why}"))?;
+        install(gate.project, &base, &folder).map_err(|why| format!("{suite}: {why}"))?;
     }
     Ok(())
 }
 
 /// Prepares a folder with the packages, the scripts, the stand-in program, and ttmon as `cargo install` builds it.
-fn prepare(gate: &Gate) -> Result<PathBuf, String> {
-    let folder = gate.project.target()?.join("package/try");
+fn prepare(project: &Project) -> Result<PathBuf, String> {
+    let folder = project.target()?.join("package/try");
     files::fresh(&folder)?;
     let copy = |from: &Path, name: &str| files::copy(from, &folder.join(name));
-    for file in package::repeatable(gate.project)? {
+    for file in package::repeatable(project)? {
         let name = file.file_name().ok_or("a package has a name")?.to_string_lossy();
         copy(&file, if name.ends_with(".deb") { "ttmon.deb" } else { &name })?;
     }
     for name in ["steps.sh", "in-root.sh", "on-host.sh", "reports.cpp"] {
-        copy(&gate.project.root.join(SCRIPTS).join(name), name)?;
+        copy(&project.root.join(SCRIPTS).join(name), name)?;
     }
-    copy(&as_installed(gate.project)?, "ttmon")?;
+    copy(&as_installed(project)?, "ttmon")?;
     let library = ["-shared", "-fPIC", "-Wl,-soname,libtt_metal.so"];
     for (source, name, flags) in [("metal.cpp", "libtt_metal.so", &library[..]), ("program.cpp", "program", &["-pthread", "-ldl"])] {
-        let mut compile = gate.project.command("c++", &["-std=c++20", "-O1", "-o"]);
-        compile.arg(folder.join(name)).arg(gate.project.root.join(STAND_IN).join(source)).args(flags);
+        let mut compile = project.command("c++", &["-std=c++20", "-O1", "-o"]);
+        compile.arg(folder.join(name)).arg(project.root.join(STAND_IN).join(source)).args(flags);
         project::run(&mut compile)?;
     }
     Ok(folder)
@@ -62,8 +60,7 @@ pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
     build.envs(
         [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")].map(|(name, value)| (format!("CARGO_PROFILE_RELEASE_{name}"), value)),
     );
-    println!("$ {}", called(&build));
-    project::run(&mut build)?;
+    run_shown(&mut build)?;
     Ok(project.target()?.join("release/ttmon"))
 }
 
@@ -81,22 +78,20 @@ fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
     let new = folder.join(format!("{suite}.new.tar"));
     let mut command = project.command("mmdebstrap", &["--variant=essential", INCLUDED, suite]);
     command.arg(&new).args(mirrors.lines().next());
-    println!("$ {}", called(&command));
-    project::run(&mut command)?;
+    run_shown(&mut command)?;
     fs::rename(&new, &archive).map_err(files::at(&archive))?;
     Ok(archive)
 }
 
-fn install(gate: &mut Gate, base: &Path, tried: &Path) -> Result<(), String> {
+fn install(project: &Project, base: &Path, tried: &Path) -> Result<(), String> {
     let root = files::temporary()?;
-    project::run(gate.project.command("tar", &["--extract", "--file"]).arg(base).arg("--directory").arg(root.path()))?;
+    project::run(project.command("tar", &["--extract", "--file"]).arg(base).arg("--directory").arg(root.path()))?;
     let folder = root.path().join("try");
     files::fresh(&folder)?;
     for name in ["ttmon.deb", "steps.sh", "in-root.sh", "libtt_metal.so", "program", "ttmon"] {
         files::copy(&tried.join(name), &folder.join(name))?;
     }
-    let mut command = gate.project.command("unshare", &["--mount", "--pid", "--fork", "--kill-child", "chroot"]);
+    let mut command = project.command("unshare", &["--mount", "--pid", "--fork", "--kill-child", "chroot"]);
     command.arg(root.path()).args(["sh", "/try/in-root.sh"]).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    println!("$ {}", called(&command));
-    gate.tally.stream(&mut command, Voice::Stdout)
+    run_shown(&mut command)
 }
