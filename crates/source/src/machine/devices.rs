@@ -119,20 +119,18 @@ impl Devices {
         let doubtful: Vec<DeviceId> = self.known.iter().filter(is_doubtful).map(|known| known.id).collect();
         let list = Lane { key: LANE_OF_LISTS, requests: Arc::clone(&self.list) };
         let mut replies = files.read(iter::once(list).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
-        let ids = match replies.next().and_then(|lane| lane.replies.into_iter().next()) {
-            Some(Ok(names)) => device::listed(&names),
-            Some(Err(Failure::Timeout)) if !self.known.is_empty() => {
+        let ids = match first(replies.next()) {
+            Ok(names) => device::listed(&names),
+            Err(Failure::Timeout) if !self.known.is_empty() => {
                 // The devices are probably still there, and their own files show whether they are.
                 self.problems.push(unread(&self.root.class(), Failure::Timeout));
                 return Ok(());
             }
-            Some(Err(Failure::Errno(errno))) => match io::Error::from_raw_os_error(errno) {
+            Err(Failure::Errno(errno)) => match io::Error::from_raw_os_error(errno) {
                 error if error.kind() == io::ErrorKind::NotFound => Vec::new(),
                 error => return Err(Error::Class(error)),
             },
-            Some(Err(Failure::Timeout | Failure::TooLong)) | None => {
-                return Err(Error::Unreadable { file: self.root.class(), reason: Missing::Timeout });
-            }
+            Err(failure) => return Err(Error::Unreadable { file: self.root.class(), reason: failure.into() }),
         };
         if ids.is_empty() && self.known.is_empty() && self.is_device_needed {
             return Err(slots::why_none(&self.root, files)?);
@@ -147,10 +145,16 @@ impl Devices {
         let mut bus = None;
         if !new.is_empty() {
             let mut lanes = self.entry_lanes(&new).collect::<Vec<_>>();
-            lanes.extend(is_first.then(|| Lane { key: LANE_OF_BUS, requests: [slots::list_request(&self.root)].into() }));
+            if is_first {
+                lanes.push(Lane { key: LANE_OF_BUS, requests: [slots::list_request(&self.root)].into() });
+                lanes.push(self.driver_lane());
+            }
             let mut replies = files.read(lanes)?.into_iter();
             entries.extend(new.into_iter().zip(replies.by_ref().map(|lane| Entry::take(&lane.replies))));
-            bus = replies.next().and_then(|lane| lane.replies.into_iter().next());
+            if is_first {
+                bus = Some(first(replies.next()));
+                self.take_version(replies.next());
+            }
         }
         for known in &mut self.known {
             known.set_listed(ids.contains(&known.id));
@@ -341,6 +345,11 @@ impl Devices {
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }
     }
+}
+
+/// Returns the reply of a lane with one request.
+fn first(lane: Option<LaneReply>) -> Reply {
+    lane.and_then(|lane| lane.replies.into_iter().next()).expect("each request has a reply")
 }
 
 fn driver_request(root: &Root, pace: Pace) -> Request {

@@ -23,7 +23,7 @@ fn start_top_with(columns: u16, rows: u16, arguments: &str, variables: &[(&str, 
 }
 
 /// Starts `ttmon` with these arguments.
-fn start_ttmon(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Terminal {
+pub(crate) fn start_ttmon(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Terminal {
     let arguments: Vec<&str> = arguments.split_ascii_whitespace().collect();
     Terminal::start(Path::new(TTMON), columns, rows, &arguments, variables)
 }

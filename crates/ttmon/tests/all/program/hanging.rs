@@ -1,10 +1,14 @@
 //! Reads that never return: the program still prints its output and ends.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use ttmon_testing::KilledOnDrop;
+
 use crate::program::run::{command, root, ttmon_at};
+use crate::screen::start_ttmon;
+use crate::start_service;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -32,7 +36,8 @@ fn one_field_of_one_device() {
 #[test]
 fn the_whole_machine() {
     let root = root("galaxy");
-    hang(&root, "sys/class/tenstorrent");
+    let lines: String = (0..32).map(|id| format!("sys/class/tenstorrent/tenstorrent!{id}\thang\n")).collect();
+    std::fs::write(root.path().join(".ttmon-faults"), lines).unwrap();
     let started = Instant::now();
     let mut child = command("--json --read-timeout 50").arg("--root").arg(root.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
@@ -62,9 +67,84 @@ fn again_and_again() {
     let root = root("n150");
     hang(&root, "sys/class/tenstorrent/tenstorrent!0/tt_aiclk");
     let mut child = command("--json -lms 50 --read-timeout 50").arg("--root").arg(root.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let lines: Vec<String> =
-        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap())).take(4).map(Result::unwrap).collect();
+    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().take(4).map(Result::unwrap).collect();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(lines.iter().all(|line| line.contains("\"timeout\"")));
+}
+
+/// Hangs every file of a machine.
+fn hang_all_files(root: &tempfile::TempDir) {
+    let mut lines = String::new();
+    let mut pending = vec![root.path().join("sys"), root.path().join("proc/driver")];
+    while let Some(path) = pending.pop() {
+        if path.is_symlink() {
+            continue;
+        }
+        match std::fs::read_dir(&path) {
+            Ok(entries) => pending.extend(entries.map(|entry| entry.unwrap().path())),
+            Err(_) => lines += &format!("{}\thang\n", path.strip_prefix(root.path()).unwrap().display()),
+        }
+    }
+    // The files of a device are read by these names.
+    lines += &(0..4).map(|id| format!("sys/class/tenstorrent/tenstorrent!{id}\thang\n")).collect::<String>();
+    std::fs::write(root.path().join(".ttmon-faults"), lines).unwrap();
+}
+
+/// Calls a function that starts a program and waits for its answer. A busy machine may need more than one try.
+#[track_caller]
+fn in_two_seconds(what: &str, mut answer: impl FnMut()) {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        answer();
+        times.push(started.elapsed());
+        if times.last().is_some_and(|time| *time < Duration::from_secs(2)) {
+            return;
+        }
+    }
+    panic!("{what} takes {times:?}");
+}
+
+/// Every file of the driver and of the PCI bus hangs. The test of `ttmon-source` does this with each file, link and directory alone.
+#[test]
+fn each_program_answers_in_two_seconds_while_all_files_hang() {
+    let root = root("t3k");
+    hang_all_files(&root);
+    let place = root.path().to_str().unwrap();
+    let is_answer = |document: &serde_json::Value| {
+        let devices = document["devices"].as_array().unwrap();
+        let local = devices.iter().filter(|device| device["location"] == "local");
+        local.filter(|device| device["missing"]["temperature"] == "timeout").count() == 4
+    };
+    in_two_seconds("a snapshot", || assert!(is_answer(&ttmon_at(root.path(), "--json").json())));
+    in_two_seconds("-l", || {
+        let mut child = KilledOnDrop(command("--json -l 1").args(["--root", place]).stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(is_answer(&serde_json::from_str(&line).unwrap()), "{line}");
+    });
+    in_two_seconds("serve", || {
+        let service = start_service(&["--root", place]);
+        assert!(is_answer(&service.json("/api/v1/snapshot")));
+    });
+    in_two_seconds("top", || {
+        start_ttmon(120, 40, &format!("top --no-server --root {place}"), &[]).wait_for("UNREAD");
+    });
+}
+
+/// The list of devices itself hangs.
+#[test]
+fn each_program_says_that_the_list_of_devices_hangs() {
+    let root = root("n150");
+    hang(&root, "sys/class/tenstorrent");
+    let why = "sys/class/tenstorrent: timeout: the read did not come back in time";
+    in_two_seconds("a snapshot", || {
+        let result = ttmon_at(root.path(), "--json");
+        assert_eq!((result.code, result.stdout.as_str(), result.stderr.contains(why)), (1, "", true), "{}", result.stderr);
+    });
+    in_two_seconds("top", || {
+        let place = root.path().display();
+        start_ttmon(200, 40, &format!("top --no-server --root {place}"), &[]).wait_for("sys/class/tenstorrent: timeout");
+    });
 }
