@@ -150,7 +150,8 @@ fn detach() {
     let _ = rustix::thread::set_name(c"ttmon-reader");
 }
 
-fn serve(mut stream: UnixStream, mut pool: Pool) {
+/// Answers the requests of a [`Reader`] until its socket is closed.
+pub fn serve(mut stream: UnixStream, mut pool: Pool) {
     let mut known = RequestLists::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {

@@ -363,20 +363,77 @@ impl Now {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use nix::sched::{CloneFlags, unshare};
+    use ttmon_reads::Pool;
+    use ttmon_reads::isolate::{Reader, serve};
 
     use super::*;
-    use ttmon_reads::isolate::Reader;
 
     #[test]
     fn a_dead_reading_process_costs_no_sample() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(directory.path().join("sys/class/tenstorrent/tenstorrent!0")).unwrap();
+        fs::create_dir_all(directory.path().join("sys/class/tenstorrent/tenstorrent!0")).unwrap();
         let options = Options { isolation: Isolation::Threads, ..Options::default() };
         let mut machine = Machine::new(Root::at(directory.path()), options).unwrap();
         let (ours, _) = UnixStream::pair().unwrap();
         machine.files = Files::of_reader(Reader::new(ours, 0));
         assert_eq!(machine.sample().unwrap().devices.len(), 1);
         assert!(machine.files.are_threads());
+    }
+
+    /// A device that the driver lists, and one that is only on the bus.
+    fn write_machine(base: &Path) {
+        let put = |path: &str, text: &str| {
+            let path = base.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        };
+        for bus in ["01", "02"] {
+            put(&format!("sys/devices/0000:{bus}:00.0/vendor"), "0x1e52");
+            put(&format!("sys/devices/0000:{bus}:00.0/device"), "0x401e");
+            put(&format!("sys/devices/0000:{bus}:00.0/subsystem_device"), "0x0014");
+            fs::create_dir_all(base.join("sys/bus/pci/devices")).unwrap();
+            let (target, link) = (format!("../../../devices/0000:{bus}:00.0"), format!("sys/bus/pci/devices/0000:{bus}:00.0"));
+            symlink(target, base.join(link)).unwrap();
+        }
+        put("sys/devices/0000:01:00.0/driver/uevent", "");
+        put("sys/devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "54312");
+        put("sys/class/tenstorrent/tenstorrent!0/tt_aiclk", "500");
+        symlink("../../../devices/0000:01:00.0", base.join("sys/class/tenstorrent/tenstorrent!0/device")).unwrap();
+        put("sys/module/tenstorrent/version", "2.9.0");
+        put("proc/driver/tenstorrent/0/pids", "0");
+        put("etc/passwd", "ana:x:1000:1000::/home/ana:/bin/sh");
+    }
+
+    /// The machine is below a relative path, and only the thread that answers has a directory from which the path leads there.
+    #[test]
+    fn files_of_the_driver_and_of_the_bus_are_read_by_the_reader_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        write_machine(&directory.path().join("machine"));
+        let options = || Options { isolation: Isolation::Threads, ..Options::default() };
+        let known = |root: Root, files: Option<Files>| {
+            let mut machine = Machine::new(root, options()).unwrap();
+            machine.files = files.unwrap_or(machine.files);
+            let Sample { devices, driver, .. } = machine.sample().unwrap();
+            (devices, driver, machine.scan.passwd)
+        };
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        let place = directory.path().to_owned();
+        thread::spawn(move || {
+            unshare(CloneFlags::CLONE_FS).unwrap();
+            std::env::set_current_dir(place).unwrap();
+            serve(theirs, Pool::new(Duration::from_secs(60), None));
+        });
+        let through_reader = known(Root::at(Path::new("machine")), Some(Files::of_reader(Reader::new(stream, 0))));
+        let mut plainly = known(Root::at(&directory.path().join("machine")), None);
+        assert_eq!((through_reader.0.len(), &through_reader.1), (2, &Ok("2.9.0".to_owned())));
+        assert!(through_reader.2.as_ref().is_some_and(|passwd| passwd.starts_with("ana")));
+        plainly.0.iter_mut().zip(&through_reader.0).for_each(|(plain, other)| plain.counted.clone_from(&other.counted));
+        assert_eq!(through_reader, plainly);
     }
 }

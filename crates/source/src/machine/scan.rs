@@ -41,7 +41,7 @@ const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) struct Scan {
     pub(super) root: Root,
     pub(super) options: Options,
-    passwd: Option<String>,
+    pub(super) passwd: Option<String>,
     names: Names,
     pub(super) ledgers: Vec<Arc<OpenLedger>>,
     pub(super) free_blocks: FreeBlocks,
