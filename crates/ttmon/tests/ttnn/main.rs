@@ -22,7 +22,8 @@ mod outside;
 mod region;
 mod report;
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex};
 use std::time::Instant;
 
 use libtest_mimic::{Arguments, Trial};
@@ -49,7 +50,18 @@ fn main() {
             Ok(())
         })
     });
-    libtest_mimic::run(&arguments, checks.chain(cases).collect()).exit();
+    let conclusion = libtest_mimic::run(&arguments, checks.chain(cases).collect());
+    for (version, [started, equal]) in COUNTS.lock().unwrap().iter() {
+        println!("ttnn {version}: {equal} of {started} cases equal");
+    }
+    conclusion.exit();
+}
+
+/// By version: how many cases were started, and how many of them were equal.
+static COUNTS: Mutex<BTreeMap<&str, [u64; 2]>> = Mutex::new(BTreeMap::new());
+
+fn count(version: &'static Version, index: usize) {
+    COUNTS.lock().unwrap().entry(&version.name).or_default()[index] += 1;
 }
 
 fn compared(version: &'static Version, case: &'static Case) -> Trial {
@@ -57,9 +69,11 @@ fn compared(version: &'static Version, case: &'static Case) -> Trial {
     let run = {
         let name = name.clone();
         move || {
+            count(version, 0);
             let start = Instant::now();
             let seen = drive::run(version, case)?;
             println!("{name}: {:.1} s, {seen}", start.elapsed().as_secs_f64());
+            count(version, 1);
             Ok(())
         }
     };
