@@ -35,10 +35,11 @@ pub(crate) fn run(version: &Version, case: &Case) -> Result<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let chips = Chips::new(case.chips, folder.path());
     let rows = case.rows.map(Rows::of);
-    let outside = Outside { chips: &chips, rows: rows.as_ref() };
+    let shows_empty = version.minor() >= EMPTY_SINCE;
+    let outside = Outside { chips: &chips, rows: rows.as_ref(), shows_empty };
     let mut script = Script::start(version, case, &chips, folder.path());
     let has_regions = version.minor() >= REGIONS_SINCE && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED");
-    let mut scene = Scene::new(&chips, has_regions, version.minor() >= EMPTY_SINCE);
+    let mut scene = Scene::new(&chips, has_regions, shows_empty);
     let followed = follow(&mut script, &mut scene, case, outside, folder.path());
     followed.map_err(|why| format!("{why}{}", last_lines(&folder.path().join("stderr"))))?;
     Ok(scene.summary())

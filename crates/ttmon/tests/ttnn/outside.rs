@@ -17,6 +17,8 @@ const NO_PROCESS: i32 = 3;
 pub(crate) struct Outside<'a> {
     pub(crate) chips: &'a Chips,
     pub(crate) rows: Option<&'a Rows>,
+    /// Whether a mesh is visible before its first buffer. If not, a program without buffers may look untracked.
+    pub(crate) shows_empty: bool,
 }
 
 impl Outside<'_> {
@@ -47,7 +49,8 @@ impl Outside<'_> {
         if !output.status.success() {
             let errors = errors(&output);
             let is_nothing = output.status.code() == Some(NO_PROCESS) || errors.contains("holds no device and has reported no memory");
-            return if is_nothing { Ok(Value::Null) } else { Err(errors) };
+            let is_empty = !self.shows_empty && errors.contains("does not report its memory");
+            return if is_nothing || is_empty { Ok(Value::Null) } else { Err(errors) };
         }
         serde_json::from_slice(&output.stdout).map_err(|error| format!("ttmon mem --json: {error}"))
     }
