@@ -186,8 +186,10 @@ fn add_frame(
             None => new.push((key, buffer)),
         }
     }
-    // Frees come first, because an address may be used again.
-    for ((_, _, _, address, _), (owner, space)) in before {
+    // Frees come first, because an address may be used again. The same recording is always the same file.
+    let mut freed: Vec<(BufferKey, (Owner, Space))> = before.into_iter().collect();
+    freed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    for ((_, _, _, address, _), (owner, space)) in freed {
         trace.free(time, owner, space, &Buffer { address, ..Buffer::default() })?;
     }
     for (key, buffer) in new {
