@@ -95,7 +95,9 @@ impl Victoria {
         let mut command = VICTORIA.program("vmalert");
         command.args(rules.iter().map(|path| format!("-rule={}", path.display())));
         command.args([format!("-datasource.url={store}"), format!("-remoteWrite.url={store}"), format!("-evaluationInterval={interval}")]);
-        command.arg(format!("-notifier.url=http://127.0.0.1:{alertmanager}")).arg(format!("-httpListenAddr=127.0.0.1:{}", free_port()));
+        command
+            .args(["-remoteWrite.flushInterval=1s", &format!("-notifier.url=http://127.0.0.1:{alertmanager}")])
+            .arg(format!("-httpListenAddr=127.0.0.1:{}", free_port()));
         KilledOnDrop::spawn(&mut command)
     }
 }

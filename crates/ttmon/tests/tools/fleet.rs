@@ -188,6 +188,7 @@ fn the_fleet_commands_list_the_same_hosts_from_both_engines() {
         let mut ages = document["hosts"].as_array().unwrap().iter().map(|host| &host["age_s"]);
         document["store"]["has_rules"] == true && ages.all(Value::is_number)
     };
+    [prometheus.port, victoria.port].into_iter().for_each(queries::wait_for_records);
     until("all hosts with their ages from the rules of both engines", || {
         let (Some(one), Some(other)) = (ask(prometheus.port, &[]), ask(victoria.port, &[])) else { return false };
         names(&one).len() == *HOSTS && names(&one) == names(&other) && is_whole(&one) && is_whole(&other)

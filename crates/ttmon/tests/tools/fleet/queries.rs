@@ -45,10 +45,14 @@ pub(super) fn deployed() -> Vec<Query> {
     queries
 }
 
+/// Waits for the record that is last to have data: it needs two scrapes and two evaluations.
+pub(super) fn wait_for_records(port: u16) {
+    until("records", || values(port, "slurm_job:ttmon_device_held_seconds:increase1h").is_ok_and(|found| !found.is_empty()));
+}
+
 /// Runs all queries. A scrape or an evaluation may be late, so a query without data is repeated.
 pub(super) fn check(port: u16, queries: &[Query]) {
-    // The record that is last to have data: it needs two scrapes and two evaluations.
-    until("records", || values(port, "slurm_job:ttmon_device_held_seconds:increase1h").is_ok_and(|found| !found.is_empty()));
+    wait_for_records(port);
     let mut empty = Vec::new();
     for Query { name, text } in queries {
         until(&format!("an answer, {name}: {text}"), || {
