@@ -7,5 +7,5 @@ mod identity;
 mod machine;
 mod program;
 mod restart;
-mod server;
+pub(crate) mod server;
 mod tracked;
