@@ -9,6 +9,7 @@ pub fn allow(most: u64) {
     let limit = getrlimit(Resource::Nofile);
     let possible = limit.maximum.map_or(most, |maximum| maximum.min(most));
     if limit.current.is_some_and(|current| current < possible) {
+        // With the lower limit, fewer files stay open, and a lack of descriptors is reported where it occurs.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), ..limit });
     }
 }
@@ -19,7 +20,9 @@ pub fn allow(most: u64) {
 /// opens for about 10 ms.
 pub fn expect(count: u64, file: impl AsFd) {
     let possible = getrlimit(Resource::Nofile).current.map_or(count, |limit| limit.min(count));
-    let highest = i32::try_from(possible.saturating_sub(1)).unwrap_or_default();
+    // No descriptor has a higher number.
+    let highest = i32::try_from(possible.saturating_sub(1)).unwrap_or(i32::MAX);
+    // Without it, the table grows later. Only speed depends on it.
     let _given_back = rustix::io::fcntl_dupfd_cloexec(file, highest);
 }
 

@@ -27,6 +27,7 @@ pub struct Faults(Vec<(PathBuf, Fault)>);
 impl Faults {
     /// Loads the faults of a root. A missing file or an invalid line injects nothing.
     pub fn load(base: &Path) -> Self {
+        // Most machines of tests have no faults.
         let text = fs::read_to_string(base.join(".ttmon-faults")).unwrap_or_default();
         Self(text.lines().filter_map(|line| parse_line(base, line)).collect())
     }

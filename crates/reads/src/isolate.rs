@@ -130,9 +130,11 @@ impl Reader {
 impl Drop for Reader {
     /// Waits for a healthy child, so that it leaves no zombie. A stuck child is left behind.
     fn drop(&mut self) {
+        // A child that has ended has closed the socket.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         let patience = if self.is_stuck { WaitOptions::NOHANG } else { WaitOptions::empty() };
         if let Some(child) = Pid::from_raw(self.child) {
+            // Another part of the program may have waited for it.
             let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), patience));
         }
     }
@@ -143,7 +145,8 @@ fn threads() -> Option<usize> {
     fs::read_dir("/proc/self/task").ok().map(Iterator::count)
 }
 
-/// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. The process ends when the socket is closed.
+/// Detaches from the terminal, because Ctrl-C is sent to the whole foreground group. The process ends when the socket is closed. It reads
+/// as well if a step fails.
 fn detach() {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();

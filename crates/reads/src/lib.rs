@@ -327,6 +327,7 @@ fn ledger_among(list: &[u8]) -> Vec<u8> {
     let names_ledger =
         |line: &&[u8]| line.iter().position(|byte| *byte == b'/').is_some_and(|at| line[at..].trim_ascii_end() == named.as_bytes());
     let mut reply = format!("{}\n", list.len()).into_bytes();
+    // Without a ledger, the reply has no second line.
     reply.extend(list.split(|byte| *byte == b'\n').find(names_ledger).unwrap_or_default());
     reply
 }
@@ -370,7 +371,8 @@ fn failure(errno: Errno) -> Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::Errno(error.raw_os_error().unwrap_or_default())
+        // An error without a number does not come from the kernel.
+        Self::Errno(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
     }
 }
 
@@ -403,7 +405,7 @@ pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
 
 /// Returns the time since boot. It never jumps, and includes the time in suspend.
 pub fn boot_time() -> Duration {
-    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
+    clock_gettime(ClockId::Boottime).try_into().expect("time since boot is positive")
 }
 
 #[cfg(test)]

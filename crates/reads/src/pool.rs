@@ -99,6 +99,7 @@ impl Pool {
         self.kept.begin();
         let lanes: Vec<RunningLane> = lanes.into_iter().enumerate().map(|(index, lane)| self.running(index, lane)).collect();
         let workers = workers_for(&lanes);
+        // No faults are injected on the real machine.
         let faults = self.base.as_deref().map(Faults::load).unwrap_or_default();
         let (finished, waiting): (Vec<_>, Vec<_>) = lanes.into_iter().partition(RunningLane::is_finished);
         let batch = Arc::new(Batch { faults, lanes: Mutex::new(Lanes { waiting: waiting.into(), finished }) });

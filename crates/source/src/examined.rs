@@ -122,6 +122,7 @@ impl OpenFiles {
 
     /// Adds the files of a process whose first thread has ended. The kernel shows them only under the other threads.
     fn add_threads(&mut self, directory: &Path, pid: u32, charge: &mut ProcessCharge<'_>) {
+        // A directory that cannot be read belongs to a process or thread that has ended meanwhile.
         for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
             let _ = self.add(&thread.path().join("fd"), pid, charge);
             if self.count > 0 || self.end != End::Whole {

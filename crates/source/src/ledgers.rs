@@ -94,6 +94,8 @@ impl OpenLedger {
     }
 }
 
+/// Returns the ledger in a file if this process created it. Programs may have any memory of that name, so a file that cannot be read as a
+/// ledger is none.
 fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
@@ -104,7 +106,8 @@ fn is_own(process: &ProcessSample) -> bool {
     process.facts.as_ref().is_ok_and(|facts| facts.uid == geteuid().as_raw())
 }
 
-/// Opens a ledger through `/proc/PID/mem`. This works for the same user, if the program closed all its files.
+/// Opens a ledger through `/proc/PID/mem`. This works for the same user, if the program closed all its files. Memory that cannot be read as
+/// a ledger is none.
 fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
     let path = directory.join("mem");
     let region = Region::open_at(open_file(&path).ok()?, start, end - start).ok()?;
@@ -136,7 +139,7 @@ pub(crate) fn memfd_device() -> Option<(u32, u32)> {
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    File::options().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)
+    File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 /// Returns whether the process created this ledger. A forked child also has its parent's. `machine` marks those of a simulation.
@@ -382,6 +385,7 @@ fn origin(number: u32) -> LedgerWriter {
 
 fn shared(chip: &SharedChip) -> LedgerShared {
     let peak = |kind: Kind| {
+        // A kind without a shared peak has none.
         let SharedPeak { used, time, allocated, .. } = chip.peaks.get(kind as usize).copied().unwrap_or_default();
         LedgerSharedPeak { used, time: UnixTime(time), allocated }
     };

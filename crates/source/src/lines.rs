@@ -27,7 +27,7 @@ pub fn resolve_snapshot(snapshot: &mut Snapshot) {
             continue;
         }
         let resolved = known.entry(Arc::as_ptr(stack)).or_insert_with(|| {
-            let frames = resolved(std::slice::from_ref(&stack.frames), *resolve).pop().unwrap_or_default();
+            let frames = resolved(std::slice::from_ref(&stack.frames), *resolve).pop().expect("one list per stack");
             Stack::new(stack.number, frames).map_or_else(|| stack.clone(), Arc::new)
         });
         *stack = resolved.clone();

@@ -354,9 +354,10 @@ struct Now {
 
 impl Now {
     fn new() -> Self {
+        // A clock before 1970 shows 1970. Nanoseconds fit until the year 2554.
         let real = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
         let at = boot_time();
-        let unix = |time: Duration| UnixTime(u64::try_from(time.as_nanos()).unwrap_or_default());
+        let unix = |time: Duration| UnixTime(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Self { at, time: unix(real), boot: unix(real.saturating_sub(at)) }
     }
 }

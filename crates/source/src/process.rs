@@ -87,10 +87,12 @@ pub(crate) fn take(
         let uid = status.as_ref().map_err(|reason| *reason)?.uid;
         Ok(stat.facts(uid, users(uid), scale))
     });
-    let fdinfo = open_files.iter().zip(replies.get(5..).unwrap_or_default()).filter_map(|(file, reply)| {
+    // A file that was closed meanwhile has no memory.
+    let fdinfo = open_files.iter().zip(&replies[5..]).filter_map(|(file, reply)| {
         let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
         parse_fdinfo(&text, file.device)
     });
+    // A process whose files cannot be read has its reason in `facts`.
     let mut workload = text(2).map(|text| parse_cgroup(&text)).unwrap_or_default();
     if let Ok(environment) = text(4) {
         add_job(&mut workload, &environment);
@@ -204,10 +206,10 @@ pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// Returns the real user of a process from its `status`. The owner of the files is not used, because files of a process that cannot be
-/// traced belong to root. Returns [`NOBODY`] if the process is gone.
+/// traced belong to root. Returns [`NOBODY`] if the process is gone. If its user cannot be read, it has the share of an unknown user.
 pub(crate) fn uid_of(proc: &Path, pid: u32) -> u32 {
-    let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX).unwrap_or_default();
-    parse_status(&String::from_utf8_lossy(&text)).map_or(NOBODY, |status| status.uid)
+    let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX);
+    text.ok().and_then(|text| parse_status(&String::from_utf8_lossy(&text)).ok()).map_or(NOBODY, |status| status.uid)
 }
 
 #[derive(Debug, PartialEq)]
@@ -240,7 +242,7 @@ fn parse_command(text: &str) -> Reading<String> {
 fn parse_cgroup(text: &str) -> Workload {
     let mut workload = Workload::default();
     for line in text.lines() {
-        let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+        let Some(path) = line.splitn(3, ':').nth(2) else { continue };
         for part in path.split('/') {
             let bare = part.trim_end_matches(".scope").trim_end_matches(".slice").trim_end_matches(".service");
             workload.container = workload.container.or_else(|| container_of(bare));

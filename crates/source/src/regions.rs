@@ -1,6 +1,7 @@
 //! TT-Metal's statistics, found in `/dev/shm` and in the `/dev/shm` of containers.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -11,8 +12,9 @@ use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
 use crate::budget::{Budget, Resource};
+use crate::machine::unread;
 use crate::root::Root;
-use ttmon_reads::{Owner, Pace, Reply, Request, Want, directory};
+use ttmon_reads::{Failure, Owner, Pace, Reply, Request, Want, directory};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RegionFile {
@@ -58,6 +60,7 @@ impl RegionFile {
 
     /// Returns the owner of a file that could not be read. Returns `None` for a file in a container, whose file system may never answer.
     fn owner(&self) -> Option<u32> {
+        // A file that was removed meanwhile has no owner.
         let of_host = self.through.is_none().then(|| fs::symlink_metadata(&self.path).ok()).flatten();
         of_host.map(|metadata| metadata.uid())
     }
@@ -71,9 +74,9 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 /// Lists the regions of this machine, within the limits of the users who own the files. The host's `/dev/shm` is a kernel file system that
 /// does not hang. In a container it may be any file system.
-pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
+pub(crate) fn list(root: &Root, budget: &mut Budget) -> io::Result<Vec<RegionFile>> {
     let mut regions: Vec<RegionFile> = Vec::new();
-    let listed = directory::first_names(&root.dev_shm, usize::MAX, |name| {
+    directory::first_names(&root.dev_shm, usize::MAX, |name| {
         if let Some(unique_id) = name.to_str().and_then(region::unique_id_of) {
             let path = root.dev_shm.join(name);
             let owner = || fs::symlink_metadata(&path).map_or(0, |metadata| metadata.uid());
@@ -83,12 +86,9 @@ pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
                 budget.cut(owner(), Resource::Regions, 1);
             }
         }
-    });
-    if listed.is_err() {
-        return Vec::new();
-    }
+    })?;
     regions.sort_by_key(|region| region.unique_id);
-    regions
+    Ok(regions)
 }
 
 /// Returns `DEVICE:INODE` of this machine's `/dev/shm`, to recognize a container that shares it.
@@ -120,18 +120,22 @@ impl SharedMemoryDirectory {
         Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, pace: Pace::Once }
     }
 
-    /// Returns the identity of the directory (see [`identity`]) and its regions.
-    pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<RegionFile>) {
-        let text = reply.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+    /// Returns the identity of the directory (see [`identity`]) and its regions. Returns `None` for a container without shared memory, and
+    /// if the directory cannot be read. A directory that does not answer is a problem.
+    pub(crate) fn take(&self, reply: &Reply, problems: &mut Problems) -> Option<(String, Vec<RegionFile>)> {
+        if *reply == Err(Failure::Timeout) {
+            problems.list.push(unread(&self.directory, Failure::Timeout));
+        }
+        let text = String::from_utf8_lossy(reply.as_ref().ok()?);
         let mut lines = text.lines();
-        let (identity, _) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
+        let (identity, _) = lines.next()?.split_once(' ')?;
         let found = |name: &str| {
             let unique_id = region::unique_id_of(name)?;
             Some(RegionFile { unique_id, through: Some(self.through), path: self.directory.join(name) })
         };
         let mut regions: Vec<RegionFile> = lines.filter_map(found).collect();
         regions.sort_by_key(|region| region.unique_id);
-        (identity.to_owned(), regions)
+        Some((identity.to_owned(), regions))
     }
 
     /// Returns the pid of the process through which the directory was found.

@@ -11,7 +11,7 @@ use super::{OpenLedger, found, is_own, open_memfd, open_memory};
 use crate::budget::Resource;
 use crate::examined::{End, OpenFiles};
 use crate::root::Root;
-use ttmon_reads::{Pace, Reply, Request, Want};
+use ttmon_reads::{Failure, Pace, Reply, Request, Want};
 
 /// Maximum length of a list of mappings. TT-Metal under Python has about 1,500 lines of 100 bytes.
 pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;
@@ -51,9 +51,19 @@ impl Lead {
         }
     }
 
+    /// Parses the reply to [`maps_request`].
     pub(crate) fn in_mappings(reply: Option<&Reply>) -> Self {
-        let text = reply.and_then(|reply| reply.as_deref().ok()).map(String::from_utf8_lossy).unwrap_or_default();
-        text.lines().nth(1).and_then(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
+        match reply {
+            Some(Ok(text)) => {
+                let mapping = String::from_utf8_lossy(text).lines().nth(1).and_then(parse_mapping);
+                mapping.map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
+            }
+            // The mappings are searched again later.
+            Some(Err(Failure::Timeout)) => Self::NoFile,
+            Some(Err(failure)) if Missing::from(*failure) == Missing::NoPermission => Self::Denied,
+            // The process has ended.
+            Some(Err(_)) | None => Self::Nothing,
+        }
     }
 
     pub(crate) fn is_promising(&self) -> bool {
@@ -63,6 +73,7 @@ impl Lead {
     /// Opens the ledger if this process created it.
     pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<OpenLedger> {
         match self {
+            // A file that cannot be opened was closed meanwhile, or is not a memfd and so no ledger.
             Self::Files(paths) => paths.iter().find_map(|path| found(open_memfd(path).ok()?, path, process, machine)),
             Self::Mapping(start, end) => {
                 let directory = root.proc.join(process.key.pid.to_string());
@@ -93,4 +104,17 @@ pub(super) fn parse_mapping(line: &str) -> Option<(u64, u64)> {
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     (start < end).then_some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_that_come_too_late_do_not_show_that_there_is_no_ledger() {
+        let lead = |reply: Reply| Lead::in_mappings(Some(&reply));
+        assert_eq!(lead(Err(Failure::Timeout)), Lead::NoFile);
+        assert_eq!(lead(Err(Failure::Errno(13))), Lead::Denied);
+        assert_eq!([lead(Err(Failure::Errno(3))), lead(Ok(b"0\n".to_vec()))], [Lead::Nothing, Lead::Nothing]);
+    }
 }

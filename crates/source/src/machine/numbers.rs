@@ -63,7 +63,9 @@ impl Numbers {
 fn start(root: &Root, sample: &Sample) -> Option<Receiver<Option<Cluster>>> {
     let (sender, receiver) = channel();
     let (root, devices) = (root.clone(), sample.of_devices());
+    // The result is not needed if the machine was dropped meanwhile.
     let search = move || _ = sender.send(search(&root, &devices));
+    // If no thread can be started, the search starts again after the pause.
     thread::Builder::new().name("clusters".to_owned()).spawn(search).ok().map(|_| receiver)
 }
 

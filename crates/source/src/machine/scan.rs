@@ -28,7 +28,7 @@ use crate::regions;
 use crate::root::Root;
 use crate::served;
 use crate::users::{self, OpenFile};
-use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, Want};
+use ttmon_reads::{Failure, Lane, LaneReply, Pace, Reply, Request, Want};
 
 /// Drivers before this version print no memory in `fdinfo`, so it is not read.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
@@ -66,6 +66,8 @@ pub(super) struct Scan {
     pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
     /// The regions of this machine, and the requests for them.
     regions: (Vec<regions::RegionFile>, Arc<[Request]>),
+    /// Why the regions of this machine could not be listed.
+    unlisted: Option<Failure>,
 }
 
 /// The results that are read before the processes.
@@ -181,6 +183,7 @@ impl Scan {
             examined: Examined::default(),
             unexamined: BTreeMap::new(),
             regions: (Vec::new(), Arc::default()),
+            unlisted: None,
         }
     }
 
@@ -197,7 +200,11 @@ impl Scan {
         if !self.options.processes {
             return Vec::new();
         }
-        let found = regions::list(&self.root, &mut self.budget);
+        let (found, unlisted) = match regions::list(&self.root, &mut self.budget) {
+            Ok(found) => (found, None),
+            Err(error) => (Vec::new(), Some(Failure::from(error))),
+        };
+        self.unlisted = unlisted;
         if found != self.regions.0 {
             let requests = found.iter().map(|found| found.request(self.options.pace)).collect();
             self.regions = (found, requests);
@@ -230,6 +237,9 @@ impl Scan {
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         self.take_passwd(replies.next(), &mut problems);
+        // A machine without shared memory has no regions.
+        let unlisted = self.unlisted.filter(|failure| Missing::from(*failure) != Missing::NotExposed);
+        problems.list.extend(unlisted.map(|failure| unread(&self.root.dev_shm, failure)));
         let mut regions = Vec::with_capacity(region_replies.len());
         // Pids named in regions, within the limits of the users who own the files.
         let mut named = BTreeSet::new();
@@ -257,6 +267,7 @@ impl Scan {
             budget.cut(uid, resource, 1);
         }
         let mut problems = problems.into_list();
+        // Users without a known name are shown by number.
         problems.extend(self.budget.problems(|uid| process::user_name(self.passwd.as_deref().unwrap_or_default(), uid)));
         let (denied_processes, cuts) = (self.denied.len() as u64, self.budget.cuts());
         Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes, cuts, problems })
@@ -308,7 +319,7 @@ impl Scan {
             if let Some(uid) = refused {
                 budget.cut(*uid, Resource::Names, 1);
             }
-            let Some((identity, mut regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
+            let Some((identity, mut regions)) = lane.replies.first().and_then(|reply| place.take(reply, problems)) else { continue };
             if seen.insert(identity) {
                 let mut charge = ProcessCharge::new(&root.proc, place.pid(), budget);
                 regions.retain(|_| charge.take_or_cut(Resource::Regions, 1) && charge.take_or_cut(Resource::RegionPids, SLOTS as u64));
@@ -365,7 +376,7 @@ impl Scan {
         self.served = served::list(&self.root.served);
         let mut pids: Vec<u32> = holders.iter().copied().chain(self.alive(named)).collect();
         if self.options.ledgers.reach != Reach::Holders {
-            pids.extend(self.sweep(reader)?);
+            pids.extend(self.sweep(reader, problems)?);
         }
         pids.extend(self.served.iter().map(|named| named.owner.pid));
         pids.sort_unstable();
@@ -383,6 +394,7 @@ impl Scan {
         let proc = self.root.proc.clone();
         let requests = |pid: u32| process::requests(&proc, pid, &open_files(pid));
         let replies = self.read_with_mappings(reader, &pids, &mut leads, requests)?;
+        // If the list could not be read, a problem says so, and users are shown by number.
         let passwd = self.passwd.as_deref().unwrap_or_default();
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
         let mut containers = Vec::new();

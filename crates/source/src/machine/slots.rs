@@ -43,6 +43,7 @@ pub(super) struct Slots {
 impl Slots {
     /// Reads the list that was stored since the machine started: from the file `own`, or else from the file of a trusted service.
     pub(super) fn read(root: &Root, own: Option<&Path>, machine: u64) -> Self {
+        // In a tree without a boot id, no list is of this boot.
         let boot = read_small(&root.proc.join("sys/kernel/random/boot_id"), 64).unwrap_or_default();
         let boot = String::from_utf8_lossy(boot.trim_ascii()).into_owned();
         if boot.is_empty() {
@@ -53,6 +54,7 @@ impl Slots {
             fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir() && [0, geteuid().as_raw()].contains(&metadata.uid()))
         };
         let others = root.served.iter().filter(is_trusted).map(|directory| directory.join(FILE));
+        // A list that cannot be read is missing like that of a service which never ran.
         let texts = own.map(Path::to_owned).into_iter().chain(others).filter_map(|file| read_list(&file).ok());
         let devices = texts.filter_map(|text| text.strip_prefix(&format!("{head}\n")).map(parse)).next().unwrap_or_default();
         Self { head, devices }

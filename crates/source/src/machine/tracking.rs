@@ -1,11 +1,13 @@
 //! Ledgers over time: which processes are checked, which ledgers were found, and which are gone.
 
+use std::io;
 use std::mem;
 use std::sync::Arc;
 
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
+use ttmon_model::problems::Problems;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
@@ -13,7 +15,7 @@ use ttmon_model::{Missing, Source};
 use super::files::Files;
 use super::granted::{self, Granted, ProcessReads};
 use super::scan::{Scan, note_cut};
-use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach};
+use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach, unread};
 use crate::budget::{Budget, Resource};
 use crate::ledgers::{self, Detail, Lead, OpenLedger};
 use crate::process::{self, Program};
@@ -25,14 +27,22 @@ const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Scan {
     /// Returns the processes that seem to have a ledger. After the first call, checks known and new ones, and a few of the others in turn.
-    pub(super) fn sweep(&mut self, files: &mut Files) -> Result<Vec<u32>, Error> {
+    pub(super) fn sweep(&mut self, files: &mut Files, problems: &mut Problems) -> Result<Vec<u32>, Error> {
         let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
                 // This process is checked every time, because it may begin to track at any time.
                 self.swept.clear();
                 vec![pid]
             }
-            Reach::Holders | Reach::Everybody => self.root.pids().unwrap_or_default(),
+            Reach::Holders | Reach::Everybody => match self.root.pids() {
+                Ok(pids) => pids,
+                // A machine in files may have no processes.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => {
+                    problems.list.push(unread(&self.root.proc, error.into()));
+                    return Ok(self.ledgers.iter().map(|found| found.owner.pid).collect());
+                }
+            },
         };
         let is_alive = |pid: &u32| alive.binary_search(pid).is_ok();
         self.swept.retain(|pid, _| is_alive(pid));

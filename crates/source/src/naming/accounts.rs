@@ -180,6 +180,7 @@ impl AccountsThread {
 impl Way {
     /// Sends a request to the user database if it listens, else to `getent`. Returns `None` if neither exists.
     fn ask(root: &Root, uid: u32) -> Option<Self> {
+        // A user whose name cannot be asked for is shown by number.
         userdb(&root.userdb, uid).map(Self::Userdb).or_else(|_| getent(root.getent.as_deref(), uid)).ok()
     }
 
@@ -200,6 +201,7 @@ impl Way {
     /// Kills a program that is late.
     fn stop(self) -> Option<Child> {
         let mut child = self.into_child()?;
+        // It may have ended.
         let _ = child.kill();
         Some(child)
     }

@@ -108,9 +108,11 @@ impl Place<'_> {
         let directories = [&root.pod_logs, &root.container_logs, &root.docker];
         let request = |path: &PathBuf| (path.clone(), Want::Entries, LIST_BYTES_MAX);
         let mut lists = self.read(LANE_OF_NAMES, directories.map(request).into())?.into_iter().map(|list| {
+            // Why a list is missing is among the problems.
             let names = entries(list.as_deref().unwrap_or_default()).take(LOG_NAMES_MAX);
             names.filter_map(|name| name.to_str().map(str::to_owned)).collect::<Vec<_>>()
         });
+        // There are three lists.
         let mut next = || lists.next().unwrap_or_default();
         Ok(Listing { pods: next(), logs: next(), docker: next() })
     }

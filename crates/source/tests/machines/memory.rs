@@ -412,3 +412,22 @@ fn host_cpu_needs_two_samples() {
     now.at = before.at + Duration::from_secs(2);
     assert_eq!(Snapshot::derive(&now, Some(&before)).processes[0].cpu, Ok(0.5));
 }
+
+/// Directories that cannot be listed may hide statistics and processes.
+#[test]
+fn directories_that_cannot_be_listed_are_problems() {
+    for directory in ["dev/shm", "proc"] {
+        let tree = board();
+        let driver = tree.path("proc/driver");
+        fs::rename(&driver, tree.path("driver")).unwrap();
+        let path = tree.path(directory);
+        fs::remove_dir(&path).unwrap();
+        // The kernel refuses a link that leads to itself.
+        symlink(&path, &path).unwrap();
+        let mut options = Options::default();
+        options.ledgers.reach = ttmon_source::Reach::Everybody;
+        let sample = tree.machine_with(options).sample().unwrap();
+        let found = sample.problems.iter().any(|problem| problem.part == path.display().to_string() && problem.reason == Missing::IoError);
+        assert!(found, "{:?}", sample.problems);
+    }
+}
