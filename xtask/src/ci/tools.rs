@@ -53,25 +53,29 @@ const SECCOMP: Need = Success(&["python3", "-c", "import ctypes; ctypes.CDLL('li
 /// For tests that mostly wait for scrapes and evaluations of rules, on any number of processors.
 const WAITING: &str = "--test-threads=4";
 
-#[rustfmt::skip] // one per line
+const fn row(stage: &'static str, needs: &'static [Need], tests: &'static [&'static str]) -> Row {
+    Row { stage, needs, tests }
+}
+
 const ROWS: &[Row] = &[
-    Row { stage: "prometheus", needs: &[PROMETHEUS], tests: &["prometheus::", WAITING] },
-    Row { stage: "prometheus", needs: &[PROMETHEUS, VICTORIA, ALERTMANAGER, OPENSSL], tests: &["fleet::", "tls::store::", "--skip=fleet::page", WAITING] },
-    Row { stage: "alertmanager", needs: &[ALERTMANAGER], tests: &["alertmanager::", WAITING] },
+    row("prometheus", &[PROMETHEUS], &["prometheus::", WAITING]),
+    row("prometheus", &[PROMETHEUS, VICTORIA, ALERTMANAGER, OPENSSL], &["fleet::", "tls::store::", "--skip=fleet::page", WAITING]),
+    row("alertmanager", &[ALERTMANAGER], &["alertmanager::", WAITING]),
     // Two fleets of this size at the same time would be late for each other.
-    Row { stage: "fleet", needs: &[PROMETHEUS, VICTORIA, ALERTMANAGER, HUNDRED], tests: &["fleet::", "--skip=fleet::page", "--test-threads=1"] },
-    Row { stage: "fleet", needs: &[PROMETHEUS, FONTS, HUNDRED], tests: &["fleet::page::"] },
-    Row { stage: "api", needs: &[SCHEMATHESIS], tests: &["api::"] },
-    Row { stage: "tls", needs: &[OPENSSL, Program("curl", "curl")], tests: &["tls::", "--skip=tls::store::"] },
-    Row { stage: "shells", needs: &[Program("zsh", "zsh")], tests: &["shells::zsh"] },
-    Row { stage: "shells", needs: &[Program("fish", "fish")], tests: &["shells::fish"] },
-    Row { stage: "systemd", needs: &[SYSTEMD], tests: &["systemd::", "--skip=systemd::filter::", "--skip=systemd::socket::"] },
-    Row { stage: "systemd", needs: &[SYSTEMD, SECCOMP], tests: &["systemd::filter::"] },
-    Row { stage: "systemd", needs: &[SYSTEMD, NETCAT], tests: &["systemd::socket::"] },
+    row("fleet", &[PROMETHEUS, VICTORIA, ALERTMANAGER, HUNDRED], &["fleet::", "--skip=fleet::page", "--test-threads=1"]),
+    row("fleet", &[PROMETHEUS, FONTS, HUNDRED], &["fleet::page::"]),
+    row("api", &[SCHEMATHESIS], &["api::"]),
+    row("tls", &[OPENSSL, Program("curl", "curl")], &["tls::", "--skip=tls::store::"]),
+    row("shells", &[Program("zsh", "zsh")], &["shells::zsh"]),
+    row("shells", &[Program("fish", "fish")], &["shells::fish"]),
+    row("systemd", &[SYSTEMD], &["systemd::", "--skip=systemd::filter::", "--skip=systemd::socket::"]),
+    row("systemd", &[SYSTEMD, SECCOMP], &["systemd::filter::"]),
+    row("systemd", &[SYSTEMD, NETCAT], &["systemd::socket::"]),
 ];
 
 pub(super) fn run(gate: &mut Gate, stage: &str) -> Outcome {
     let mut skipped = Vec::new();
+    assert!(ROWS.iter().any(|row| row.stage == stage), "the stage {stage} has rows");
     for row in ROWS.iter().filter(|row| row.stage == stage) {
         match row.run(gate) {
             Err(NotPassed::Skipped(why)) => skipped.push(why),

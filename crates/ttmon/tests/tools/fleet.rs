@@ -1,5 +1,5 @@
-//! Many simulated hosts with Prometheus, Alertmanager and VictoriaMetrics: discovery by http_sd, the deployed rules and queries, alerts, and
-//! a store that is killed and started again.
+//! Many simulated hosts with Prometheus, Alertmanager and VictoriaMetrics: discovery by http_sd, the deployed rules and queries, alerts,
+//! and a store that is killed and started again.
 //!
 //! `TTMON_TEST_HOSTS` is the number of hosts: a few in the stage `prometheus`, a hundred in the stage `fleet`.
 
@@ -90,28 +90,26 @@ impl Hosts {
         ["ttmon-records.yml", "ttmon-alerts.yml"].into_iter().map(copied).collect()
     }
 
-    /// Returns a scrape configuration. Prometheus has the interval between two reads of the list here, VictoriaMetrics in a flag.
+    /// Returns the job of the hosts. Prometheus has the interval between two reads of the list here, VictoriaMetrics in a flag.
     fn scrapes(&self, refresh: &str) -> String {
-        format!(
-            "global: {{scrape_interval: {0}, scrape_timeout: {0}}}\n\
-             scrape_configs:\n- job_name: ttmon\n  honor_labels: true\n  \
-             http_sd_configs: [{{url: 'http://127.0.0.1:{1}/sd'{refresh}}}]\n",
-            interval(),
-            self.sd_port
-        )
+        let sd = format!("{{url: 'http://127.0.0.1:{}/sd'{refresh}}}", self.sd_port);
+        format!("scrape_configs:\n- job_name: ttmon\n  honor_labels: true\n  http_sd_configs: [{sd}]\n")
     }
 
     fn prometheus(&self, alertmanager: u16) -> Prometheus {
         let rules: Vec<String> = self.rules().iter().map(|path| path.display().to_string()).collect();
-        let scrapes = self.scrapes(", refresh_interval: 1s").replacen('{', &format!("{{evaluation_interval: {}, ", interval()), 1);
         Prometheus::start(&format!(
-            "{scrapes}rule_files: {rules:?}\nalerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{alertmanager}']}}]}}]}}\n"
+            "global: {{scrape_interval: {0}, scrape_timeout: {0}, evaluation_interval: {0}}}\nrule_files: {rules:?}\n\
+             alerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{alertmanager}']}}]}}]}}\n{1}",
+            interval(),
+            self.scrapes(", refresh_interval: 1s")
         ))
     }
 
     /// Returns a VictoriaMetrics, and the vmalert that evaluates the rules on it.
     fn victoria(&self, alertmanager: u16) -> (Victoria, KilledOnDrop) {
-        let victoria = Victoria::start(&self.scrapes(""));
+        let scrapes = self.scrapes("");
+        let victoria = Victoria::start(&format!("global: {{scrape_interval: {0}, scrape_timeout: {0}}}\n{scrapes}", interval()));
         let alerts = victoria.alerts(&self.rules(), &interval(), alertmanager);
         (victoria, alerts)
     }

@@ -1,5 +1,5 @@
-//! Stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token. `ttmon fleet` queries Prometheus with TLS and a
-//! password, and VictoriaMetrics through vmauth with TLS and a bearer token.
+//! Stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token. `ttmon fleet` queries Prometheus with TLS and
+//! a password, and VictoriaMetrics through vmauth with TLS and a bearer token.
 
 use std::path::Path;
 
