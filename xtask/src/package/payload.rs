@@ -28,6 +28,12 @@ enum From {
     Printed(&'static [&'static str]),
 }
 
+impl From {
+    fn mode(&self) -> u32 {
+        if matches!(self, Self::Program) { 0o755 } else { 0o644 }
+    }
+}
+
 const ITEMS: &[(&str, From)] = &[
     ("bin/ttmon", From::Program),
     ("lib/ttmon/libttmon_client.so", From::Library),
@@ -70,7 +76,7 @@ impl Payload {
                 From::Repository(path) => this.template(project, path)?,
                 From::Printed(arguments) => project::output(&mut project.command(&program, arguments))?.into_bytes(),
             };
-            write(&to, &content, if matches!(from, From::Program) { 0o755 } else { 0o644 })?;
+            write(&to, &content, from.mode())?;
             if matches!(from, From::Program | From::Library) {
                 // The names of functions are 5 % of a package.
                 project::run(project.command("strip", &["--strip-all"]).arg(&to))?;
@@ -108,4 +114,19 @@ pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String
     let folder = path.parent().ok_or("a file has a folder")?;
     fs::create_dir_all(folder).map_err(files::at(folder))?;
     files::write_with_mode(path, content, mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of manual pages are those of the commands. The tests of the program compare them.
+    #[test]
+    fn generated_list_of_packaged_files_is_up_to_date() {
+        let items = ITEMS.iter().map(|(path, from)| format!("{:o} {path}\n", from.mode()));
+        let units = units(&Project::find().unwrap()).unwrap();
+        let units = units.iter().map(|unit| format!("644 {}/{unit}\n", UNITS.1));
+        let manual = [format!("644 {MANUAL}/*\n")];
+        ttmon_testing::generated("packaging/files.txt", &items.chain(units).chain(manual).collect::<String>());
+    }
 }
