@@ -148,6 +148,7 @@ pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: 
         status: status(stats.status).0,
         devices: count(stats.devices.len()),
         name_missing: stats.name.as_ref().map_or_else(|reason| missing(*reason).0, |_| TTMON_PRESENT),
+        // `name_missing` has the reason.
         name: c_text(stats.name.as_deref().unwrap_or_default()),
         kinds: Kind::ALL.map(|kind| process_kind(&kinds[kind])),
     }

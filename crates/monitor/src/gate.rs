@@ -128,6 +128,7 @@ fn note(said: &str) {
 
 /// Copies as many whole characters of a text as fit before a NUL. A NUL in the text ends it.
 pub(crate) fn copied<const N: usize>(text: &str) -> [u8; N] {
+    // Every text has a first part.
     let text = text.split('\0').next().unwrap_or_default();
     let length = (0..=text.len().min(N - 1)).rev().find(|length| text.is_char_boundary(*length)).unwrap_or(0);
     let mut bytes = [0; N];

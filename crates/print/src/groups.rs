@@ -66,6 +66,7 @@ pub fn groups_csv(snapshot: &Snapshot, groups: &[BufferGroup], by: GroupBy, styl
             GroupKey::Text(text) => vec![text.as_ref().map_or_else(String::new, |text| style.clean(text))],
         };
         let age = group.oldest.map(|oldest| format!("{:.3}", snapshot.time.0.saturating_sub(oldest.0) as f64 / 1e9));
+        // A figure that a group does not have is an empty cell.
         let known = |figure: Option<String>| figure.unwrap_or_default();
         cells.extend([group.bytes, group.count, group.largest].map(|figure| figure.to_string()));
         cells.extend([age, group.growth.map(|bytes| bytes.to_string()), group.since.map(|bytes| bytes.to_string())].map(known));

@@ -56,6 +56,7 @@ impl AppField {
 }
 
 fn find(columns: &'static [Column], name: &str, help: &'static str) -> Result<&'static Column, UnknownColumn> {
+    // Every text has a first part.
     let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
     columns.iter().find(|column| column.names.contains(&name)).ok_or_else(|| {
         let similar: Vec<&str> = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();

@@ -16,6 +16,7 @@ impl<const N: usize> Default for Text<N> {
 impl<const N: usize> Text<N> {
     /// The text as a string slice.
     pub fn as_str(&self) -> &str {
+        // Only whole characters are added. Code in a user's program never panics.
         self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
@@ -32,6 +33,7 @@ impl<const N: usize> Text<N> {
     /// Adds as many characters of a text as fit.
     pub fn append(&mut self, text: &str) {
         let room = text.len().min(N - self.length);
+        // The start of a text is always a boundary.
         let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
         if let (Some(fits), Some(place)) = (text.as_bytes().get(..end), self.bytes.get_mut(self.length..self.length + end)) {
             place.copy_from_slice(fits);

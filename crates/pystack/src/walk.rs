@@ -44,6 +44,7 @@ impl Default for Walk {
 impl Walk {
     /// The frames.
     pub fn frames(&self) -> &[Raw] {
+        // `count` is never larger than the array. Code in a user's program never panics.
         let written = self.frames.get(..self.count).unwrap_or_default();
         // SAFETY: `follow` counts the frames that it has written, and `MaybeUninit<Raw>` has the layout of `Raw`.
         unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }

@@ -62,6 +62,8 @@ type Lines = Vec<Arc<SourceLine>>;
 /// Maximum number of symbols that are tried for an address without a line.
 const NESTED_MAX: usize = 64;
 
+/// Reads the lines of a file. Returns `None` if the file is not the one that the program has loaded, or cannot be read: then frames keep
+/// their address.
 fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Lines>> {
     let cache = ReadCache::new(open(path)?);
     let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
@@ -88,6 +90,7 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
         Some(Arc::new(SourceLine { file: frame.file.clone(), line: 0, function }))
     };
     let lines = addresses.iter().map(|(frame, address)| {
+        // Without debug information, the symbol is used.
         let lines = context.as_ref().map(|context| lines_at(context, *address)).unwrap_or_default();
         if lines.is_empty() { named(frame, *address).into_iter().collect() } else { lines }
     });
@@ -110,6 +113,7 @@ fn debug_information<'a>(elf: &ElfFile64<'a, Endianness, &'a ReadCache<File>>) -
         return None;
     }
     let load = |id: SectionId| -> Result<_, gimli::Error> {
+        // A section that is missing or damaged has no lines.
         let data = elf.section_by_name(id.name()).and_then(|section| section.data().ok()).unwrap_or_default();
         Ok(EndianSlice::new(data, RunTimeEndian::Little))
     };
@@ -121,6 +125,7 @@ fn lines_at(context: &Context<'_>, address: u64) -> Lines {
     let Ok(mut frames) = context.find_frames(address).skip_all_loads() else { return lines };
     while let Ok(Some(frame)) = frames.next() {
         let Some((file, line)) = frame.location.and_then(|location| Some((location.file?, location.line?))) else { continue };
+        // A frame without a name of its function still has a line.
         let function = frame.function.as_ref().and_then(|function| function.raw_name().ok()).unwrap_or_default();
         lines.push(Arc::new(SourceLine { file: file.into(), line, function: demangle::name(&function).into() }));
         if lines.len() == INLINED_MAX {

@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{fstat, major, minor};
 
-/// Returns the pid of the process that holds a flock on a file or directory, from the kernel's table of locks.
+/// Returns the pid of the process that holds a flock on a file or directory, from the kernel's table of locks. Returns `None` if it
+/// is not in the table, or if the table cannot be read: the holder is only named in a message.
 pub fn holder(file: impl AsFd) -> Option<u32> {
     let stat = fstat(file).ok()?;
     let inode = format!("{:02x}:{:02x}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino);

@@ -90,7 +90,7 @@ impl Drop for Screen {
 /// Restores the terminal, once.
 pub(crate) fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // If the terminal is gone, there is nothing to restore.
+        // If the terminal is gone, both fail, and there is nothing to restore.
         let _ = write(LEAVE.as_bytes());
         let _ = disable_raw_mode();
     }

@@ -107,6 +107,7 @@ fn window(item: &Item<'_>) -> Option<Window> {
         bytes: item.whole("bytes").unwrap_or(0),
         count: item.whole("count").unwrap_or(0),
     };
+    // A window without its list is still the cheapest one.
     let lines = window.list("lines").unwrap_or_default().iter().map(line).collect();
     Some(Window { start: window.address("address").ok()?, bytes: window.whole("bytes").ok()?, lines })
 }

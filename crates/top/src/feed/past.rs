@@ -29,6 +29,7 @@ pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Op
     let fields: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut grid: Option<Grid> = None;
     for device in devices {
+        // A service that stopped answering is reported with the next snapshot.
         let past = service.past(SPAN, &fields, &[*device], patience).ok()?;
         let step = u64::try_from(past.step.as_nanos()).ok()?;
         let grid =

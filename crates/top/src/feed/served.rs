@@ -116,6 +116,7 @@ impl Served {
 
     /// Adds the start ticks of each process, if it is still the process that the service saw.
     fn give_ticks(&mut self, snapshot: &mut Snapshot, proc: &Path) {
+        // Without the time of the boot, no process is certain, and signals are refused.
         let booted = *self.booted.get_or_insert_with(|| boot_time(proc).unwrap_or(0));
         let mut known = BTreeMap::new();
         for process in &mut snapshot.processes {

@@ -14,6 +14,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<Process> {
     let start_ticks = process.start_time.map_or(0, |time| time.0 / 1_000_000);
     process.key = ProcessKey { pid: item.small("pid")?, start_ticks };
     process.devices = item.list("devices")?.iter().map(device_use).collect::<Option<_>>()?;
+    // A process without the list has only known chips.
     process.unmapped = item.list("unmapped").unwrap_or_default().iter().map(unmapped_chip).collect::<Option<_>>()?;
     Some(process)
 }
