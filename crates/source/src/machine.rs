@@ -28,7 +28,7 @@ use ttmon_model::{Missing, Sample};
 
 use crate::ledgers::{Detail, OpenLedger};
 use crate::root::Root;
-use devices::Devices;
+use devices::{Devices, Listed};
 pub(crate) use files::Files;
 use scan::Scan;
 use ttmon_reads::{Failure, LaneReply, Pace, boot_time};
@@ -186,16 +186,19 @@ impl Machine {
     pub fn sample(&mut self) -> Result<Sample, Error> {
         let Self { devices, scan, files } = self;
         again_without_reader(|| {
-            devices.find(files)?;
-            let now = Now::new();
+            // A list that is the same as before needs no batch of its own.
+            let is_settled = devices.is_settled();
+            if !is_settled {
+                devices.find(files)?;
+            }
+            let mut batch = FirstBatch::read(devices, scan, files, is_settled)?;
+            if is_settled && devices.has_changed(batch.of_devices.pop()) {
+                devices.find(files)?;
+                batch = FirstBatch::read(devices, scan, files, false)?;
+            }
+            let FirstBatch { now, listed, of_devices, of_scan } = batch;
             let mut problems = Vec::new();
-            let mut lanes = devices.lanes(now.at);
-            let count = lanes.len();
-            let listed = devices.listed();
-            lanes.extend(scan.lanes(&listed));
-            let mut replies = files.read(lanes)?;
-            let of_scan = replies.split_off(count.min(replies.len()));
-            devices.take(files, &mut replies.into_iter(), &mut problems)?;
+            devices.take(files, &mut of_devices.into_iter(), &mut problems)?;
             let mut sample = devices.sample(now, problems);
             let scope = Scope { devices: listed, driver: sample.driver.clone() };
             scan.take(files, &scope, &mut of_scan.into_iter(), now)?.complete(&mut sample);
@@ -248,6 +251,29 @@ impl Machine {
     /// Returns the ledgers of processes that ended or became other programs since the previous sample. They are still readable.
     pub fn departed(&self) -> &[Arc<Departed>] {
         &self.scan.departed
+    }
+}
+
+/// The replies about the devices and the first ones of a scan.
+struct FirstBatch {
+    now: Now,
+    listed: Vec<Listed>,
+    of_devices: Vec<LaneReply>,
+    of_scan: Vec<LaneReply>,
+}
+
+impl FirstBatch {
+    /// Reads the known devices. With the list of devices, its reply is the last one about devices.
+    fn read(devices: &mut Devices, scan: &mut Scan, files: &mut Files, has_list: bool) -> Result<Self, Error> {
+        let now = Now::new();
+        let mut lanes = devices.lanes(now.at);
+        lanes.extend(has_list.then(|| devices.list_lane()));
+        let count = lanes.len();
+        let listed = devices.listed();
+        lanes.extend(scan.lanes(&listed));
+        let mut of_devices = files.read(lanes)?;
+        let of_scan = of_devices.split_off(count);
+        Ok(Self { now, listed, of_devices, of_scan })
     }
 }
 

@@ -112,13 +112,26 @@ impl Devices {
         self.deep = program.map(|program| Deep::new(program, self.read_timeout));
     }
 
+    /// Returns whether the known devices are certainly those that the driver lists, if the list has the same ids.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.known.is_empty() && self.known.iter().all(|known| !known.has_left && known.is_certain(self.pace))
+    }
+
+    pub(super) fn list_lane(&self) -> Lane {
+        Lane { key: LANE_OF_LISTS, requests: Arc::clone(&self.list) }
+    }
+
+    /// Returns whether the reply to [`Self::list_lane`] differs from the known devices.
+    pub(super) fn has_changed(&self, list: Option<LaneReply>) -> bool {
+        first(list).map_or(true, |names| !device::listed(&names).into_iter().eq(self.known.iter().map(|known| known.id)))
+    }
+
     /// Updates the list of devices. A device that left stays on the list as gone until its PCI address is listed again.
     pub(super) fn find(&mut self, files: &mut Files) -> Result<(), Error> {
         self.problems.clear();
         let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.pace);
         let doubtful: Vec<DeviceId> = self.known.iter().filter(is_doubtful).map(|known| known.id).collect();
-        let list = Lane { key: LANE_OF_LISTS, requests: Arc::clone(&self.list) };
-        let mut replies = files.read(iter::once(list).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
+        let mut replies = files.read(iter::once(self.list_lane()).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
         let ids = match first(replies.next()) {
             Ok(names) => device::listed(&names),
             Err(Failure::Timeout) if !self.known.is_empty() => {
