@@ -23,16 +23,17 @@ pub fn is_quick() -> bool {
     !arguments.is_empty()
 }
 
-/// Returns the number after a flag, or the default without arguments. Panics if there are others.
+/// Returns the number after a flag, the default without arguments, or the number for `--quick`. Panics if there are others.
 #[must_use]
-pub fn number(flag: &str, default: usize) -> usize {
+pub fn number(flag: &str, default: usize, quick: usize) -> usize {
     let arguments = arguments();
     match &arguments[..] {
         [] => Some(default),
+        [only] if only == "--quick" => Some(quick),
         [first, number] if first == flag => number.parse().ok().filter(|number| *number > 0),
         _ => None,
     }
-    .unwrap_or_else(|| panic!("the only argument is {flag} with a number from 1 on, not {arguments:?}"))
+    .unwrap_or_else(|| panic!("the only argument is --quick, or {flag} with a number from 1 on, not {arguments:?}"))
 }
 
 /// Returns the load of this host over 1, 5 and 15 minutes, as the kernel prints it.

@@ -1,5 +1,5 @@
 //! Measures the cost of 100 open pages, whether they delay a sample, and how soon a browser shows the page: `cargo xtask bench page
-//! [--seconds N]`.
+//! [--seconds N | --quick]`.
 //!
 //! A page follows the stream of deltas and requests alerts every 30 s. The cost is compared with the service without pages, and with a
 //! thread that only writes the same number of bytes to as many connections. The folder of the browser's fonts comes in `PAGE_FONTS`.
@@ -24,6 +24,7 @@ use ttmon_testing::{Response, Service, TOKEN};
 
 /// Duration of each half.
 const SECONDS: usize = 30;
+const QUICK_SECONDS: usize = 3;
 const PAGES: u32 = 100;
 /// Limit in percent of a core, in addition to the service without pages.
 const PAGES_MAX_PERCENT: f64 = 2.0;
@@ -46,7 +47,7 @@ const OPENED: [&str; 7] = [
 
 fn main() {
     let program = measure::released();
-    let span = Duration::from_secs(number("--seconds", SECONDS) as u64);
+    let span = Duration::from_secs(number("--seconds", SECONDS, QUICK_SECONDS) as u64);
     println!("bench page: {}\n", load());
     println!("32 devices at one sample a second, {PAGES} pages, {} s each:", span.as_secs());
     let service = Service::start(&program, &["--sim", "galaxy"]);

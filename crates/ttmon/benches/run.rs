@@ -1,4 +1,5 @@
-//! Measures the cost of preloading for a program that never uses TT-Metal, and of `ttmon run` around a program: `cargo xtask bench run`.
+//! Measures the cost of preloading for a program that never uses TT-Metal, and of `ttmon run` around a program:
+//! `cargo xtask bench run [--runs N | --quick]`.
 //!
 //! The folder of the released libraries, with the program, comes in `TTMON_BENCH_LIBRARIES`.
 #![allow(clippy::unwrap_used, reason = "a bench")]
@@ -13,6 +14,7 @@ use ttmon_testing::measure::{load, number, quantile};
 const STUB_US_MAX: f64 = 100.0;
 /// Enough for a stable median and 90th percentile.
 const RUNS: usize = 200;
+const QUICK_RUNS: usize = 10;
 const WARM_UP_RUNS: usize = 5;
 
 /// A way to start a program.
@@ -32,7 +34,7 @@ fn main() {
         println!("not measured: cargo xtask bench run builds the libraries");
         return;
     };
-    let runs = number("--runs", RUNS);
+    let runs = number("--runs", RUNS, QUICK_RUNS);
     let mut starts = starts(&libraries);
     println!("load before: {}", load());
     for _ in 0..WARM_UP_RUNS + runs {

@@ -1,4 +1,4 @@
-//! Measures one `ttmon --json` on machines of several sizes: `cargo xtask bench snapshot [--runs N]`.
+//! Measures one `ttmon --json` on machines of several sizes: `cargo xtask bench snapshot [--runs N | --quick]`.
 //!
 //! The released static program has limits. The dynamic one of `cargo build --release`, named by `TTMON_BENCH_DYNAMIC`, is shown. Each
 //! machine is measured alone and with many unrelated processes. All machines are measured in turns, alternating with the plain read of the
@@ -36,6 +36,7 @@ const PEAK_KIB_MAX: u64 = 6_000;
 const CROWD: usize = 2_000;
 /// Enough for a stable median and 90th percentile.
 const RUNS: usize = 200;
+const QUICK_RUNS: usize = 5;
 const ROUNDS: usize = 5;
 const WARM_UP_RUNS: usize = 3;
 
@@ -63,7 +64,7 @@ fn main() {
     if measure::was_launcher() {
         return;
     }
-    let runs = number("--runs", RUNS);
+    let runs = number("--runs", RUNS, QUICK_RUNS);
     let (program, dynamic) = (measure::released(), measure::program("TTMON_BENCH_DYNAMIC"));
     let mut benches = CASES.each_ref().map(Bench::new);
     take_turns(&mut benches, WARM_UP_RUNS, |bench| {

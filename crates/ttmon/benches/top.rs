@@ -1,4 +1,5 @@
-//! Measures the interactive monitor beside the plain read of the same files: `cargo xtask bench top [--seconds N | --hour]`.
+//! Measures the interactive monitor beside the plain read of the same files: `cargo xtask bench top [--seconds N | --quick |
+//! --hour]`.
 //!
 //! The machines change: this process writes temperature, power, clocks and memory every second. The scheduler's accounting measures
 //! everything. The verdict is the ratio to plain reading, in the same run. Other monitors follow for information.
@@ -39,6 +40,7 @@ const CASES: [Case; 4] = [
 
 /// Long enough that clock ticks do not matter.
 const SECONDS: usize = 120;
+const QUICK_SECONDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(4);
 const SECOND: Duration = Duration::from_secs(1);
 /// What the screen shows when it is complete.
@@ -62,7 +64,7 @@ fn main() {
     if arguments() == ["--hour"] {
         return hour();
     }
-    let time = Duration::from_secs(number("--seconds", SECONDS) as u64);
+    let time = Duration::from_secs(number("--seconds", SECONDS, QUICK_SECONDS) as u64);
     println!("bench top: {}, {} s a row\n", load(), time.as_secs());
     println!("| devices | screen | share of a core | plain reading | ratio | RSS kB | all processes kB | bytes/s | limits |");
     println!("|---|---|---|---|---|---|---|---|---|");
