@@ -4,12 +4,13 @@ mod receiver;
 mod store;
 
 use std::fs;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use ttmon_testing::Service;
+use ttmon_testing::{KilledOnDrop, Service, until};
 
 use crate::{authorization, output, run, start_service, ttmon};
 
@@ -122,7 +123,10 @@ fn a_key_that_others_can_read_is_refused() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let mut serve = ttmon(&["serve", "--sim", "n150", "--listen", "127.0.0.1:0", "--api"]);
     serve.arg(directory.path().join("api.sock")).arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
-    let refused = output(&mut serve);
-    let message = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && message.contains("other users may read it"), "{}: {message}", refused.status);
+    let errors = directory.path().join("errors");
+    let mut process = KilledOnDrop(serve.stderr(File::create(&errors).unwrap()).spawn().unwrap());
+    // A service that accepts the key does not end.
+    until("an end of the service", || process.0.try_wait().unwrap().is_some_and(|status| !status.success()));
+    let message = fs::read_to_string(errors).unwrap();
+    assert!(message.contains("other users may read it"), "{message}");
 }
