@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::libs::{self, Profile};
-use crate::project::{self, Project, called};
+use crate::project::{self, FEATURES, Project, called};
 use crate::stop::{NotPassed, Stop, untested};
 use crate::ttnn::{self, Cases};
 use crate::{audit, bench, files, fuzz, header, tidy, web};
@@ -50,7 +50,7 @@ const STAGES: &[Stage] = &[
     required("fmt", Tier::Check, format),
     required("tidy", Tier::Check, |gate| Ok(tidy::check(gate.project)?)),
     required("clippy", Tier::Check, clippy),
-    required("test", Tier::Check, |gate| gate.tests(&mut gate.project.cargo(&["test", "--workspace", "--no-fail-fast"]))),
+    required("test", Tier::Check, |gate| gate.tests(&mut gate.project.tests(&["--no-fail-fast"]))),
     required("doc", Tier::Ci, rustdoc),
     required("header", Tier::Ci, |gate| header::check(gate.project)),
     required("loom", Tier::Ci, loom),
@@ -213,7 +213,7 @@ fn format(gate: &mut Gate) -> Outcome {
 
 fn clippy(gate: &mut Gate) -> Outcome {
     component(gate.project, "clippy", "clippy")?;
-    Ok(cargo(gate.project, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
+    Ok(cargo(gate.project, &["clippy", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"])?)
 }
 
 fn rustdoc(gate: &mut Gate) -> Outcome {
@@ -244,7 +244,7 @@ fn stub(gate: &mut Gate) -> Outcome {
     let mut clippy = gate.project.cargo(&["clippy", "--manifest-path", libs::STUB_MANIFEST, "--target-dir"]);
     run_shown(clippy.arg(gate.project.target()?.join("stub")).args(["--", "-D", "warnings"]))?;
     let stub = libs::build(gate.project, Profile::Debug)?.join("libttmon_stub.so");
-    let mut tests = gate.project.cargo(&["test", "--package", "ttmon-hook", "--test", "stand_in"]);
+    let mut tests = gate.project.tests(&["--test", "stand_in"]);
     gate.tests(tests.env("TTMON_TEST_PRELOAD", stub))
 }
 
@@ -254,7 +254,7 @@ fn python(gate: &mut Gate) -> Outcome {
     let project = gate.project;
     let runs = project::probe(&mut project.command("python3", &["--version"]));
     runs.map_err(untested(&format!("no python3 that runs, so {TESTS} was not tried")))?;
-    cargo(project, &["build", "--quiet", "--package", "ttmon"])?;
+    let program = project.debug_program()?;
     let libraries = libs::build(project, Profile::Debug)?;
     let readers = project.target()?.join("python-readers");
     if let Err(why) = project::run(project.command("python3", &["-B", "xtask/python_readers.py"]).arg(&readers)) {
@@ -262,18 +262,17 @@ fn python(gate: &mut Gate) -> Outcome {
     }
     // Without -B, Python would leave compiled files in the tree.
     let mut python = project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
-    python.env("TTMON_PROGRAM", libraries.join("ttmon")).env("TTMON_LIB", libraries).env("TTMON_READERS", readers);
+    python.env("TTMON_PROGRAM", program).env("TTMON_LIB", libraries).env("TTMON_READERS", readers);
     Ok(run_shown(&mut python)?)
 }
 
 /// Runs tests that need processes of other users or unreadable files, which only root can create.
 fn as_root(gate: &mut Gate) -> Outcome {
     needs_root("these tests need root")?;
-    let mut tests = vec!["test", "--package", "ttmon", "--package", "ttmon-symbols"];
-    tests.extend(["lines", "all", "tracked", "running"].into_iter().flat_map(|test| ["--test", test]));
+    let mut tests: Vec<&str> = ["lines", "all", "tracked", "running"].into_iter().flat_map(|test| ["--test", test]).collect();
     // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
     tests.extend(["--", "--ignored", "--test-threads=1"]);
-    gate.tests(&mut gate.project.cargo(&tests))
+    gate.tests(&mut gate.project.tests(&tests))
 }
 
 /// Runs attacks by an ordinary user on a service of root, in private namespaces created by `unshare`.
@@ -281,7 +280,7 @@ fn adversary(gate: &mut Gate, variables: &[(&str, &str)]) -> Outcome {
     needs_root("no attack was tried: that needs root")?;
     let namespaces = project::probe(&mut gate.project.command("unshare", &["--mount", "--net", "--ipc", "--pid", "--fork", "true"]));
     namespaces.map_err(untested("no attack was tried: private namespaces cannot be made here"))?;
-    let mut tests = gate.project.cargo(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"]);
+    let mut tests = gate.project.tests(&["--test", "adversary", "--", "--ignored"]);
     gate.tests(tests.envs(variables.iter().copied()))
 }
 
@@ -295,8 +294,7 @@ fn page(gate: &mut Gate) -> Outcome {
     let project = gate.project;
     let browser = web::Browser::have(project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
     web::build(project, &["--check"])?;
-    cargo(project, &["build", "--quiet", "--package", "ttmon"])?;
-    Ok(run_shown(&mut browser.command(project, &project.target()?.join("debug/ttmon")))?)
+    Ok(run_shown(&mut browser.command(project, &project.debug_program()?))?)
 }
 
 /// Compares ttmon's figures with those of the real ttnn's allocators, on mock chips.
@@ -314,7 +312,7 @@ fn fuzz_for(gate: &mut Gate, seconds: u64) -> Outcome {
 
 /// Runs the tests that make cases at random with many more of them.
 fn properties(gate: &mut Gate) -> Outcome {
-    let mut tests = gate.project.cargo(&["test", "--workspace", "--lib", "--test", "all", "--no-fail-fast"]);
+    let mut tests = gate.project.tests(&["--lib", "--test", "all", "--no-fail-fast"]);
     gate.tests(tests.env("PROPTEST_CASES", "10000"))
 }
 

@@ -7,6 +7,9 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
+/// The features of the released program.
+pub(crate) const FEATURES: &str = "--features=ttmon/tls";
+
 pub(crate) struct Project {
     pub(crate) root: PathBuf,
     cargo: PathBuf,
@@ -49,6 +52,18 @@ impl Project {
             command.env("RUSTFLAGS", self.remap());
         }
         command
+    }
+
+    /// Returns `cargo test` for the whole workspace, with more arguments that may choose test programs. Cargo compiles dependencies again if
+    /// other packages or features are chosen, so all stages choose the same.
+    pub(crate) fn tests(&self, arguments: &[&str]) -> Command {
+        self.cargo(&[&["test", "--workspace", FEATURES], arguments].concat())
+    }
+
+    /// Builds the program as the tests do, and returns its path.
+    pub(crate) fn debug_program(&self) -> Result<PathBuf, String> {
+        run(&mut self.cargo(&["build", "--quiet", "--workspace", FEATURES, "--bin", "ttmon"]))?;
+        Ok(self.target()?.join("debug/ttmon"))
     }
 
     pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {

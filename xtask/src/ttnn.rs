@@ -59,7 +59,7 @@ pub(crate) fn install(project: &Project, versions: &[&str]) -> Result<Vec<Instal
 /// Returns the tests of the installed versions, as a command that accepts more arguments of a test program.
 pub(crate) fn tests(project: &Project, installed: &[Installed], cases: Cases) -> Result<Command, String> {
     libs::build(project, Profile::Debug)?;
-    let mut command = project.cargo(&["test", "--package", "ttmon", "--test", "ttnn", "--"]);
+    let mut command = project.tests(&["--test", "ttnn", "--"]);
     command.env("TTMON_TTNN_PYTHON", list(installed));
     if cases == Cases::All {
         let wheel = package::wheel::build(project)?;

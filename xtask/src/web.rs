@@ -19,9 +19,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 
 /// Draws docs/screens/page.png from a recording, and writes its layout, which the stage `page` compares.
 fn picture(project: &Project) -> Result<(), String> {
-    project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
-    let program = project.target()?.join("debug/ttmon");
-    project::run(Browser::have(project)?.command(project, &program).arg("--picture"))
+    project::run(Browser::have(project)?.command(project, &project.debug_program()?).arg("--picture"))
 }
 
 /// Checks the types and builds the page, or compares it with the committed files.

@@ -92,7 +92,7 @@ impl Row {
             let found = need.find(gate.project).map_err(untested(&format!("NOT TESTED: {}", self.tests.join(" "))))?;
             variables.extend(found);
         }
-        let mut cargo = gate.project.cargo(&["test", "--package", "ttmon", "--features", "tls", "--test", "tools", "--", "--ignored"]);
+        let mut cargo = gate.project.tests(&["--test", "tools", "--", "--ignored"]);
         gate.tests(cargo.args(self.tests).envs(variables))
     }
 }
