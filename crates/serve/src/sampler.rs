@@ -345,7 +345,7 @@ pub(crate) mod tests {
     }
 
     /// Simulates a day with one sample per second, as fast as possible. At its end, the memory of samples and requests must not be larger
-    /// than after the first hours. `cargo xtask bench day` runs the whole day; otherwise the test simulates a few minutes.
+    /// than after the first hours. `TTMON_LOOKS=90000` runs the whole day; otherwise the test simulates a few minutes.
     #[test]
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), Processes::Shown, None);
