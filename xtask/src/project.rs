@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
 
 use serde_json::Value;
 
 /// The features of the released program.
 pub(crate) const FEATURES: &str = "--features=ttmon/tls";
+
+/// Most tests wait for processes and for time to pass, so fewer threads would leave processors idle.
+const TEST_THREADS_MIN: usize = 6;
 
 pub(crate) struct Project {
     pub(crate) root: PathBuf,
@@ -57,7 +62,10 @@ impl Project {
     /// Returns `cargo test` for the whole workspace, with more arguments that may choose test programs. Cargo compiles dependencies again if
     /// other packages or features are chosen, so all stages choose the same.
     pub(crate) fn tests(&self, arguments: &[&str]) -> Command {
-        self.cargo(&[&["test", "--workspace", FEATURES], arguments].concat())
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).max(TEST_THREADS_MIN);
+        let mut command = self.cargo(&[&["test", "--workspace", FEATURES], arguments].concat());
+        command.env("RUST_TEST_THREADS", threads.to_string());
+        command
     }
 
     /// Builds the program as the tests do, and returns its path.

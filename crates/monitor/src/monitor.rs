@@ -284,7 +284,7 @@ mod tests {
     /// Only banks need the live buffers, of which a process may have a million.
     #[test]
     fn buffers_are_listed_for_banks_alone() {
-        let tree = tempfile::tempdir().unwrap();
+        let tree = ttmon_testing::directory();
         let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("n150,idle").unwrap(), 1).unwrap();
         machine.write(tree.path(), 0, &[]).unwrap();
         let monitor = Monitor::at(tree.path()).unwrap();

@@ -66,7 +66,7 @@ fn fill(device: &mut Device) {
 
 /// Writes a machine as files. Returns the directory and a reader.
 pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = ttmon_testing::directory();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse(spec).expect("a spec"), 1).expect("a machine");
     machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
     let options =

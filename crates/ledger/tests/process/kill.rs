@@ -4,11 +4,11 @@
 //! Random kills rarely hit a window of two instructions. So the last case stops a writer after every single instruction of a short program
 //! and reads its ledger after each change. A kill at that point would leave exactly these bytes.
 //!
-//! TTMON_KILLS sets the number of kills (100), TTMON_SEED the random seed.
+//! TTMON_KILLS sets the number of kills (40), TTMON_SEED the random seed.
 
 use std::{
     fs::File,
-    os::fd::RawFd,
+    os::fd::{AsRawFd, RawFd},
     ptr,
     sync::atomic::{
         AtomicI32, AtomicU64,
@@ -78,7 +78,7 @@ fn kills(capacity: u32) {
     // SAFETY: no preconditions. The cases of this file may take long.
     unsafe { libc::alarm(1200) };
     let intents = Intents::shared();
-    let kills = number("TTMON_KILLS", 100);
+    let kills = number("TTMON_KILLS", 40);
     let seed = number("TTMON_SEED", 1);
     let mut random = Random(seed);
     let (mut odd, mut events, mut held_circulars, mut with_stacks) = (0, 0, 0, 0);
@@ -306,11 +306,13 @@ fn stopped_after_every_instruction() {
     }
     let mut status = wait(child);
     let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
+    let memory = mapped(&held);
     let (mut steps, mut checks, mut odd, mut before) = (0_u64, 0_u64, 0_u64, Vec::new());
     let mut most = [0; 2];
     while libc::WIFSTOPPED(status) {
-        let now = parts(&held);
-        if now != before {
+        // SAFETY: the writer is stopped, so nothing changes while this borrow is alive.
+        let now = parts(unsafe { memory.as_ref() });
+        if !now.iter().copied().eq(before.iter().map(Vec::as_slice)) {
             let raw = Raw::of_file(&held);
             let truth = raw.truth();
             checks += 1;
@@ -320,7 +322,7 @@ fn stopped_after_every_instruction() {
                 *most = now.max(*most);
                 assert_eq!(told, *most, "the peak of chip 0, kind {kind}, in step {steps}");
             }
-            before = now;
+            before = now.map(<[u8]>::to_vec).to_vec();
         }
         // SAFETY: our own stopped child.
         unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
@@ -332,11 +334,20 @@ fn stopped_after_every_instruction() {
     assert!(odd > 300);
 }
 
+/// Maps a ledger until the end of this process. A system call a part after every instruction would take most of the time.
+fn mapped(ledger: &File) -> ptr::NonNull<[u8]> {
+    let length = usize::try_from(ledger.metadata().expect("its length").len()).expect("small");
+    // SAFETY: a new mapping for reading, never unmapped.
+    let start = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, ledger.as_raw_fd(), 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    ptr::NonNull::slice_from_raw_parts(ptr::NonNull::new(start.cast()).expect("an address"), length)
+}
+
 /// The bytes that the short program can change, without the recorder.
-fn parts(ledger: &File) -> Vec<u8> {
+fn parts(ledger: &[u8]) -> [&[u8]; 8] {
     // Header, rows of two allocators, graveyard, circulars, launches, coverage, failures, left, entries.
-    let places = [
-        (0x200_u64, 512_usize),
+    [
+        (0x200, 512),
         (0x51000, 2 * 8 * 256),
         (0x11_1000, 1024),
         (0x51_1000, 256),
@@ -344,13 +355,6 @@ fn parts(ledger: &File) -> Vec<u8> {
         (0x72_5000, 1024),
         (0x76_5000, 256),
         (0xFE_9000, 1024),
-    ];
-    let mut bytes = Vec::new();
-    for (offset, length) in places {
-        let at = bytes.len();
-        bytes.resize(at + length, 0);
-        // The entries end at the end of the file.
-        let _ = std::os::unix::fs::FileExt::read_at(ledger, &mut bytes[at..], offset);
-    }
-    bytes
+    ]
+    .map(|(offset, length)| &ledger[offset..ledger.len().min(offset + length)])
 }

@@ -22,7 +22,7 @@ pub(crate) struct Made {
 impl Made {
     /// Creates a machine. The planned processes are this process and as many others as needed.
     pub(crate) fn new(spec: &str) -> Self {
-        let tree = tempfile::tempdir().unwrap();
+        let tree = ttmon_testing::directory();
         let machine = Machine::new(&Spec::parse(spec).unwrap(), 1).unwrap();
         let sleep = |_| KilledOnDrop::spawn(Command::new("sleep").arg("1000"));
         let others: Vec<KilledOnDrop> = (1..machine.process_count()).map(sleep).collect();

@@ -32,7 +32,7 @@ fn real(column: usize, driver: &str) -> Vec<Real> {
 }
 
 fn write(spec: &str, tick: u64) -> TempDir {
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let directory = ttmon_testing::directory();
     let machine = Machine::new(&Spec::parse(spec).unwrap(), 42).unwrap();
     let pids: Vec<Option<u32>> = (0..machine.process_count()).map(|_| Some(150)).collect();
     machine.write(directory.path(), tick, &pids).unwrap();

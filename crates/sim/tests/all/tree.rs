@@ -12,15 +12,11 @@ use ttmon_model::region::{Region, unique_id_of};
 use ttmon_model::units::Version;
 use ttmon_model::{Arch, Attr, Bdf, Kind, Missing, Raw};
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::directory;
 
 const BOARDS: [&str; 8] = ["n150", "n300", "t3k", "galaxy", "galaxy-bh", "p100a", "p150", "p300"];
 /// Number of PCIe devices of each board.
 const LOCALS: [u32; 8] = [1, 1, 4, 32, 32, 1, 1, 2];
-
-/// Creates a directory on a memory file system if possible, because a Galaxy has 1,800 files.
-fn directory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
 
 /// A machine, and the directory that it is written to.
 struct Tree {

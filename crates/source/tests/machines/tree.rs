@@ -15,7 +15,7 @@ pub(crate) struct Tree(tempfile::TempDir);
 
 impl Tree {
     pub(crate) fn new(driver: &str) -> Self {
-        let tree = Self(tempfile::tempdir().unwrap());
+        let tree = Self(ttmon_testing::directory());
         tree.put("sys/module/tenstorrent/version", driver);
         for directory in ["sys/class/tenstorrent", "sys/bus/pci/devices", "proc/driver/tenstorrent", "dev/shm"] {
             fs::create_dir_all(tree.path(directory)).unwrap();

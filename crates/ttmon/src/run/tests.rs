@@ -15,7 +15,7 @@ use super::epilogue;
 
 /// A machine with two n300: devices 0 and 1 on PCIe, 2 and 3 behind them.
 fn machine() -> Sample {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ttmon_testing::directory();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("n300x2").unwrap(), 1).unwrap();
     machine.write(folder.path(), 0, &vec![None; machine.process_count()]).unwrap();
     let options = Options { isolation: Isolation::Threads, ..Options::default() };

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::host::{API, hold, metric, within};
+use crate::host::{API, hold, metric, strength, within};
 use crate::isolation::Pids;
 use crate::scan::{many, start};
 use crate::watch::Watch;
@@ -32,7 +32,8 @@ fn costly_answers() {
     let attackers = many(4, "costly", &[]);
     let samples = || metric("ttmon_samples_total").unwrap_or_default();
     let before = samples();
-    within(Duration::from_secs(120), "sampled on", || samples() >= before + 30.0);
+    let seconds = strength(8, 30) as f64;
+    within(Duration::from_secs(120), "sampled on", || samples() >= before + seconds);
     watch.finish();
     drop((ledgers, attackers));
     host.gives_back();

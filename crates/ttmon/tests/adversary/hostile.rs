@@ -45,12 +45,18 @@ const STORE_ATTACKS: &[(&str, [&str; 3])] = &[
     ),
 ];
 
+/// How many repetitions are written at once, because a write a repetition takes most of the time of this program.
+const PIECE_REPEATS: usize = 4096;
+
 fn write_repeated(out: impl Write, bytes: usize, [before, repeated, after]: [&str; 3]) -> std::io::Result<()> {
     let mut out = BufWriter::new(out);
+    let count = bytes / repeated.len();
+    let piece = repeated.repeat(PIECE_REPEATS);
     out.write_all(before.as_bytes())?;
-    for _ in 0..bytes / repeated.len() {
-        out.write_all(repeated.as_bytes())?;
+    for _ in 0..count / PIECE_REPEATS {
+        out.write_all(piece.as_bytes())?;
     }
+    out.write_all(repeated.repeat(count % PIECE_REPEATS).as_bytes())?;
     out.write_all(after.as_bytes())?;
     out.flush()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::host::{API, ATTACKER, Actor, BYSTANDER, HTTP, Host, hold, metric, within};
+use crate::host::{API, ATTACKER, Actor, BYSTANDER, HTTP, Host, hold, metric, strength, within};
 use crate::isolation::Pids;
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -128,7 +128,7 @@ fn crowd(text: &str) {
     // All connections are open. Keep them for some more samples.
     let samples = || metric("ttmon_samples_total").unwrap_or_default();
     let before = samples();
-    within(Duration::from_secs(60), "sampled on", || samples() >= before + 5.0);
+    within(Duration::from_secs(60), "sampled on", || samples() >= before + strength(3, 5) as f64);
     assert!(metric("ttmon_http_dropped_total{reason=\"crowded\"}") > Some(0.0));
     watch.finish();
     drop(attackers);

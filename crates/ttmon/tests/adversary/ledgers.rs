@@ -50,7 +50,7 @@ fn insert(session: &mut Session<'_>, allocator: AllocatorId, kind: u8, number: u
 }
 
 fn circular_buffers() {
-    attack(|| many(strength(100, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
+    attack(|| many(strength(8, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
 }
 
 /// COUNT: writes a ledger with this many live circular buffers.
@@ -75,16 +75,16 @@ fn circulars(arguments: &[String]) {
 }
 
 fn many_allocators() {
-    attack(|| many(strength(60, 300), "allocators", &["256", "1"]), "allocators", By::Everybody);
+    attack(|| many(strength(40, 300), "allocators", &["256", "1"]), "allocators", By::Everybody);
 }
 
 fn many_chips() {
-    attack(|| many(strength(40, 100), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
+    attack(|| many(strength(24, 100), "allocators", &["24", "64"]), "chips of allocators", By::Everybody);
 }
 
 /// A few circular buffers that are expensive to add up per core: each has a different rectangle of cores, and one a chip.
 fn costly_circulars() {
-    attack(|| many(strength(100, 300), "spread", &["200"]), "derive steps", By::Everybody);
+    attack(|| many(strength(40, 300), "spread", &["200"]), "derive steps", By::Everybody);
 }
 
 /// The last column and row that a ledger can name.
@@ -141,7 +141,7 @@ fn fill(count: u64) {
 }
 
 fn understated_ledgers() {
-    let count = strength(4, 40);
+    let count = strength(2, 40);
     attack(|| (0..count).map(|_| Actor::start(crate::host::ATTACKER, "understated", &["1000000"])).collect(), "buffers", By::Everybody);
 }
 

@@ -20,7 +20,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 use isolation::Pids;
 
@@ -76,17 +76,25 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the cases one after the other. Each case needs root.
+/// Cases that run at the same time. Most of a case is waiting for samples. With full strength each case has the machine for itself.
+const LANES: usize = 3;
+
+/// Runs the cases. Each case needs root.
 fn run_all() -> ExitCode {
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let arguments = Arguments::from_args();
+    let lanes = arguments.test_threads.unwrap_or(host::strength(LANES, 1));
+    let arguments = Arguments { test_threads: Some(lanes), ..arguments };
     let trial = |(name, pids, _): &Case| {
         let (name, pids) = (*name, *pids);
-        let run = move || match isolation::isolated(name, pids).status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(status.to_string().into()),
-            Err(error) => Err(format!("unshare: {error}").into()),
-        };
-        Trial::test(name, run).with_ignored_flag(true)
+        Trial::test(name, move || run(name, pids)).with_ignored_flag(true)
     };
     libtest_mimic::run(&arguments, CASES.iter().copied().flatten().map(trial).collect()).exit_code()
+}
+
+/// Runs a case, and prints its output as a whole.
+fn run(name: &str, pids: Pids) -> Result<(), Failed> {
+    let output = isolation::isolated(name, pids).output().map_err(|error| format!("unshare: {error}"))?;
+    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    println!("-- {name}\n{text}{errors}");
+    if output.status.success() { Ok(()) } else { Err(output.status.to_string().into()) }
 }

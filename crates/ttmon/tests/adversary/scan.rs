@@ -83,7 +83,7 @@ pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: 
         within(Duration::from_secs(60), "the user named", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| is_named(&text)));
         assert!(metric("ttmon_scan_cut_total").is_some_and(|cut| cut > 0.0));
     }
-    within(Duration::from_secs(60), "sampled on", || scans() >= before + 5.0);
+    within(Duration::from_secs(60), "sampled on", || scans() >= before + strength(3, 5) as f64);
     for arguments in [&["mem"][..], &["mem", "--json"], &["who"], &["--json"]] {
         let (output, most) = command(arguments);
         println!("  {arguments:?}: {} MB", most >> 20);
@@ -126,7 +126,7 @@ pub(crate) fn many(count: usize, role: &str, arguments: &[&str]) -> Vec<Actor> {
 }
 
 fn open_files() {
-    attack(|| many(strength(200, 200), "descriptors", &["19900"]), "descriptors", By::Everybody);
+    attack(|| many(strength(30, 200), "descriptors", &["19900"]), "descriptors", By::Everybody);
 }
 
 /// COUNT: opens this many files.
@@ -215,7 +215,7 @@ fn containers() {
     for number in 0..1100 {
         fs::write(format!("/dev/shm/{number:0>240}"), "").unwrap();
     }
-    attack(|| many(strength(150, 1500), "contained", &[]), "bytes of names", By::Commands);
+    attack(|| many(strength(120, 1500), "contained", &[]), "bytes of names", By::Commands);
 }
 
 /// A process in a separate mount namespace with a file that is named like a ledger.
@@ -236,7 +236,7 @@ fn hanging_file_systems() {
     }
     let scans = || metric("ttmon_samples_total").unwrap_or_default();
     let before = scans();
-    within(Duration::from_secs(60), "sampled on", || scans() >= before + 10.0);
+    within(Duration::from_secs(60), "sampled on", || scans() >= before + strength(5, 10) as f64);
     println!("  scan: {:.1} s old", metric("ttmon_scan_age_seconds").unwrap());
     // A process that starts now is found, so the scan continues.
     let mut other = Actor::begin(BYSTANDER, "own_region", &["70001"]);

@@ -55,7 +55,7 @@ fn metrics_port_has_devices_and_nothing_else() {
     for hidden in ["ttmon_process_", "ttmon_http_", "ttmon_allocation_socket", "ttmon_device_voltage", "pid="] {
         assert!(!scrape.body.contains(hidden), "{hidden}");
     }
-    assert!(service.get("/metrics").body.contains("ttmon_process_info"));
+    service.until("processes scanned", || service.get("/metrics").body.contains("ttmon_process_info"));
     let packed = ask("/metrics", "Accept-Encoding: gzip\r\n");
     assert!(packed.head.contains("content-encoding: gzip") && packed.head.contains("vary: accept, accept-encoding"), "{}", packed.head);
     for path in ["/", "/assets/app.js", "/readyz", "/api/v1/snapshot", "/api/v1/devices", "/api/v1/fleet", "/api/v1/openapi.json"] {
@@ -113,7 +113,9 @@ fn buffers_and_commands_are_for_those_who_may() {
     let service = start_service(&["--sim", "n150,procs=2,buffers=5"]);
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(service.get("/api/v1/buffers").problem(), "needs-token");
-    let whole = service.with("/api/v1/buffers?limit=3", &token).json();
+    let listed = || service.with("/api/v1/buffers?limit=3", &token).json();
+    service.until("processes scanned", || listed()["count"].as_u64() >= Some(10));
+    let whole = listed();
     let count = whole["count"].as_u64().expect("a count");
     assert!(count >= 10 && whole["buffers"].as_array().map(Vec::len) == Some(3), "{whole}");
     // The service and the client have the same user.

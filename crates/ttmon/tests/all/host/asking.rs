@@ -72,7 +72,8 @@ fn a_token_opens_what_is_asked_over_http() {
 #[test]
 fn an_old_look_is_done_without() {
     let service = start_service(&["--sim", "n300", "--interval", "3600"]);
-    service.until("the machine itself", || !is_simulated(&ttmon(&service.api, &["--json"]).1));
+    service.until("old", || service.metric("ttmon_sample_age_seconds") > 5.0);
+    assert!(!is_simulated(&ttmon(&service.api, &["--json"]).1));
     assert!(!ttmon(&service.api, &["who"]).1.contains("SIMULATED"));
 }
 

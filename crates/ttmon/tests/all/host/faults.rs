@@ -12,7 +12,7 @@ use crate::start_service;
 
 /// Writes a machine as files. A reset of its chip is simulated by the errors that the driver returns during a reset.
 fn machine_in_files(spec: &str) -> TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = ttmon_testing::directory();
     let machine = Machine::new(&Spec::parse(spec).expect("a spec"), 1).expect("a machine");
     machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
     directory

@@ -35,7 +35,7 @@ pub(crate) fn ttmon(arguments: &str) -> CommandResult {
 
 /// Writes a simulated machine without processes into a directory.
 pub(crate) fn root(spec: &str) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ttmon_testing::directory();
     write_root(spec, directory.path());
     directory
 }

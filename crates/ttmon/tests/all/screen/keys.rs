@@ -231,7 +231,7 @@ fn a_hanging_source() {
 /// While nothing changes on the machine, no bytes are written.
 #[test]
 fn nothing_changed_nothing_written() {
-    let root = tempfile::tempdir().unwrap();
+    let root = ttmon_testing::directory();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("p150x8,idle").unwrap(), 1).unwrap();
     machine.write(root.path(), 0, &vec![None; machine.process_count()]).unwrap();
     // A small screen without charts, because charts change for a minute.

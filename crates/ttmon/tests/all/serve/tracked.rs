@@ -104,6 +104,7 @@ fn event_lines_of_a_program_with_a_ledger() {
 #[test]
 fn event_lines_of_a_short_program() {
     let server = Server::with(&["--here", "--interval", "3600"]);
+    server.until("the only scan", || server.unix("/metrics").body.contains("\nttmon_scan_age_seconds "));
     let mut program = Program::start(&server);
     program.does("allocate");
     program.does("free");
