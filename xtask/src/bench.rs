@@ -73,7 +73,7 @@ fn libraries(project: &Project) -> Result<(&'static str, PathBuf), String> {
 }
 
 fn python(project: &Project) -> Result<(&'static str, PathBuf), String> {
-    Ok(("TTMON_TTNN_PYTHON", ttnn::python(project, TTNN)?))
+    Ok(("TTMON_TTNN_PYTHON", format!("{TTNN}={}", ttnn::python(project, TTNN)?.display()).into()))
 }
 
 /// Without a browser, the rest of the bench is measured.

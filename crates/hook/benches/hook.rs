@@ -1,6 +1,6 @@
 //! Measures what the hook costs a program of the real ttnn on mock chips: `cargo xtask bench hook [--quick]`.
 //!
-//! The Python with ttnn comes in `TTMON_TTNN_PYTHON`, the folder of the released libraries in `TTMON_BENCH_LIBRARIES`.
+//! The Python with ttnn comes in `TTMON_TTNN_PYTHON` as `VERSION=PATH`, the folder of the released libraries in `TTMON_BENCH_LIBRARIES`.
 //!
 //! The decisive figures are measured inside one process, with recording switched on and off in turns (hook.py). Costs that differ between
 //! processes (the wrappers themselves, TT-Metal's own statistics) are shown by the smallest times of several processes.
@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ttmon_testing::measure::{Limit, Verdicts, is_quick, load, quantile};
+use ttmon_testing::ttnn::{self, Version};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/hook.py");
 /// Descriptors of the mock machines.
@@ -27,7 +28,7 @@ const STACKS_STEP_MAX: Limit = Limit::AtMost(2.5, "%");
 const EXEC_MAX: Limit = Limit::AtMost(100.0, "us");
 
 struct Bench {
-    python: PathBuf,
+    ttnn: Version,
     libraries: PathBuf,
     /// Number of turns of each kind inside a process, and number of processes of each kind.
     pairs: usize,
@@ -49,15 +50,16 @@ enum Started {
 }
 
 fn main() {
-    let path = |variable| env::var_os(variable).map(PathBuf::from);
-    let (Some(python), Some(libraries)) = (path("TTMON_TTNN_PYTHON"), path("TTMON_BENCH_LIBRARIES")) else {
+    let libraries = env::var_os("TTMON_BENCH_LIBRARIES").map(PathBuf::from);
+    let (Some(ttnn), Some(libraries)) = (ttnn::versions().pop(), libraries) else {
         println!("not measured: cargo xtask bench hook builds the libraries and installs a Python with ttnn");
         return;
     };
     let (pairs, processes, execs) = if is_quick() { (40, 1, 100) } else { (150, 3, 500) };
-    let mut bench = Bench { python, libraries, pairs, processes, execs, verdicts: Verdicts::default() };
+    let mut bench = Bench { ttnn, libraries, pairs, processes, execs, verdicts: Verdicts::default() };
     println!("# The hook, beside its limits{}", if is_quick() { " (quick: fewer turns)" } else { "" });
-    println!("ttnn on mock chips; times are the thread's own on the processor; TT-Metal's own statistics are on, as by default.");
+    let version = &bench.ttnn.name;
+    println!("ttnn {version} on mock chips; times are the thread's own on the processor; TT-Metal's own statistics are on, as by default.");
     println!("load before: {}\n", load());
     println!("| what | without | with | cost | limit | |\n|---|---|---|---|---|---|");
     bench.recording("n150", Started::Tracked, Some(EVENT_MAX), STEP_MAX);
@@ -137,17 +139,9 @@ impl Bench {
     fn turns(&self, chips: &str, started: Started, pairs: usize) -> HashMap<String, Turns> {
         let folder = tempfile::tempdir().unwrap();
         let is_tracked = matches!(started, Started::Tracked | Started::WithStacks);
-        let mut command = Command::new(&self.python);
+        let mut command = Command::new(&self.ttnn.python);
         command.arg(SCRIPT).arg(if is_tracked { &self.libraries } else { Path::new("-") }).arg(pairs.to_string());
-        let foreign = |name: &str| ["TT_", "TTMON", "TTNN_", "PYTHON", "LD_PRELOAD", "OMPI_"].iter().any(|prefix| name.starts_with(prefix));
-        for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(foreign)) {
-            command.env_remove(name);
-        }
-        command.env("TT_METAL_MOCK_CLUSTER_DESC_PATH", format!("{CHIPS}/{chips}.yaml"));
-        command.env("TT_METAL_CACHE", self.python.with_file_name("../cache")).env("TT_METAL_LOGS_PATH", folder.path());
-        command
-            .envs([("TT_LOGGER_LEVEL", "fatal"), ("TT_METAL_LOGGER_LEVEL", "fatal"), ("LOGURU_LEVEL", "ERROR")])
-            .envs([("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONWARNINGS", "ignore")]);
+        self.ttnn.on_mock_chips(&mut command, &Path::new(CHIPS).join(chips).with_extension("yaml"), folder.path());
         match started {
             Started::Plain => &mut command,
             Started::NoStatistics => command.env("TT_METAL_SHM_TRACKING_DISABLED", "1"),
@@ -158,7 +152,7 @@ impl Bench {
         if is_tracked {
             command.env("TTMON_TRACKING", "1").env("TTMON_STACKS", if started == Started::WithStacks { "1" } else { "0" });
         }
-        let output = command.current_dir(folder.path()).stdin(Stdio::null()).output().unwrap();
+        let output = command.output().unwrap();
         let mut turns: HashMap<String, Turns> = HashMap::new();
         // TT-Metal may print lines of its own.
         for line in String::from_utf8_lossy(&output.stdout).lines() {
