@@ -27,7 +27,7 @@ struct Case {
     bytes: Option<Limit>,
 }
 
-const RATIO_MAX: Option<Limit> = Some(AtMost(1.0, "times plain reading"));
+const RATIO_MAX: Option<Limit> = Some(AtMost(0.5, "times plain reading"));
 const SMALL: Limit = AtMost(10_000.0, "kB");
 const LARGE: Limit = AtMost(16_000.0, "kB");
 
