@@ -106,8 +106,8 @@ impl HandedLedgers {
         self.kept.clone()
     }
 
-    /// Receives messages. Returns the number of each ledger, and a pidfd that reports the end of its process.
-    pub(crate) fn receive(&mut self) -> Vec<(u64, OwnedFd)> {
+    /// Receives messages. Returns the number of each ledger, and a pidfd that reports the end of its process, unless it has ended.
+    pub(crate) fn receive(&mut self) -> Vec<(u64, Option<OwnedFd>)> {
         let mut came = mem::take(&mut self.deferred);
         if let Some(receiver) = self.receiver.as_mut().filter(|_| came.is_empty()) {
             came = receiver.receive(RECEIVED_MAX);
@@ -115,8 +115,8 @@ impl HandedLedgers {
         self.take_in(came)
     }
 
-    fn take_in(&mut self, came: Vec<HandedLedger>) -> Vec<(u64, OwnedFd)> {
-        let mut watched = Vec::new();
+    fn take_in(&mut self, came: Vec<HandedLedger>) -> Vec<(u64, Option<OwnedFd>)> {
+        let mut taken = Vec::new();
         for handed in came {
             // Usually a process of a simulated machine. It is not shown here, and this is not an error of the sender.
             if handed.region.identity().machine != self.machine {
@@ -157,13 +157,9 @@ impl HandedLedgers {
                 file: handed.file,
                 pidfd: None,
             });
-            drop(kept);
-            match pidfd {
-                Some(pidfd) => watched.push((number, pidfd)),
-                None => drop(self.ended(number)),
-            }
+            taken.push((number, pidfd));
         }
-        watched
+        taken
     }
 
     /// Number of messages so far that were not kept.

@@ -71,10 +71,9 @@ impl Server {
         for (number, pidfd) in self.handed.receive() {
             self.counters.handed_over += 1;
             let data = EventData::new_u64(HANDED | number);
-            if epoll::add(&self.ends, &pidfd, data, EventFlags::IN).is_ok() {
-                self.handed.watch(number, pidfd);
-            } else {
-                self.handed_ended(number);
+            match pidfd.filter(|pidfd| epoll::add(&self.ends, pidfd, data, EventFlags::IN).is_ok()) {
+                Some(pidfd) => self.handed.watch(number, pidfd),
+                None => self.handed_ended(number),
             }
         }
         self.counters.handed_refused = self.handed.refused();

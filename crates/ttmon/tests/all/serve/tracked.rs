@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
+use ttmon_testing::Signal;
 use ttmon_wire::allocation::{Request, Type};
 
 use crate::serve::server::{Server, dump};
@@ -111,6 +112,21 @@ fn event_lines_of_a_short_program() {
     program.ends();
     let (pid, device) = (program.pid(), device(&server));
     server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
+}
+
+/// The server is stopped meanwhile, so that it receives the ledger of a program that has ended.
+#[test]
+fn event_lines_of_a_program_that_ended_before_its_ledger_was_received() {
+    let server = Server::with(&["--here", "--interval", "3600"]);
+    server.until("the only scan", || server.unix("/metrics").body.contains("\nttmon_scan_age_seconds "));
+    let device = device(&server);
+    server.signal(Signal::STOP);
+    let mut program = Program::start(&server);
+    program.does("allocate");
+    program.does("free");
+    program.ends();
+    server.signal(Signal::CONT);
+    server.says(&format!("✗ [PID {}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n", program.pid()));
 }
 
 #[test]
