@@ -53,6 +53,10 @@ impl Project {
     /// cargo recompiles everything if flags change.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(&self.cargo, arguments);
+        // `cargo xtask` sets variables of this package. Some build scripts depend on them and would run again.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
+            command.env_remove(name);
+        }
         if arguments.contains(&"--release") {
             command.env("RUSTFLAGS", self.remap());
         }
@@ -68,9 +72,10 @@ impl Project {
         command
     }
 
-    /// Builds the program as the tests do, and returns its path.
+    /// Builds the program with its tests, and returns its path. `cargo build` would compile it again, because dependencies of tests change
+    /// the features of others.
     pub(crate) fn debug_program(&self) -> Result<PathBuf, String> {
-        run(&mut self.cargo(&["build", "--quiet", "--workspace", FEATURES, "--bin", "ttmon"]))?;
+        run(&mut self.tests(&["--quiet", "--no-run", "--test", "all"]))?;
         Ok(self.target()?.join("debug/ttmon"))
     }
 
