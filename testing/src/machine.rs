@@ -23,6 +23,14 @@ const HOUR: u64 = 3_600_000_000_000;
 const MIB: u64 = 1 << 20;
 const SERIAL: u64 = 0x0100_0145_1172_2058;
 
+/// Returns how many random machines a test tries: few, because each takes milliseconds. `PROPTEST_CASES` sets another number.
+#[must_use]
+pub fn cases() -> ProptestConfig {
+    const USUAL: u32 = 64;
+    let is_given = std::env::var_os("PROPTEST_CASES").is_some();
+    if is_given { ProptestConfig::default() } else { ProptestConfig::with_cases(USUAL) }
+}
+
 /// All machines that were made by hand, by name.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Snapshot)> {

@@ -292,6 +292,8 @@ fn hostile_names_survive_as_data_and_do_no_harm() {
 }
 
 proptest! {
+    #![proptest_config(machine::cases())]
+
     #[test]
     fn banks_are_whole_with_any_live_buffers(snapshot in machine::any_hooked()) {
         let document = memory(&snapshot);
@@ -453,6 +455,8 @@ fn other_versions_are_read() {
 }
 
 proptest! {
+    #![proptest_config(machine::cases())]
+
     #[test]
     fn random_machines_are_read_back(snapshot in machine::any_snapshot()) {
         check_round_trip(&snapshot);

@@ -39,6 +39,8 @@ fn a_ledger_of_nonsense_is_printed() {
 }
 
 proptest! {
+    #![proptest_config(machine::cases())]
+
     #[test]
     fn lines_fit_and_boxes_are_straight(machine in machine::any_snapshot(), width in 80usize..260, ascii: bool) {
         for line in screen(&machine, &Style { ascii, ..style(width) }).lines() {
