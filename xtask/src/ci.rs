@@ -310,10 +310,10 @@ fn fuzz_for(gate: &mut Gate, seconds: u64) -> Outcome {
     Ok(fuzzer.run(&targets, seconds, &["-verbosity=0"])?)
 }
 
-/// Runs the tests that make cases at random with many more of them.
+/// Runs the tests that make cases or kill writers at random with many more of them.
 fn properties(gate: &mut Gate) -> Outcome {
-    let mut tests = gate.project.tests(&["--lib", "--test", "all", "--no-fail-fast"]);
-    gate.tests(tests.env("PROPTEST_CASES", "10000"))
+    let mut tests = gate.project.tests(&["--lib", "--test", "all", "--test", "process", "--no-fail-fast"]);
+    gate.tests(tests.env("PROPTEST_CASES", "10000").env("TTMON_KILLS", "500"))
 }
 
 #[cfg(test)]
