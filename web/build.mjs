@@ -1,4 +1,4 @@
-// Builds the page into crates/serve/page. With --check: builds it elsewhere and compares.
+// Builds the page into crates/in-monitor/serve/page. With --check: builds it elsewhere and compares.
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { build } from "esbuild";
 import { types } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const kept = join(here, "../crates/serve/page");
+const kept = join(here, "../crates/in-monitor/serve/page");
 const isCheck = process.argv.includes("--check");
 const out = isCheck ? mkdtempSync(join(tmpdir(), "ttmon-page-")) : kept;
 const FILES = ["index.html", "app.js", "app.css", "icon.svg"];
@@ -63,7 +63,7 @@ if (isCheck) {
     }
   });
   if (stale.length) {
-    console.error(`page: crates/serve/page is not what web/ builds: ${stale.join(", ")}; run cargo xtask web`);
+    console.error(`page: crates/in-monitor/serve/page is not what web/ builds: ${stale.join(", ")}; run cargo xtask web`);
     process.exit(1);
   }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use libfuzzer_sys::fuzz_target;
 use ttmon_ledger::reader::{ReadAt, Region};
 
-#[path = "../../crates/ledger/tests/all/reader/encoder.rs"]
+#[path = "../../crates/in-program/ledger/tests/all/reader/encoder.rs"]
 mod encoder;
 #[path = "../src/patches.rs"]
 mod patches;

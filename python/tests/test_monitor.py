@@ -1,6 +1,6 @@
 """What a Python program reads of a machine. Wants TTMON_LIB: where libttmon_monitor.so is.
 
-crates/monitor/tests also makes a full machine and describes the expected values: TTMON_TEST_TREE, TTMON_TEST_EXPECTED,
+crates/in-monitor/monitor/tests also makes a full machine and describes the expected values: TTMON_TEST_TREE, TTMON_TEST_EXPECTED,
 TTMON_TEST_PIDS. Elsewhere the machine is an empty directory.
 """
 

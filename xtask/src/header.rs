@@ -11,8 +11,12 @@ const CBINDGEN: Tool = Tool { name: "cbindgen", version: "0.29.4" };
 
 /// Configuration, source and header, below the root of the workspace.
 const HEADERS: [[&str; 3]; 2] = [
-    ["crates/client/cbindgen.toml", "crates/client/src/exports.rs", "crates/client/include/ttmon.h"],
-    ["crates/monitor/cbindgen.toml", "crates/monitor/src/exports.rs", "crates/monitor/include/ttmon_monitor.h"],
+    ["crates/in-program/client/cbindgen.toml", "crates/in-program/client/src/exports.rs", "crates/in-program/client/include/ttmon.h"],
+    [
+        "crates/in-monitor/monitor/cbindgen.toml",
+        "crates/in-monitor/monitor/src/exports.rs",
+        "crates/in-monitor/monitor/include/ttmon_monitor.h",
+    ],
 ];
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

@@ -11,7 +11,7 @@ use crate::project::{self, Project};
 use crate::stop::{Stop, has_flag};
 
 const STUB: &str = "libttmon_stub.so";
-pub(crate) const STUB_MANIFEST: &str = "crates/stub/Cargo.toml";
+pub(crate) const STUB_MANIFEST: &str = "crates/in-program/stub/Cargo.toml";
 const PACKAGES: [&str; 3] = ["ttmon-client", "ttmon-hook", "ttmon-monitor"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -164,14 +164,14 @@ mod tests {
     const METADATA: &str = r#"{
         "target_directory": "/t",
         "packages": [
-            { "name": "ttmon-model", "manifest_path": "/w/crates/model/Cargo.toml", "dependencies": [
+            { "name": "ttmon-model", "manifest_path": "/w/crates/in-monitor/model/Cargo.toml", "dependencies": [
                 { "name": "proptest", "kind": "dev", "path": null } ] },
-            { "name": "ttmon-wire", "manifest_path": "/w/crates/wire/Cargo.toml", "dependencies": [
+            { "name": "ttmon-wire", "manifest_path": "/w/crates/in-monitor/wire/Cargo.toml", "dependencies": [
                 { "name": "serde", "kind": null, "path": null },
-                { "name": "ttmon-model", "kind": null, "path": "/w/crates/model" },
-                { "name": "ttmon", "kind": "build", "path": "/w/crates/ttmon" } ] },
-            { "name": "ttmon", "manifest_path": "/w/crates/ttmon/Cargo.toml", "dependencies": [
-                { "name": "ttmon-wire", "kind": "dev", "path": "/w/crates/wire" } ] } ] }"#;
+                { "name": "ttmon-model", "kind": null, "path": "/w/crates/in-monitor/model" },
+                { "name": "ttmon", "kind": "build", "path": "/w/crates/in-monitor/ttmon" } ] },
+            { "name": "ttmon", "manifest_path": "/w/crates/in-monitor/ttmon/Cargo.toml", "dependencies": [
+                { "name": "ttmon-wire", "kind": "dev", "path": "/w/crates/in-monitor/wire" } ] } ] }"#;
 
     #[test]
     fn members_need_what_they_are_built_from_and_not_what_their_tests_use() {

@@ -1,4 +1,4 @@
-//! `cargo xtask web`: builds the page of `web/` into `crates/serve/page`, whose files are part of the program. `cargo build` needs no node,
+//! `cargo xtask web`: builds the page of `web/` into `crates/in-monitor/serve/page`, whose files are part of the program. `cargo build` needs no node,
 //! because the built files are committed; the stage `page` compares them.
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ const SUITES: [&str; 2] = ["bookworm", "trixie"];
 /// Packages in addition to a minimal Debian: for reading manuals, and for enabling units.
 const INCLUDED: &str = "--include=man-db,systemd";
 const SCRIPTS: &str = "xtask/package";
-const STAND_IN: &str = "crates/hook/tests/programs";
+const STAND_IN: &str = "crates/in-program/hook/tests/programs";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     for tool in ["c++", "pkg-config", "python3"] {

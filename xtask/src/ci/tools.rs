@@ -1,4 +1,4 @@
-//! The tests of `crates/ttmon/tests/tools`, which run programs of other projects. A stage finds or installs these programs, tells the tests
+//! The tests of `crates/in-monitor/ttmon/tests/tools`, which run programs of other projects. A stage finds or installs these programs, tells the tests
 //! in variables where they are, and calls cargo. A variable that is set stays as it is, to test other versions.
 
 use std::env;
