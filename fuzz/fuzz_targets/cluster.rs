@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Ok(cluster) = ttmon_source::parse_cluster(text) {
+    if let Ok(cluster) = ttmon_collect::parse_cluster(text) {
         assert!(!cluster.chips.is_empty());
     }
 });

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tar::{Builder, EntryType, Header};
+use ttmon_collect::Root;
+use ttmon_collect::reads::isolate::Reader;
+use ttmon_collect::reads::{Lane, Pace, Request, Want};
 use ttmon_model::attributes::{ATTRIBUTES, AttributeFolder};
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
-use ttmon_reads::isolate::Reader;
-use ttmon_reads::{Lane, Pace, Request, Want};
-use ttmon_source::Root;
 
 /// Top directory of a bundle.
 const TOP: &str = "ttmon-bundle";

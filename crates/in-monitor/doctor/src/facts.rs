@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid, getgroups};
+use ttmon_collect::Root;
 use ttmon_model::Snapshot;
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::units::{UnixTime, Version};
-use ttmon_source::Root;
 
 /// The PCI vendor of Tenstorrent.
 const VENDOR: &str = "0x1e52";
@@ -17,7 +17,7 @@ const VENDOR: &str = "0x1e52";
 #[derive(Debug)]
 pub struct Facts {
     /// The devices and their processes, or the reason why there is no snapshot.
-    pub snapshot: Result<Snapshot, ttmon_source::Error>,
+    pub snapshot: Result<Snapshot, ttmon_collect::Error>,
     /// Whether the driver's module is loaded.
     pub is_driver_loaded: bool,
     /// Tenstorrent's devices on the PCI bus.
@@ -105,7 +105,7 @@ pub enum Service {
 
 impl Facts {
     /// Reads files below `root`. Facts that only the running program can determine stay `None`.
-    pub fn read(root: &Root, snapshot: Result<Snapshot, ttmon_source::Error>, time: UnixTime) -> Self {
+    pub fn read(root: &Root, snapshot: Result<Snapshot, ttmon_collect::Error>, time: UnixTime) -> Self {
         let number = |path: PathBuf| line(&path).and_then(|text| text.parse().ok());
         Self {
             snapshot,

@@ -414,7 +414,7 @@ mod tests {
 
     fn facts() -> Facts {
         Facts {
-            snapshot: Err(ttmon_source::Error::NoDevice),
+            snapshot: Err(ttmon_collect::Error::NoDevice),
             is_driver_loaded: true,
             bus: Vec::new(),
             nodes: Vec::new(),

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 
+use ttmon_collect::Lines;
+use ttmon_collect::ledgers::{buffer_kind, tag};
 use ttmon_ledger::layout::{Op, Refused, kind};
 use ttmon_ledger::reader::{Allocator, Entry, Event, Failure, Geometry, Listing, ReadError, Recorded, Region, Totals};
-use ttmon_source::Lines;
-use ttmon_source::ledgers::{buffer_kind, tag};
 
 use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 

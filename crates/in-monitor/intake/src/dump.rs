@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use ttmon_collect::ledgers;
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::reader::{Allocator, Circular, Live, Totals};
 use ttmon_ledger::report::BUFFER_KINDS;
 use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
-use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{KINDS, kilobytes, megabytes};

@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger::layout::{Op, Refused, kind};
 use ttmon_ledger::reader::{Event, ReadError, Region, Totals};
 use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
-use ttmon_source::ledgers::OpenLedger;
 
 use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::handover::{HandedLedger, Receiver};
+use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
-use ttmon_source::ledgers::OpenLedger;
 
 use crate::limits::{
     HANDED_BYTES_OF_USER_MAX, HANDED_DEAD_BYTES_MAX, HANDED_DEAD_BYTES_OF_USER_MAX, HANDED_DEAD_TIME, HANDED_MAX, HANDED_MEASURE_INTERVAL,

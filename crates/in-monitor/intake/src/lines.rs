@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ttmon_collect::ledgers::buffer_kind;
 use ttmon_ledger::layout::kind;
 use ttmon_model::KernelType;
-use ttmon_source::ledgers::buffer_kind;
 
 /// The format of output lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

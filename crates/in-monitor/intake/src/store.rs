@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags, flock, openat, renameat, unlinkat};
 use rustix::process::geteuid;
 
+use ttmon_collect::served::{self, Storage};
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
-use ttmon_source::served::{self, Storage};
 use ttmon_sys::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};

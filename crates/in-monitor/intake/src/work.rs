@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::reads::{Lane, Pace, Pool, Request, Want};
 use ttmon_ledger::reader::{Live, ReadError, Region, Totals};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};
-use ttmon_reads::{Lane, Pace, Pool, Request, Want};
-use ttmon_source::ledgers::OpenLedger;
 
 use crate::counters::Counters;
 use crate::dump::{self, About, Content, Dump, Viewer};
@@ -39,14 +39,14 @@ pub struct Sources {
 }
 
 /// Samples the machine.
-pub type Sampler = Box<dyn FnMut() -> Result<Sources, ttmon_source::Error> + Send>;
+pub type Sampler = Box<dyn FnMut() -> Result<Sources, ttmon_collect::Error> + Send>;
 
 /// A message to the loop.
 pub(crate) enum News {
     /// How a process sees the machine.
     Inspected(ProcessKey, View),
     /// A new sample of the other sources.
-    Sampled(Result<Box<Sources>, ttmon_source::Error>),
+    Sampled(Result<Box<Sources>, ttmon_collect::Error>),
     /// The result of a search for a pid that a connection named: a process that the peer forked, or `None`.
     Found(u64, u32, Option<Box<HeldProcess>>),
     /// A dump is ready, with one text per viewer.

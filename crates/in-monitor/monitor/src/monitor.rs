@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use ttmon_collect::budget::Budget;
+use ttmon_collect::ledgers::{self, Detail, OpenLedger};
+use ttmon_collect::{Isolation, Ledgers, Machine, Options, Reach, Root};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::snapshot::DeviceUse;
 use ttmon_model::{DeviceId, Sample, Snapshot};
-use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, OpenLedger};
-use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
 
 use crate::signals;
 use crate::stats::{DetailedStats, ProcessStats, SystemStats};
@@ -43,7 +43,7 @@ pub enum Error {
         error: io::Error,
     },
     /// The machine cannot be read.
-    Machine(ttmon_source::Error),
+    Machine(ttmon_collect::Error),
     /// The monitor was opened before a fork, by another process.
     Forked,
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Error {
         match self {
             Self::Root { path, error } => write!(f, "cannot look below {}: {error}", path.display()),
             // The usual message is for the command line, where a flag selects a simulated machine.
-            Self::Machine(ttmon_source::Error::NoDevice) => f.write_str("no Tenstorrent device found: none is on the PCI bus"),
+            Self::Machine(ttmon_collect::Error::NoDevice) => f.write_str("no Tenstorrent device found: none is on the PCI bus"),
             Self::Machine(error) => error.fmt(f),
             Self::Forked => f.write_str("this monitor was opened before a fork, by another process; open one in this process"),
         }
@@ -126,7 +126,7 @@ impl Monitor {
         let of_holder = match self.devices() {
             Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
             // Without a driver, a program may still track memory of mock chips.
-            Err(Error::Machine(ttmon_source::Error::DriverNotLoaded { .. })) => None,
+            Err(Error::Machine(ttmon_collect::Error::DriverNotLoaded { .. })) => None,
             Err(error) => return Err(error),
         };
         match of_holder {
@@ -160,7 +160,7 @@ impl Monitor {
     fn holders(&self, take: impl FnOnce(&mut Watch, Duration) -> Result<Arc<Snapshot>, Error>) -> Result<Option<Arc<Snapshot>>, Error> {
         match self.read(&self.holders, take) {
             Ok(snapshot) => Ok(Some(snapshot)),
-            Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
+            Err(Error::Machine(ttmon_collect::Error::NoDevice)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ttmon_collect::Lines;
+use ttmon_collect::ledgers::tag;
 use ttmon_ledger::layout::Op;
 use ttmon_ledger::reader::{ReadError, Region};
 use ttmon_model::stack::SourceLine;
-use ttmon_source::Lines;
-use ttmon_source::ledgers::tag;
 
 use crate::live::TornDown;
 

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use ttmon_collect::Lines;
+use ttmon_collect::ledgers::{buffer_kind, tag};
 use ttmon_ledger::layout::{Op, kind};
 use ttmon_ledger::reader::{Event, Failure, ReadError, Recorded, Region, Totals};
 use ttmon_model::Kind;
@@ -14,8 +16,6 @@ use ttmon_model::event::Refusal;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::phase::{PHASE_KINDS, Phase, PhaseBytes, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
-use ttmon_source::Lines;
-use ttmon_source::ledgers::{buffer_kind, tag};
 
 use crate::live::{Change, LiveBuffer, LiveSet, RowKey};
 use crate::phases::Phases;

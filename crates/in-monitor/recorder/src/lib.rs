@@ -20,8 +20,8 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
-use ttmon_source::ledgers::{OpenLedger, buffer_kind, tag};
-use ttmon_source::{Departed, End, Lines};
+use ttmon_collect::ledgers::{OpenLedger, buffer_kind, tag};
+use ttmon_collect::{Departed, End, Lines};
 
 pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
 pub use history::History;

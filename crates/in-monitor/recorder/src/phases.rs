@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ttmon_collect::Lines;
 use ttmon_model::phase::{Growth, Phase, PhaseBytes};
 use ttmon_model::room::HeldByLine;
-use ttmon_source::Lines;
 
 use crate::live::LiveBuffer;
 

@@ -1,10 +1,10 @@
 //! The space in a bank: the free blocks at an event, and the buffers that prevented a refused request.
 
+use ttmon_collect::Lines;
 use ttmon_ledger::layout::{Refused, kind};
 use ttmon_ledger::reader::{Failure, Geometry, Totals};
 use ttmon_model::event::clash_addresses;
 use ttmon_model::room::{HeldByLine, Occupied, SmallRegion, Window, cheapest_window};
-use ttmon_source::Lines;
 
 use crate::live::{LiveSet, RowKey};
 

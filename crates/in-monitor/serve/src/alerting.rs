@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ttmon_alerts::{Alert, Config, Engine, Listing, Outbox, Phase, Rule, START_GRACE, Sender, Silence, listing_document};
-use ttmon_reads::boot_time;
+use ttmon_collect::reads::boot_time;
 
 use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
 use crate::lock;

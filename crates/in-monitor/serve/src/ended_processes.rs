@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ttmon_collect::budget::Budget;
+use ttmon_collect::ledgers::{self, Detail, OpenLedger};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Workload};
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Process, Sample, Snapshot};
-use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, OpenLedger};
 
 use crate::newest::Published;
 

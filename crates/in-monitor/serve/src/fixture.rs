@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use ttmon_collect::reads::Pace;
+use ttmon_collect::{Isolation, Machine, Options, Root};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Users, Workload};
 use ttmon_model::snapshot::{Allocator, Device};
 use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
 use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
-use ttmon_reads::Pace;
-use ttmon_source::{Isolation, Machine, Options, Root};
 use ttmon_testing::machine as machines;
 
 /// Four cards, and two processes of two users. The first process is tracked.

@@ -51,8 +51,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use ttmon_reads::descriptors;
-use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
+use ttmon_collect::reads::descriptors;
+use ttmon_collect::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::{Token, TokenError};
 pub use alerting::{SILENCES, deliver};
@@ -175,7 +175,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Host {
     /// Opens the machine and the sockets. Forks, so it must be called while the program has one thread.
-    pub fn prepare(root: Root, reading: ttmon_source::Options, options: Options) -> Result<Self, StartError> {
+    pub fn prepare(root: Root, reading: ttmon_collect::Options, options: Options) -> Result<Self, StartError> {
         if let Some(address) = options.listen {
             may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some())?;
         }

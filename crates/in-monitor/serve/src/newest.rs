@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use ttmon_collect::Departed;
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::reads::boot_time;
 use ttmon_model::{Sample, Snapshot};
-use ttmon_reads::boot_time;
-use ttmon_source::Departed;
-use ttmon_source::ledgers::OpenLedger;
 
 use crate::access::View;
 use crate::limits::READY_MAX;

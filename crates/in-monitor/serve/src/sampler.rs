@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::reads::boot_time;
+use ttmon_collect::{Departed, DeviceReader, Error, Scanned, Scanner};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::sample::Problem;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::{Missing, Peaks, Refusals, Sample, Snapshot};
-use ttmon_reads::boot_time;
-use ttmon_source::ledgers::OpenLedger;
-use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::limits::{DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
 use crate::newest::Published;
@@ -236,7 +236,7 @@ pub(crate) mod tests {
     }
 
     /// Returns the refusals of device 0 after each scan. Each scan found these ledgers of ended processes.
-    pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_source::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
+    pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_collect::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut counted = Vec::new();
         for (second, ended) in (1000..).map(f64::from).zip(scans) {

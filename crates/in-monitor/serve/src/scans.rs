@@ -11,11 +11,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ttmon_collect::budget::Budget;
+use ttmon_collect::ledgers::{self, Detail, OpenLedger};
+use ttmon_collect::{Departed, Error, Scanned, Scanner, Scope};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::units::UnixTime;
-use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, OpenLedger};
-use ttmon_source::{Departed, Error, Scanned, Scanner, Scope};
 
 use crate::limits::ENDED_PER_SCAN_MAX;
 use crate::sampler::thread_time;

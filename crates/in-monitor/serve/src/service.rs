@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::reads::boot_time;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
-use ttmon_reads::boot_time;
-use ttmon_source::ledgers::OpenLedger;
 
 use crate::access::{RequestOrigin, Token, View};
 use crate::alerting::Alerting;

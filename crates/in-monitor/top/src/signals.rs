@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use ttmon_collect::Life;
 use ttmon_model::ProcessKey;
-use ttmon_source::Life;
 
 /// Signals always go to processes of this machine, for any `--root`.
 const PROC: &str = "/proc";

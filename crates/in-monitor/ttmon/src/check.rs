@@ -1,10 +1,10 @@
 //! `ttmon check`: prints one line and sets an exit code, in the format of monitoring plugins.
 
 use serde_json::json;
+use ttmon_collect::reads::Pace;
 use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
-use ttmon_reads::Pace;
 use ttmon_wire::Layout;
 
 use crate::failure::Failure;

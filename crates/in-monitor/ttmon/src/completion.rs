@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use ttmon_collect::Root;
 use ttmon_model::fields::DeviceField;
 use ttmon_print::{AppField, GpuField};
-use ttmon_source::Root;
 
 pub(crate) fn sims() -> ArgValueCompleter {
     completer(|| ttmon_sim::words().map(|(word, help)| (word, help.to_owned())).collect())

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
+use ttmon_collect::{Machine, Reach, Root};
 use ttmon_doctor::bundle::{self, Content, Entry, Pseudonyms};
 use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
-use ttmon_reads::Pace;
 use ttmon_sim::Simulation;
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Machine, Reach, Root};
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};

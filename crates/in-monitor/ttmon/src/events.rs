@@ -8,14 +8,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_ask::{Events, Service, Trouble};
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
-use ttmon_reads::Pace;
 use ttmon_recorder::Recorder;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, EventsRequest, OutputFormat};

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 use ttmon_export::document;
 use ttmon_export::{About, LedgerFeed, Spool, Trace};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
-use ttmon_reads::Pace;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
 use ttmon_wire::recording::{Error, Reader};
 
 use crate::failure::{Failure, complain};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use ttmon_collect::Error;
 use ttmon_print::text::{self, Cut};
-use ttmon_source::Error;
 
 const MESSAGE_COLUMNS_MAX: usize = 4096;
 

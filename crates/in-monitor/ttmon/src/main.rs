@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     };
     // The service opens no files whose names come from programs.
     if !matches!(cli.command, Some(Command::Serve(_))) {
-        ttmon_source::set_resolver(ttmon_symbols::resolve);
+        ttmon_collect::set_resolver(ttmon_symbols::resolve);
     }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,

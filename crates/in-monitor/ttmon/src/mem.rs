@@ -6,14 +6,14 @@ mod reports;
 use std::io::Write;
 use std::time::Duration;
 
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
+use ttmon_collect::{Reach, Root};
 use ttmon_model::groups::{self, BufferGroup};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
-use ttmon_reads::Pace;
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Reach, Root};
 use ttmon_wire::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::diff;

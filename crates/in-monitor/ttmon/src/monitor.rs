@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use ttmon_collect::reads::Pace;
 use ttmon_model::Snapshot;
 use ttmon_print::{DeviceColumns, Style};
-use ttmon_reads::Pace;
 
 use crate::failure::Failure;
 use crate::invocation::{Context, LinesRequest};

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use serde_json::Value;
 use ttmon_ask::{Service, Trouble};
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::size;
 use ttmon_print::Style;
-use ttmon_reads::Pace;
 use ttmon_recorder::Recorder;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
 use ttmon_wire::{Document, Layout, ReadError};
 
 use crate::failure::Failure;

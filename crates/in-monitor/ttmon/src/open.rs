@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
+use ttmon_collect::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
 use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
 use ttmon_model::{DeviceId, Sample, Snapshot};
-use ttmon_reads::Pace;
 use ttmon_recorder::Scene;
 use ttmon_sim::{Simulation, StartError};
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
 
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context};

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 use ttmon_files::Existing;
 use ttmon_model::Snapshot;
-use ttmon_reads::Pace;
 use ttmon_recorder::Recorder;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
 use ttmon_wire::recording::Writer;
 
 use crate::failure::{Failure, complain};

@@ -25,14 +25,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
 use ttmon_account::{Account, CommandEnd};
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
+use ttmon_collect::{Reach, read_cluster};
 use ttmon_export::Trace;
 use ttmon_files::Existing;
 use ttmon_model::Sample;
 use ttmon_model::units::UnixTime;
 use ttmon_print::Style;
-use ttmon_reads::Pace;
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 
 use crate::failure::{Failure, complain};

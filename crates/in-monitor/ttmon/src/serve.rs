@@ -17,9 +17,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 
-use ttmon_reads::Pace;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, ServeRequest};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ttmon_ask::{Events, Roots, Service, ServicePlace, Trouble};
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::{Detail, OpenLedger};
+use ttmon_collect::reads::Pace;
 use ttmon_model::{DeviceId, Snapshot};
-use ttmon_reads::Pace;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::{Detail, OpenLedger};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{CliTarget, Context, variable};
@@ -108,7 +108,7 @@ impl<'a> Snapshots<'a> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
         let (mut snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
-        ttmon_source::resolve_snapshot(&mut snapshot);
+        ttmon_collect::resolve_snapshot(&mut snapshot);
         // The processes may be from an older scan.
         let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
         if age >= AGE_MAX {

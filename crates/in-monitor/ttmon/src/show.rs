@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ttmon_collect::reads::Pace;
 use ttmon_model::fields::Samples;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
-use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};

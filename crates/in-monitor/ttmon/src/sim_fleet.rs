@@ -8,13 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use ttmon_collect::reads::{Pace, descriptors};
+use ttmon_collect::{Isolation, Options, Root};
 use ttmon_model::fields::{DeviceField, PROCESS, Value};
 use ttmon_model::sample::Origin;
 use ttmon_model::{Device, Process, Snapshot};
-use ttmon_reads::{Pace, descriptors};
 use ttmon_serve::{MetricsDetail, SimulatedHost, TextAnswer, serve_texts};
 use ttmon_sim::{Machine, Spec};
-use ttmon_source::{Isolation, Options, Root};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{HostFault, SimFleetRequest};
@@ -97,7 +97,7 @@ fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames
     ttmon_files::Directory::create(directory).map_err(failed)?;
     machine.write(directory, 0, &pids).and_then(|()| machine.write_static_processes(directory, host)).map_err(failed)?;
     let options = Options { isolation: Isolation::Threads, pace: Pace::Repeated, origin: Origin::Sim, ..Options::default() };
-    let mut reader = ttmon_source::Machine::new(Root::at(directory), options)?;
+    let mut reader = ttmon_collect::Machine::new(Root::at(directory), options)?;
     // The first sample has no rates. It is only the base of the next one.
     let mut before = None;
     let mut frames: Frames = Vec::new();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
+use ttmon_collect::Reach;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::reads::Pace;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
-use ttmon_reads::Pace;
-use ttmon_source::Reach;
-use ttmon_source::ledgers::Detail;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
 use crate::failure::Failure;

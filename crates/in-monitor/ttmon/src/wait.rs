@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ttmon_collect::reads::Pace;
 use ttmon_model::{Missing, Snapshot};
-use ttmon_reads::Pace;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::Context;

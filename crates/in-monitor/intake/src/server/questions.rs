@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, ttmon_source::Error>) {
+    pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, ttmon_collect::Error>) {
         self.is_sampling = false;
         self.sampled_at = Some(Instant::now());
         let had_failed = std::mem::replace(&mut self.has_failed_sampling, sources.is_err());

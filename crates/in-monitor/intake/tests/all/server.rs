@@ -27,7 +27,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut sampler: impl FnMut() -> Result<Sample, ttmon_source::Error> + Send + 'static) -> Self {
+    fn start(mut sampler: impl FnMut() -> Result<Sample, ttmon_collect::Error> + Send + 'static) -> Self {
         // The mode is explicit, because binding a socket temporarily changes the umask of the whole process.
         let mode = Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
@@ -148,7 +148,7 @@ fn ask_for_dump(server: &Running) -> UnixStream {
 fn other_sources_are_reported_with_present_values() {
     let is_there = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_there);
-    let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err(ttmon_source::Error::NoDevice) });
+    let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err(ttmon_collect::Error::NoDevice) });
     let mut client = server.connect();
     assert_eq!(client.devices(), 0);
     is_there.store(true, Ordering::SeqCst);

@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use ttmon_client::hooked;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::{Isolation, Ledgers, Options, Reach, Root};
 use ttmon_ledger::layout::{self, kind, origin};
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, Key, KindGeometry};
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_monitor::Monitor;
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
 use ttmon_testing::is_alone;
 
 use crate::machine::Made;
@@ -34,7 +34,7 @@ fn track() {
 fn listed(made: &Made) -> Snapshot {
     let ledgers = Ledgers { reach: Reach::Holders, detail: Detail::Blocks, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
-    Snapshot::derive(&ttmon_source::Machine::new(Root::at(made.path()), options).unwrap().sample().unwrap(), None)
+    Snapshot::derive(&ttmon_collect::Machine::new(Root::at(made.path()), options).unwrap().sample().unwrap(), None)
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::sync::Once;
 
 use tempfile::TempDir;
 use ttmon_client::{TTMON_DRAM, TTMON_L1, TTMON_L1_SMALL, TTMON_TRACE};
+use ttmon_collect::{Isolation, Ledgers, Options, Reach, Root};
 use ttmon_model::Snapshot;
 use ttmon_sim::{Machine, Spec};
-use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
 use ttmon_testing::KilledOnDrop;
 
 /// A tree and the processes on it: this process, which tracks its memory, and others that do not.
@@ -69,6 +69,6 @@ pub(crate) fn track() {
 pub(crate) fn snapshot(tree: &Path, reach: Reach) -> Snapshot {
     let ledgers = Ledgers { reach, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
-    let sample = ttmon_source::Machine::new(Root::at(tree), options).unwrap().sample().unwrap();
+    let sample = ttmon_collect::Machine::new(Root::at(tree), options).unwrap().sample().unwrap();
     Snapshot::derive(&sample, None)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ttmon_source::Reach;
+use ttmon_collect::Reach;
 
 use crate::lines::lines;
 use crate::machine::{Made, snapshot, track};

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ttmon_collect::Reach;
 use ttmon_model::memory::{Figure, PerKind};
 use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading};
 use ttmon_monitor::{Error, Monitor};
-use ttmon_source::Reach;
 
 use crate::machine::{Made, show_process, snapshot, track};
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ttmon_collect::reads::boot_time;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
-use ttmon_reads::boot_time;
 
 use super::Parameter;
 use crate::history::Query;

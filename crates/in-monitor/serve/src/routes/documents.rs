@@ -7,13 +7,13 @@ use std::sync::Arc;
 use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_alerts::Sender;
+use ttmon_collect::budget::Budget;
+use ttmon_collect::ledgers::{self, Detail, OpenLedger};
+use ttmon_collect::reads::boot_time;
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
-use ttmon_reads::boot_time;
-use ttmon_source::budget::Budget;
-use ttmon_source::ledgers::{self, Detail, OpenLedger};
 use ttmon_wire::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
 use super::ask::Parameters;

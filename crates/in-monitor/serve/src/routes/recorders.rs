@@ -12,9 +12,9 @@ use hyper::Response;
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
+use ttmon_collect::Departed;
+use ttmon_collect::ledgers::OpenLedger;
 use ttmon_recorder::{News, Recorder, Scene};
-use ttmon_source::Departed;
-use ttmon_source::ledgers::OpenLedger;
 use ttmon_wire::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;

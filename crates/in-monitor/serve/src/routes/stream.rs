@@ -202,7 +202,7 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let publish = |number: u64| {
-                let sample = ttmon_model::Sample { at: ttmon_reads::boot_time(), ..crate::fixture::sample() };
+                let sample = ttmon_model::Sample { at: ttmon_collect::reads::boot_time(), ..crate::fixture::sample() };
                 let published = Published::new(number, crate::fixture::machine(), sample, Vec::new(), Vec::new());
                 service.publish(Duration::ZERO, Arc::new(published));
             };

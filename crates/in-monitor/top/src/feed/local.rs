@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ttmon_ask::Service;
+use ttmon_collect::ledgers::Detail;
+use ttmon_collect::{Error, Machine};
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
 use ttmon_recorder::{Recorder, Scene};
-use ttmon_source::ledgers::Detail;
-use ttmon_source::{Error, Machine};
 
 use super::served::Served;
 use super::{Lost, News, Request, chosen, unix_time};

@@ -19,7 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use ttmon_account::CommandEnd;
-use ttmon_source::{Life, Root};
+use ttmon_collect::{Life, Root};
 use ttmon_sys::process as plain;
 
 use super::program;

@@ -37,7 +37,7 @@ pub(super) fn prepare(
     options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
     let api = options.api.clone();
     let slots = options.state.as_ref().map(|state| state.join("devices"));
-    let host = Host::prepare(placed.root.clone(), ttmon_source::Options { slots, ..placed.options.clone() }, options)?;
+    let host = Host::prepare(placed.root.clone(), ttmon_collect::Options { slots, ..placed.options.clone() }, options)?;
     let announcement = announcement(context, api.as_deref(), &host, request);
     Ok((host, announcement))
 }

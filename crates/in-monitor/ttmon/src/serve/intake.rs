@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::{Error, Machine, Reach};
 use ttmon_intake::handover::Receiver;
 use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_serve::IntakeCallbacks;
-use ttmon_source::ledgers::OpenLedger;
-use ttmon_source::{Error, Machine, Reach};
 
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
@@ -40,7 +40,7 @@ pub(super) fn open(context: &Context, request: &ServeRequest, placed: &MachineCo
     // The server reads its own entries from memory.
     root.served.clear();
     // With `--deep`, the sampler of the service reads the chips, not this machine.
-    let mut options = ttmon_source::Options { deep: None, ..placed.options.clone() };
+    let mut options = ttmon_collect::Options { deep: None, ..placed.options.clone() };
     options.ledgers.reach = Reach::Holders;
     Ok(Some(Machine::new(root, options)?))
 }

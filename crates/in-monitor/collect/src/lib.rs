@@ -1,0 +1,35 @@
+//! Reads a machine into a [`Sample`](ttmon_model::Sample): the driver's files, processes, TT-Metal's statistics.
+//!
+//! Files below `/dev/tenstorrent` are opened only if `Options::deep` is set, because an open device blocks other tools.
+//!
+//! ```no_run
+//! use ttmon_collect::{Machine, Options, Root};
+//! let mut machine = Machine::new(Root::real(), Options::default())?;
+//! let sample = machine.sample()?;
+//! # Ok::<(), ttmon_collect::Error>(())
+//! ```
+//!
+//! While another tool resets the chip, a read of a driver file may block for seconds, and no signal can interrupt it. So all reads are sent
+//! in [batches](crate::reads) to worker threads with a deadline. If the program can still fork, those threads run in a [separate
+//! process](crate::reads::isolate) that can be abandoned.
+
+pub mod budget;
+mod cluster;
+mod device;
+mod examined;
+pub mod ledgers;
+mod lines;
+mod machine;
+mod naming;
+mod process;
+pub mod reads;
+mod regions;
+mod root;
+pub mod served;
+mod users;
+
+pub use cluster::{parse_cluster, read_cluster};
+pub use lines::{Lines, Resolver, resolve_snapshot, set_resolver};
+pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
+pub use process::Life;
+pub use root::Root;
