@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_fleet::{Overview, Vector};
+use ttmon_hosts::fleet::{Overview, Vector};
 
 fuzz_target!(|text: &str| {
     let answer = Vector::parse(text);

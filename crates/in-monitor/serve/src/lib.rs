@@ -102,7 +102,7 @@ pub struct Options {
     /// State directory of the allocation socket, if there is one. /readyz reports when it is full. It also has the silences.
     pub state: Option<PathBuf>,
     /// The store with data of other hosts.
-    pub fleet: Option<ttmon_fleet::Store>,
+    pub fleet: Option<ttmon_hosts::fleet::Store>,
     /// Alert rules and receivers.
     pub alerts: ttmon_alerts::Config,
     /// Prints one line for the administrator.

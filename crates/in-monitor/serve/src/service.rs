@@ -38,7 +38,7 @@ pub(crate) struct Service {
     pub(crate) detail: Detail,
     pub(crate) page: Option<PageAddress>,
     /// The store with data of other hosts.
-    pub(crate) fleet: Option<ttmon_fleet::Store>,
+    pub(crate) fleet: Option<ttmon_hosts::fleet::Store>,
     pub(crate) token: Option<Token>,
     /// State directory of the allocation socket.
     pub(crate) state: Option<PathBuf>,

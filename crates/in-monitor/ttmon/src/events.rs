@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use ttmon_ask::{Events, Service, Trouble};
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
+use ttmon_hosts::{Events, Service, Trouble};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};

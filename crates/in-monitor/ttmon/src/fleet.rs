@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use ttmon_ask::{Credentials, Roots, ServicePlace};
-use ttmon_fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
+use ttmon_hosts::fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
+use ttmon_hosts::{Credentials, Roots, ServicePlace};
 use ttmon_model::units::size;
 use ttmon_print::text;
 use ttmon_wire::{Layout, to_string};
@@ -181,7 +181,7 @@ fn table(overview: &Overview, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmon_fleet::Vector;
+    use ttmon_hosts::fleet::Vector;
 
     #[test]
     fn page_of_a_service_has_its_scheme() {

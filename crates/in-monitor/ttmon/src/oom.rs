@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::Value;
-use ttmon_ask::{Service, Trouble};
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
+use ttmon_hosts::{Service, Trouble};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::size;

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use ttmon_fleet::sd_document;
+use ttmon_hosts::fleet::sd_document;
 use ttmon_serve::{TextAnswer, serve_texts};
 use ttmon_wire::{Layout, to_string};
 
@@ -53,9 +53,9 @@ fn list(request: &SdRequest) -> Result<String, Failure> {
         (None, _) => ("sinfo".to_owned(), output("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?),
     };
     let parse = match request.from {
-        SdFrom::Hosts => ttmon_fleet::hosts,
-        SdFrom::Slurm => ttmon_fleet::slurm,
-        SdFrom::K8s => ttmon_fleet::kubernetes,
+        SdFrom::Hosts => ttmon_hosts::fleet::hosts,
+        SdFrom::Slurm => ttmon_hosts::fleet::slurm,
+        SdFrom::K8s => ttmon_hosts::fleet::kubernetes,
     };
     let targets = parse(&text, request.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
     Ok(to_string(&sd_document(&targets), Layout::Pretty) + "\n")

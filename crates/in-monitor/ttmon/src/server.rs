@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_ask::{Events, Roots, Service, ServicePlace, Trouble};
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::{Detail, OpenLedger};
 use ttmon_collect::reads::Pace;
+use ttmon_hosts::{Events, Roots, Service, ServicePlace, Trouble};
 use ttmon_model::{DeviceId, Snapshot};
 
 use crate::failure::{Failure, complain};

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use ttmon_alerts::{Delivery, UrlFrom};
-use ttmon_ask::{Roots, RootsError, Target, Trouble, post};
+use ttmon_hosts::{Roots, RootsError, Target, Trouble, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::Response;
-use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
+use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 
 use super::ask::Parameters;
 use super::{aged, line};

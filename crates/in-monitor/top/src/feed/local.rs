@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ttmon_ask::Service;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::{Error, Machine};
+use ttmon_hosts::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
 use ttmon_recorder::{Recorder, Scene};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_ask::{Past, Service};
+use ttmon_hosts::{Past, Service};
 use ttmon_model::DeviceId;
 use ttmon_model::units::UnixTime;
 

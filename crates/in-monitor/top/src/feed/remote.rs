@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ttmon_ask::{Service, Trouble};
+use ttmon_hosts::{Service, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ttmon_ask::{Service, ServicePlace};
+use ttmon_hosts::{Service, ServicePlace};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 

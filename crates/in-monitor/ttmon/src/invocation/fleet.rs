@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ttmon_account::Size;
-use ttmon_ask::ServicePlace;
-use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
+use ttmon_hosts::ServicePlace;
+use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_serve::MetricsDetail;
 
 use super::{OutputFormat, address, variable};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use ttmon_ask::ServicePlace;
+use ttmon_hosts::ServicePlace;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::units::UnixTime;
 use ttmon_print::{DeviceColumns, LineStamp};

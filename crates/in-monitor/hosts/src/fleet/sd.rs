@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::limits::{LABEL_BYTES_MAX, LABEL_OVERHEAD, NAME_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
+use crate::fleet::limits::{LABEL_BYTES_MAX, LABEL_OVERHEAD, NAME_BYTES_MAX, TARGET_LABEL_BYTES_MAX, TARGETS_MAX};
 
 /// One target: its address and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use ttmon_model::Device;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::snapshot::{Health, State};
 
-use crate::answer::{Vector, label};
-use crate::promql::regex_prefix;
-use crate::templates::IDLE_CHIPS;
+use crate::fleet::answer::{Vector, label};
+use crate::fleet::promql::regex_prefix;
+use crate::fleet::templates::IDLE_CHIPS;
 
 /// Maximum number of hosts in one answer.
 const MATCHES_MAX: usize = 1_000;
@@ -103,7 +103,7 @@ impl FindRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Labels;
+    use crate::fleet::answer::Labels;
     use ttmon_model::Missing;
 
     #[test]

@@ -5,6 +5,7 @@
 //! deadline, so a caller that must not wait uses a thread.
 
 mod events;
+pub mod fleet;
 mod past;
 mod place;
 mod post;

@@ -7,8 +7,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_MAX, SERIES_MAX};
-use crate::store::StoreError;
+use crate::fleet::limits::{ANSWER_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, SERIES_BYTES_MAX, SERIES_MAX};
+use crate::fleet::store::StoreError;
 
 /// Labels of a series, without its name.
 pub type Labels = BTreeMap<String, String>;

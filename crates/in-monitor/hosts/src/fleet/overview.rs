@@ -8,9 +8,9 @@ use ttmon_model::Snapshot;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::snapshot::Health;
 
-use crate::answer::{Labels, Vector, label};
-use crate::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
-use crate::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
+use crate::fleet::answer::{Labels, Vector, label};
+use crate::fleet::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
+use crate::fleet::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
 
 /// Keys of a host's row that are totals over its chips, in the order of documents.
 const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::templates::TEMPLATES;
+use crate::fleet::templates::TEMPLATES;
 
 #[test]
 fn generated_dashboards_are_up_to_date() {

@@ -3,13 +3,13 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use ttmon_ask::{Credentials, Roots, Target, Trouble};
+use crate::{Credentials, Roots, Target, Trouble};
 
-use crate::answer::Vector;
-use crate::find::{FindRequest, MatchingHost};
-use crate::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT, SERIES_MAX};
-use crate::overview::Overview;
-use crate::promql::query_path;
+use crate::fleet::answer::Vector;
+use crate::fleet::find::{FindRequest, MatchingHost};
+use crate::fleet::limits::{ANSWER_BYTES_MAX, QUERY_TIMEOUT, SERIES_MAX};
+use crate::fleet::overview::Overview;
+use crate::fleet::promql::query_path;
 
 /// A store with its address and credentials.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Store {
     /// Runs an instant query.
     pub fn query(&self, query: &str) -> Result<Vector, StoreError> {
         let target = self.target.joined(&query_path(query));
-        let text = ttmon_ask::get(&target, self.roots.as_ref(), self.credentials.as_ref(), ANSWER_BYTES_MAX, QUERY_TIMEOUT);
+        let text = crate::get(&target, self.roots.as_ref(), self.credentials.as_ref(), ANSWER_BYTES_MAX, QUERY_TIMEOUT);
         let text = text.map_err(|trouble| match trouble {
             Trouble::Refused => StoreError::Refused,
             trouble => StoreError::Trouble(trouble),
@@ -101,7 +101,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::limits::QUERIES_AT_ONCE;
+    use crate::fleet::limits::QUERIES_AT_ONCE;
 
     /// Starts a store with a thread that serves it.
     fn store(serve: impl FnOnce(TcpListener) + Send + 'static) -> (Store, thread::JoinHandle<()>) {
