@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_wire::allocation::{Framing, Malformed, Request, Size, Step, Wait};
+use ttmon_allocation_server::protocol::{Framing, Malformed, Request, Size, Step, Wait};
 
 fuzz_target!(|input: &[u8]| {
     let (whole, bytes) = (hear(input, usize::MAX, false), hear(input, 1, false));

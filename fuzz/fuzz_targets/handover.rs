@@ -26,7 +26,7 @@ use std::os::unix::net::UnixDatagram;
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use ttmon_intake::handover::{MAGIC, Receiver};
+use ttmon_collect::handover::{MAGIC, Receiver};
 
 thread_local! {
     static SOCKETS: RefCell<(UnixDatagram, Receiver)> = RefCell::new(sockets());

@@ -17,6 +17,7 @@ pub mod budget;
 mod cluster;
 mod device;
 mod examined;
+pub mod handover;
 pub mod ledgers;
 mod lines;
 mod machine;

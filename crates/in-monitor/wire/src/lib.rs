@@ -4,7 +4,6 @@
 //! `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`. It has the reason of every `null`, and no other
 //! entries. Model types are not serializable, so the format can change only in this crate.
 
-pub mod allocation;
 mod device;
 mod document;
 mod event;

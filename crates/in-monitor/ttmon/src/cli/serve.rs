@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ttmon_intake::Format;
+use ttmon_allocation_server::Format;
 use ttmon_serve::MetricsDetail;
 
 use super::fleet::StoreArgs;

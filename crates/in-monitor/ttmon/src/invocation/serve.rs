@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ttmon_intake::Format;
+use ttmon_allocation_server::Format;
 use ttmon_serve::MetricsDetail;
 
 use super::{Context, address, variable};

@@ -11,9 +11,9 @@ use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
 use ttmon_account::Digest;
+use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
 use ttmon_export::{FeedError, LedgerFeed, Trace};
-use ttmon_intake::handover::{self, HandedLedger, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_recorder::History;
 use ttmon_wire::run::HostMemory;

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use ttmon_allocation_server::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
+use ttmon_collect::handover::Receiver;
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::{Error, Machine, Reach};
-use ttmon_intake::handover::Receiver;
-use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_serve::IntakeCallbacks;
 

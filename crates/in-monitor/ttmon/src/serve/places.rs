@@ -23,7 +23,7 @@ fn user_runtime() -> Option<PathBuf> {
 /// The default state directory, on a file system in memory.
 pub(crate) fn state() -> PathBuf {
     let usual = runtime().map(|directory| directory.join("state"));
-    usual.filter(|directory| ttmon_intake::is_in_memory(directory)).unwrap_or_else(|| in_memory(geteuid().as_raw()))
+    usual.filter(|directory| ttmon_allocation_server::is_in_memory(directory)).unwrap_or_else(|| in_memory(geteuid().as_raw()))
 }
 
 pub(super) fn named_state() -> Option<PathBuf> {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
+use ttmon_allocation_server::protocol::{Request, Size, Type, Usage};
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
-use ttmon_wire::allocation::{Request, Size, Type, Usage};
 
 use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, strength, within};
 use crate::isolation::Pids;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use ttmon_allocation_server::protocol::{Request, Size, Type};
 use ttmon_testing::{Response, Service};
-use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::machine::Fixed;
 use super::{check, isolate, program};

@@ -1,6 +1,6 @@
 //! Totals always equal the sums of entries.
 
-use ttmon_wire::allocation::{Request, Type, Usage};
+use ttmon_allocation_server::protocol::{Request, Type, Usage};
 
 use crate::serve::server::{DRAM, L1, Server, alloc, event, free, me};
 

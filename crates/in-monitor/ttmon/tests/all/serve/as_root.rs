@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ttmon_allocation_server::protocol::Request;
 use ttmon_testing::copied;
-use ttmon_wire::allocation::Request;
 
 use crate::TTMON;
 use crate::serve::server::{DRAM, Other, Server, alloc, free, other_command_of};
@@ -118,6 +118,6 @@ fn dumps_over_the_socket_obey_the_access_rules() {
     let whole = own.order("dump");
     assert!(whole.contains("0xabc0") && whole.contains("0xdef0"), "{whole}");
     // The output of the service itself has all buffers, because only the operator reads it.
-    stranger.says(&[Request::new(ttmon_wire::allocation::Type::DumpRemaining)]);
+    stranger.says(&[Request::new(ttmon_allocation_server::protocol::Type::DumpRemaining)]);
     server.says("Buffer 0xabc0: 1 KB");
 }

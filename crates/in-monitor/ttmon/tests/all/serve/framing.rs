@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-use ttmon_wire::allocation::{Request, Size, Type, Usage};
+use ttmon_allocation_server::protocol::{Request, Size, Type, Usage};
 
 use crate::serve::server::{Client, DRAM, L1, Server, alloc, event, free, me};
 

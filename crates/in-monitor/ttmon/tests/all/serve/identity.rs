@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ttmon_allocation_server::protocol::{Request, Type};
 use ttmon_testing::copied;
-use ttmon_wire::allocation::{Request, Type};
 
 use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command, other_command_of};
 

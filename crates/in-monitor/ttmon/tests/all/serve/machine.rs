@@ -167,7 +167,7 @@ fn a_tracked_program() {
     // No other program of this machine uses this number.
     let device = me();
     let _ = ttmon_client::report_allocation(device, 1000, 0, 0x1000);
-    let mut client = crate::serve::server::Client::new(std::path::Path::new(&socket), ttmon_wire::allocation::Size::B144);
+    let mut client = crate::serve::server::Client::new(std::path::Path::new(&socket), ttmon_allocation_server::protocol::Size::B144);
     client.send(&[alloc(device, 0x1000, 1000, DRAM)]).usage(device);
     eprintln!("reported");
     let _ = std::io::stdin().lines().next();

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use ttmon_allocation_server::protocol::{Request, Size, Type};
 use ttmon_testing::{Signal, TIMEOUT};
-use ttmon_wire::allocation::{Request, Size, Type};
 
 use crate::command;
 use crate::serve::server::{DRAM, L1, Other, Server, alloc, event, free, me};

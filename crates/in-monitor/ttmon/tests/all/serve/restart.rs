@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ttmon_wire::allocation::{Request, Size, Type, Usage};
+use ttmon_allocation_server::protocol::{Request, Size, Type, Usage};
 
 use crate::serve::server::{DRAM, Other, Server, alloc, free, ledgers, me};
 

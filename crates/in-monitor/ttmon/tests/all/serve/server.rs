@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
+use ttmon_allocation_server::protocol::{DeviceInfo, Request, Size, Type, Usage};
 use ttmon_testing::{Service, Signal, TIMEOUT};
-use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
 use crate::{command, start_service};
 

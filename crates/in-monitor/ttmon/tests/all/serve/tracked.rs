@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
+use ttmon_allocation_server::protocol::{Request, Type};
 use ttmon_testing::Signal;
-use ttmon_wire::allocation::{Request, Type};
 
 use crate::serve::server::{Server, dump};
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
 
-use ttmon_wire::allocation::{Framing, Request, Size};
+use crate::protocol::{Framing, Request, Size};
 
 use crate::limits::{PIDS_PER_CONNECTION_MAX, UNREAD_BYTES_MAX};
 

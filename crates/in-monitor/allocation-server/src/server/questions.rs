@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ttmon_wire::allocation::{Request, Size, Type};
+use crate::protocol::{Request, Size, Type};
 
 use super::Server;
 use crate::answer::{Asker, EVERYTHING, Plan, ReportingProcess};

@@ -23,8 +23,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use crate::handover::Receiver;
-use ttmon_wire::allocation::{Step, Wait};
+use crate::protocol::{Step, Wait};
+use ttmon_collect::handover::Receiver;
 
 use crate::answer::Plan;
 use crate::complaints::Complaints;

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::protocol::{DeviceInfo, Usage};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::AllocatorId;
 use ttmon_model::identity::{DeviceId, ProcessKey};
@@ -18,7 +19,6 @@ use ttmon_model::sample::{ProcessSample, Workload};
 use ttmon_model::snapshot::{Device, State};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Kind, Missing, PerKind, Sample, Snapshot, Source, numbering};
-use ttmon_wire::allocation::{DeviceInfo, Usage};
 
 use crate::owner::{Tracked, View};
 use crate::work::Sources;

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::handover::{HandedLedger, Receiver};
+use ttmon_collect::handover::{HandedLedger, Receiver};
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
@@ -322,10 +322,10 @@ mod tests {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
-    use crate::handover::Sender;
     use crate::owner::View;
     use crate::store::Store;
     use crate::store::tests::in_memory;
+    use ttmon_collect::handover::Sender;
 
     /// Ledgers of one process, presented as those of many: `(user, bytes of a dead one)`.
     fn handed(ledgers: &[(u32, Option<u64>)]) -> HandedLedgers {

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ttmon_intake::limits::DUMPS_MAX;
-use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store};
+use ttmon_allocation_server::limits::DUMPS_MAX;
+use ttmon_allocation_server::protocol::{DeviceInfo, Request, Size, Type, Usage};
+use ttmon_allocation_server::{Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store};
 use ttmon_model::attributes::Attributes;
 use ttmon_model::sample::{DeviceSample, Origin, Users};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Missing, Sample};
 use ttmon_testing::{TIMEOUT, until};
-use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
 struct Running {
     directory: tempfile::TempDir,

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use crate::protocol::{Request, Size, Type};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::{FreeTarget, kernel_flags, kind_of};
-use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};

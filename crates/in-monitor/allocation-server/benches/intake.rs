@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
+use ttmon_allocation_server::protocol::{Request, Size, Type, Usage};
 use ttmon_testing::measure::Limit::{AtLeast, AtMost};
 use ttmon_testing::measure::{Limit, Verdicts, arguments, is_quick, load, process_time, quantile, resident_kib};
 use ttmon_testing::{KilledOnDrop, until};
-use ttmon_wire::allocation::{Request, Size, Type, Usage};
 
 const RATE_MIN: Limit = AtLeast(0.8, "of the drain rate");
 const IDLE_P50_MAX: Limit = AtMost(100.0, "µs");
