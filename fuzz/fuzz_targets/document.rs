@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_wire::{Layout, SnapshotJson, event_line, read, read_event, read_frame, time_of, to_string};
+use ttmon_json::{Layout, SnapshotJson, event_line, read, read_event, read_frame, time_of, to_string};
 
 fuzz_target!(|text: &str| {
     if let Ok((snapshot, _)) = read_frame(text) {

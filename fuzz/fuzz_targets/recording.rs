@@ -6,8 +6,8 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::read_frame;
-use ttmon_wire::recording::Reader;
+use ttmon_json::read_frame;
+use ttmon_json::recording::Reader;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(mut reader) = Reader::new(Cursor::new(input)) else { return };

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ttmon_json::run::{HostMemory, RunGroup, RunOverhead};
 use ttmon_ledger::layout::COST_ONE_IN;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::limits::grouped;
@@ -14,7 +15,6 @@ use ttmon_model::stack::SourceLine;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
-use ttmon_wire::run::{HostMemory, RunGroup, RunOverhead};
 
 use crate::digest::{Digest, DigestFailure, DigestRow, LeftBuffer};
 use crate::names::{self, Names};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ttmon_collect::Lines;
 use ttmon_collect::ledgers::{self, buffer_kind};
+use ttmon_json::run::{HostMemory, RunGroup};
 use ttmon_ledger::layout::{flag, status};
 use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
 use ttmon_model::event::Refusal;
@@ -13,7 +14,6 @@ use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
 use ttmon_recorder::{History, largest_free};
-use ttmon_wire::run::{HostMemory, RunGroup};
 
 /// Maximum number of groups for each peak. The rest is one more group.
 const GROUPS_MAX: usize = 64;

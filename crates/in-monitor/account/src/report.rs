@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
+use ttmon_json::run::{RunBuffer, RunChip, RunDevice, RunKind, RunProcess, RunRefusal, RunReport, RunTightest};
 use ttmon_model::ledger::{BufferKind, BufferLayout};
 use ttmon_model::phase::Tightest;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunKind, RunProcess, RunRefusal, RunReport, RunTightest};
 
 use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind};
 use crate::digest::{Digest, DigestAllocator, DigestFailure};

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use ttmon_json::{Layout, to_string};
 use ttmon_model::stack::user_line;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::{Layout, to_string};
 
 use crate::spool::{Action, Record};
 use crate::trace::{KINDS, Trace, kind_name};

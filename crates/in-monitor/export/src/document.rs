@@ -5,14 +5,14 @@ use std::io::{self, Read, Seek};
 use std::sync::Arc;
 
 use serde_json::Value;
+use ttmon_json::recording::Reader;
+use ttmon_json::{Document, ReadError};
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::DOCUMENT_ENTRIES_MAX;
 use ttmon_model::snapshot::{Allocator, Buffer as LiveBuffer, Snapshot};
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
-use ttmon_wire::recording::Reader;
-use ttmon_wire::{Document, ReadError};
 
 use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 
@@ -151,7 +151,7 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
     let (mut stacks, mut read) = (HashMap::new(), 0_usize);
     for number in 0..reader.len() {
         // A frame that cannot be read is counted as lost.
-        let frame = reader.line(number).ok().and_then(|line| ttmon_wire::read_frame(line).ok());
+        let frame = reader.line(number).ok().and_then(|line| ttmon_json::read_frame(line).ok());
         let Some((snapshot, _)) = frame else {
             trace.lose(1, 0);
             continue;

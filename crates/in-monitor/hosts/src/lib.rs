@@ -67,7 +67,7 @@ impl Service {
     pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
         let deadline = Deadline::after(patience);
         let (text, age) = self.answer(path, &deadline)?;
-        let mut snapshot = ttmon_wire::read_within(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))?;
+        let mut snapshot = ttmon_json::read_within(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
         }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ttmon_json::{Document, ReadError};
 use ttmon_model::DeviceId;
 use ttmon_model::limits::DOCUMENT_DEVICES_MAX;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::{Document, ReadError};
 
 /// Maximum number of points: an hour with one point per second. No service has more.
 const POINTS_MAX: usize = 4000;

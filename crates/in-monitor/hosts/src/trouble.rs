@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ttmon_wire::ReadError;
+use ttmon_json::ReadError;
 
 /// Why there is no answer. The text is printed after the name of the service: «the service at … does not answer in time».
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Formats a snapshot as text and as CSV. `ttmon_wire` writes JSON.
+//! Formats a snapshot as text and as CSV. `ttmon_json` writes JSON.
 //!
 //! All functions take a snapshot, a [`Style`] and a writer; none reads a clock or a terminal. Names, commands and hosts come from processes
 //! of other users, so all text of this kind passes through [`Style::clean`] first.

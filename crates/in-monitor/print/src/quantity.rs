@@ -1,10 +1,10 @@
 //! Formats numbers: sizes, shares, ages; and any value of the field table as text.
 
+use ttmon_json::rounded;
 use ttmon_model::fields::Value;
 pub use ttmon_model::units::size;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{Missing, Reading};
-use ttmon_wire::rounded;
 
 /// Replaces a missing value.
 pub const ABSENT: &str = "N/A";

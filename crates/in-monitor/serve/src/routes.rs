@@ -16,7 +16,7 @@ use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, 
 use hyper::{HeaderMap, Method, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
-use ttmon_wire::Layout;
+use ttmon_json::Layout;
 
 use crate::access::{self, RequestOrigin, View};
 use crate::body::Body;
@@ -347,7 +347,7 @@ fn event_stream(parts: mpsc::Receiver<Bytes>) -> Response<Body> {
 
 /// Returns the text of a document, with a newline.
 fn line(document: &impl Serialize) -> String {
-    ttmon_wire::to_string(document, Layout::Line) + "\n"
+    ttmon_json::to_string(document, Layout::Line) + "\n"
 }
 
 /// Returns a document with its age in whole seconds.

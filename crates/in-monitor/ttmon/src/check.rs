@@ -2,10 +2,10 @@
 
 use serde_json::json;
 use ttmon_collect::reads::Pace;
+use ttmon_json::Layout;
 use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
-use ttmon_wire::Layout;
 
 use crate::failure::Failure;
 use crate::invocation::{Context, OutputFormat};
@@ -36,7 +36,7 @@ pub(crate) fn run(format: OutputFormat, asked: &Result<(Context, Request), Failu
         };
         let findings: Vec<_> = findings.iter().map(row).collect();
         let document = json!({ "status": verdict.name(), "exit_code": verdict.exit_code(), "message": message, "findings": findings });
-        ttmon_wire::to_string(&document, Layout::Pretty)
+        ttmon_json::to_string(&document, Layout::Pretty)
     } else {
         format!("TTMON {}: {message}{data}", verdict.name())
     };

@@ -4,12 +4,12 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use ttmon_json::SCHEMA;
 use ttmon_model::Snapshot;
 use ttmon_model::ledger::LedgerBuffer;
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_print::{Change, Sign};
-use ttmon_wire::SCHEMA;
 
 use crate::earlier::{self, Earlier, EarlierListing};
 use crate::failure::Failure;

@@ -14,10 +14,10 @@ use ttmon_collect::reads::Pace;
 use ttmon_collect::{Machine, Reach, Root};
 use ttmon_doctor::bundle::{self, Content, Entry, Pseudonyms};
 use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
+use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
 use ttmon_sim::Simulation;
-use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{CliTarget, Context, DoctorArgs, OutputFormat};
@@ -112,7 +112,7 @@ fn document(findings: &[Finding]) -> String {
     let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
     let rows: Vec<Value> = findings.iter().map(row).collect();
     let document = json!({ "version": VERSION, "verdict": worst.name(), "findings": rows });
-    ttmon_wire::to_string(&document, Layout::Pretty) + "\n"
+    ttmon_json::to_string(&document, Layout::Pretty) + "\n"
 }
 
 /// Checks the services of this host. Returns the first that exists.
@@ -192,10 +192,10 @@ fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: 
 
 /// Serializes the snapshot without private values.
 fn snapshot_text(snapshot: &Snapshot, is_full: bool) -> Result<String, Failure> {
-    let text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, Layout::Line);
+    let text = ttmon_json::to_string(&SnapshotJson { snapshot, version: VERSION }, Layout::Line);
     let mut document: Value = serde_json::from_str(&text).map_err(|error| Failure::new(error.to_string()))?;
     hide(&mut document, is_full);
-    Ok(ttmon_wire::to_string(&document, Layout::Pretty) + "\n")
+    Ok(ttmon_json::to_string(&document, Layout::Pretty) + "\n")
 }
 
 fn hide(value: &mut Value, is_full: bool) {

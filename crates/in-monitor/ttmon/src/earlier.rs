@@ -1,5 +1,5 @@
 //! The buffers of an earlier `ttmon mem --json --buffers`, parsed as a stream. Only the values that a comparison needs are kept,
-//! and each text once. `ttmon_wire::Document` is not used here: it needs the whole text in memory, and this file may have
+//! and each text once. `ttmon_json::Document` is not used here: it needs the whole text in memory, and this file may have
 //! hundreds of MB.
 
 use std::collections::{HashMap, HashSet};

@@ -90,7 +90,7 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
                 return Err(why.into());
             }
         };
-        let event = ttmon_wire::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?;
+        let event = ttmon_json::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?;
         page.note(&event);
         page.add(&event)?;
         if page.has_ended {
@@ -183,7 +183,7 @@ impl<'a> Page<'a> {
         if matches!((self.request.since, event.time), (Some(since), Some(time)) if time < since) {
             return Ok(());
         }
-        let line = if self.request.format == OutputFormat::Json { ttmon_wire::event_line(event) } else { self.line(event) };
+        let line = if self.request.format == OutputFormat::Json { ttmon_json::event_line(event) } else { self.line(event) };
         if let Some(last) = self.last {
             self.kept.push_back(line);
             if self.kept.len() > last {
@@ -228,7 +228,7 @@ mod tests {
 
     fn event(number: u64) -> BufferEvent {
         let line = format!(r#"{{"time": null, "pid": 7, "number": {number}, "op": "mark"}}"#);
-        ttmon_wire::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+        ttmon_json::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     /// Smaller numbers belong to another recorder, unless they came from a service.

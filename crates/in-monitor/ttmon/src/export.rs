@@ -9,9 +9,9 @@ use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_export::document;
 use ttmon_export::{About, LedgerFeed, Spool, Trace};
+use ttmon_json::recording::{Error, Reader};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::recording::{Error, Reader};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, ExportFormat, ExportInput, ExportRequest};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ttmon_hosts::fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
 use ttmon_hosts::{Credentials, Roots, ServicePlace};
+use ttmon_json::{Layout, to_string};
 use ttmon_model::units::size;
 use ttmon_print::text;
-use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreArgs};

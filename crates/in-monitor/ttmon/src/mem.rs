@@ -9,12 +9,12 @@ use std::time::Duration;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Reach, Root};
+use ttmon_json::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 use ttmon_model::groups::{self, BufferGroup};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
-use ttmon_wire::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::diff;
 use crate::earlier::EarlierListing;
@@ -233,8 +233,8 @@ fn write_json(
     let parts = MemoryParts { buffers: listing.buffers.is_some(), buffers_left_out: left_out, banks, blocks };
     let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
     match listing.groups.map(|grouping| grouped(snapshot, grouping, growths)) {
-        Some((groups, left_out)) => ttmon_wire::write(&GroupedMemoryJson { memory, groups: &groups, left_out }, layout, out)?,
-        None => ttmon_wire::write(&memory, layout, out)?,
+        Some((groups, left_out)) => ttmon_json::write(&GroupedMemoryJson { memory, groups: &groups, left_out }, layout, out)?,
+        None => ttmon_json::write(&memory, layout, out)?,
     }
     Ok(())
 }

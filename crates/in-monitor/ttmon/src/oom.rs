@@ -9,12 +9,12 @@ use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_hosts::{Service, Trouble};
+use ttmon_json::{Document, Layout, ReadError};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::size;
 use ttmon_print::Style;
 use ttmon_recorder::Recorder;
-use ttmon_wire::{Document, Layout, ReadError};
 
 use crate::failure::Failure;
 use crate::invocation::{Context, OomTarget, OutputFormat};
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, target: &OomTarget) -
         OomTarget::Report(path) => of_report(path)?,
     };
     if format == OutputFormat::Json {
-        let text = ttmon_wire::to_string(&Value::from(refusals), Layout::Pretty);
+        let text = ttmon_json::to_string(&Value::from(refusals), Layout::Pretty);
         return Output::Stdout.write(format!("{text}\n").as_bytes());
     }
     let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
@@ -82,7 +82,7 @@ fn of_all(context: &Context) -> Result<Vec<Value>, Failure> {
 
 fn of_process(context: &Context, pid: u32) -> Result<Vec<Value>, Failure> {
     let refusals = events(context, Some(pid))?.into_iter().filter(is_refusal);
-    let documents = refusals.map(|event| serde_json::from_str(&ttmon_wire::event_line(&event)));
+    let documents = refusals.map(|event| serde_json::from_str(&ttmon_json::event_line(&event)));
     documents.collect::<Result<_, _>>().map_err(|error| Failure::new(format!("cannot describe an event: {error}")))
 }
 
@@ -123,7 +123,7 @@ fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, 
         match stream.wait()? {
             (name, _) if name == "end" => return Ok(Some(events)),
             (_, line) => {
-                let event = ttmon_wire::read_event(&line).map_err(strange)?;
+                let event = ttmon_json::read_event(&line).map_err(strange)?;
                 if is_refusal(&event) {
                     events.push(event);
                 }

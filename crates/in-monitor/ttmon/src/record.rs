@@ -12,9 +12,9 @@ use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_files::Existing;
+use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
 use ttmon_recorder::Recorder;
-use ttmon_wire::recording::Writer;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, RecordRequest};

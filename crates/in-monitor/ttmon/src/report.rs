@@ -5,11 +5,11 @@ use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use ttmon_json::Document;
+use ttmon_json::recording::{Error, Reader};
 use ttmon_model::fields::DeviceField;
 use ttmon_model::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_DEVICES_MAX};
 use ttmon_model::units::UnixTime;
-use ttmon_wire::Document;
-use ttmon_wire::recording::{Error, Reader};
 
 use crate::failure::Failure;
 
@@ -67,9 +67,9 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
     // A damaged frame becomes a gap.
     let frames: Vec<Frame> = numbers.filter_map(|number| frame(reader.line(number).ok()?, &names)).collect();
     let (is_cut, last) =
-        (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_wire::read(line).is_ok())));
+        (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_json::read(line).is_ok())));
     let last = reader.line(last.ok_or("no frame can be read")?).map_err(|error| error.to_string())?;
-    let snapshot = ttmon_wire::read(last).map_err(|error| error.to_string())?;
+    let snapshot = ttmon_json::read(last).map_err(|error| error.to_string())?;
     let marks = marks(&frames);
     let head = json!({
         "kind": "recording",
@@ -94,7 +94,7 @@ fn frame(line: &str, names: &[String]) -> Option<Frame> {
         let text = |name: &str| device[name].as_str().unwrap_or_default().to_owned();
         let value = |name: &String| name.split('.').fold(device, |value, part| &value[part]).as_f64();
         let values = names.iter().map(value).collect();
-        let id = device["id"].as_u64().ok_or(ttmon_wire::ReadError::Shape("the id of a device"))?;
+        let id = device["id"].as_u64().ok_or(ttmon_json::ReadError::Shape("the id of a device"))?;
         devices.push(DeviceSeries { id, words: WORDS.map(text), values });
         Ok(())
     });
@@ -160,7 +160,7 @@ fn marks(frames: &[Frame]) -> Vec<Value> {
 mod tests {
     use std::io::Cursor;
 
-    use ttmon_wire::recording::Writer;
+    use ttmon_json::recording::Writer;
 
     use super::*;
 

@@ -30,10 +30,10 @@ use ttmon_collect::reads::Pace;
 use ttmon_collect::{Reach, read_cluster};
 use ttmon_export::Trace;
 use ttmon_files::Existing;
+use ttmon_json::Layout;
 use ttmon_model::Sample;
 use ttmon_model::units::UnixTime;
 use ttmon_print::Style;
-use ttmon_wire::Layout;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, ExportFormat, RunRequest};
@@ -257,7 +257,7 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
 fn write_report(output: &Output, account: &Account) -> bool {
     let mut document = account.report(VERSION, signal_name).json();
     SourceTexts::of(account).add_to(&mut document);
-    let text = format!("{}\n", ttmon_wire::to_string(&document, Layout::Pretty));
+    let text = format!("{}\n", ttmon_json::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
     let saved = ttmon_files::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));

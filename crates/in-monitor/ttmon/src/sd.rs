@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use ttmon_hosts::fleet::sd_document;
+use ttmon_json::{Layout, to_string};
 use ttmon_serve::{TextAnswer, serve_texts};
-use ttmon_wire::{Layout, to_string};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{SdFrom, SdRequest};

@@ -170,7 +170,7 @@ pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], 
     let mut events = service.events(&path, patience(service, &path)?, if follow { SILENCE_MAX } else { LIST_TIMEOUT })?;
     // The first message has the number of recorders.
     let first = events.wait()?.1;
-    let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
+    let head = ttmon_json::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
     Ok((head["recorders"] != 0 || follow && pid.is_none()).then_some(events))
 }
 

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_collect::reads::Pace;
+use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::fields::Samples;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
-use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{CliTarget, Context, OutputFormat, Repeat, SnapshotFormat, SnapshotRequest};
@@ -132,7 +132,7 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
         SnapshotFormat::Json => {
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
             // Do not copy the document into `text`: the document of a large machine would be in memory twice.
-            text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
+            text = ttmon_json::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
             text.push(b'\n');
         }
         SnapshotFormat::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &style(), &mut text)?,
@@ -162,7 +162,7 @@ fn once(
     let snapshot = &Snapshots::new(context, SampleRequest::snapshot(Pace::Once, processes)).next()?;
     let mut text = Vec::new();
     match format {
-        OutputFormat::Json => ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, Layout::Pretty, &mut text)?,
+        OutputFormat::Json => ttmon_json::write(&SnapshotJson { snapshot, version: VERSION }, Layout::Pretty, &mut text)?,
         OutputFormat::Text => print(snapshot, &style(context.terminal, snapshot.time, processes), &mut text)?,
     }
     Output::Stdout.write(&text)

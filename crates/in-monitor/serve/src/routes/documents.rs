@@ -10,11 +10,11 @@ use ttmon_alerts::Sender;
 use ttmon_collect::budget::Budget;
 use ttmon_collect::ledgers::{self, Detail, OpenLedger};
 use ttmon_collect::reads::boot_time;
+use ttmon_json::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
-use ttmon_wire::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
 use super::ask::Parameters;
 use super::{Answer, aged, line};

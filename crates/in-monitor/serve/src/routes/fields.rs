@@ -1,8 +1,8 @@
 //! The field tables as a document, so that the page needs no names, units or help texts of its own.
 
 use serde_json::{Value, json};
+use ttmon_json::SCHEMA;
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, FieldInfo, PROCESS, PROCESS_KIND};
-use ttmon_wire::SCHEMA;
 
 use super::line;
 

@@ -200,7 +200,7 @@ fn time() -> Value {
 }
 
 fn schema() -> Value {
-    json!({"const": ttmon_wire::SCHEMA})
+    json!({"const": ttmon_json::SCHEMA})
 }
 
 /// Returns the schema of an object that always has these members.

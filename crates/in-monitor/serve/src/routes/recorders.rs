@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use ttmon_collect::Departed;
 use ttmon_collect::ledgers::OpenLedger;
+use ttmon_json::{Layout, SCHEMA, event_line};
 use ttmon_recorder::{News, Recorder, Scene};
-use ttmon_wire::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;
 use super::{Question, ask, event_stream, typed, wants_json};
@@ -104,7 +104,7 @@ impl Follower {
             count += 1;
         }
         let head = json!({"schema": SCHEMA, "version": self.service.version, "recorders": self.recorder.len(), "count": count});
-        let head = ttmon_wire::to_string(&head, Layout::Line);
+        let head = ttmon_json::to_string(&head, Layout::Line);
         let mut text = String::with_capacity(last.iter().map(|line| line.len() + 1).sum::<usize>() + head.len() + 16);
         text.push_str(head.trim_end_matches('}'));
         text.push_str(",\"events\":[");

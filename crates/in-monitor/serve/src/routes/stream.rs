@@ -10,7 +10,7 @@ use hyper::header::HeaderName;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
-use ttmon_wire::{Layout, SCHEMA};
+use ttmon_json::{Layout, SCHEMA};
 
 use super::ask::Parameters;
 use super::{Question, documents, event_stream, line, typed, wants_json};
@@ -115,7 +115,7 @@ impl Events {
         let mut told = String::new();
         for event in service.events_after(self.after) {
             self.after = event.id;
-            let data = ttmon_wire::to_string(&event.json(), Layout::Line);
+            let data = ttmon_json::to_string(&event.json(), Layout::Line);
             told.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", event.id, event.what.name()));
         }
         if !told.is_empty() {

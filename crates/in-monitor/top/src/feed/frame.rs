@@ -29,7 +29,7 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) ->
             }
         }
     }
-    ttmon_wire::frame_line(&snapshot, version, &events[events.len().saturating_sub(EVENTS_MAX)..])
+    ttmon_json::frame_line(&snapshot, version, &events[events.len().saturating_sub(EVENTS_MAX)..])
 }
 
 /// Keeps the largest buffer of every process, then the second largest of every process, and so on, so that no process is left out because
@@ -86,7 +86,7 @@ mod tests {
             [Op::Alloc, Op::Free, Op::FreeAll, Op::Open, Op::Close, Op::Clash].into_iter().map(event).collect();
         events.push(BufferEvent { kind: Some(BufferKind::Of(Kind::Cb)), program: Some(3), ..event(Op::Alloc) });
         let line = line_of(snapshot.clone(), "1", &events);
-        let (read, back) = ttmon_wire::read_frame(&line).unwrap();
+        let (read, back) = ttmon_json::read_frame(&line).unwrap();
         assert_eq!(back, events);
         assert_eq!(read.buffers.len(), snapshot.buffers.len());
         let cores = |snapshot: &Snapshot| snapshot.circulars.iter().map(|one| (one.devices.clone(), one.entry.cores)).collect::<Vec<_>>();
@@ -104,7 +104,7 @@ mod tests {
         let mut snapshot = machine::hooked();
         let many = |_| snapshot.buffers[0].clone();
         snapshot.buffers = (0..5000).map(many).collect();
-        let (read, _) = ttmon_wire::read_frame(&line_of(snapshot, "1", &[])).unwrap();
+        let (read, _) = ttmon_json::read_frame(&line_of(snapshot, "1", &[])).unwrap();
         assert_eq!(read.buffers.len(), BUFFERS_MAX);
     }
 

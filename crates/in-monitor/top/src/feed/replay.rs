@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use ttmon_json::recording::{Error, Reader};
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::recording::{Error, Reader};
 
 use super::{Lost, News, Request, chosen, unix_time};
 use crate::keys::Step;
@@ -135,7 +135,7 @@ impl Replay {
 
     fn frame(&mut self, number: usize) -> Vec<News> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
-        match line.and_then(|line| ttmon_wire::read_frame(line).map_err(|error| error.to_string())) {
+        match line.and_then(|line| ttmon_json::read_frame(line).map_err(|error| error.to_string())) {
             Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
                 Ok(snapshot) => vec![News::Snapshot(Box::new(snapshot)), News::BufferEvents(events)],
                 Err(lost) => vec![News::Lost(lost)],
@@ -148,7 +148,7 @@ impl Replay {
     }
 
     fn time(&mut self, number: usize) -> Option<UnixTime> {
-        ttmon_wire::time_of(self.reader.line(number).ok()?)
+        ttmon_json::time_of(self.reader.line(number).ok()?)
     }
 
     fn until_next(&mut self, position: &Position) -> Duration {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::sync::mpsc::channel;
-    use ttmon_wire::recording::Writer;
+    use ttmon_json::recording::Writer;
 
     const SECOND: u64 = 1_000_000_000;
 

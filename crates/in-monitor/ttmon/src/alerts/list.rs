@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ttmon_alerts::{Listing, Sender, listing_document};
+use ttmon_json::{Layout, to_string};
 use ttmon_print::text;
-use ttmon_wire::{Layout, to_string};
 
 use super::configuration;
 use crate::failure::Failure;

@@ -14,9 +14,9 @@ use ttmon_account::Digest;
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
 use ttmon_export::{FeedError, LedgerFeed, Trace};
+use ttmon_json::run::HostMemory;
 use ttmon_ledger::reader::Region;
 use ttmon_recorder::History;
-use ttmon_wire::run::HostMemory;
 
 use crate::show::now;
 

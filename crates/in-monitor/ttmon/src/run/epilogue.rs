@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ttmon_account::{Account, ChipPlace, CommandEnd, DigestFailure, Leftover, OfKind, OnChip, buffers, is_named};
+use ttmon_json::run::RunGroup;
 use ttmon_model::event::Large;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::grouped;
@@ -12,7 +13,6 @@ use ttmon_model::stack::SourceLine;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
-use ttmon_wire::run::RunGroup;
 
 use super::source::SourceTexts;
 

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use ttmon_json::recording;
 use ttmon_model::units::UnixTime;
 use ttmon_testing::Terminal;
-use ttmon_wire::recording;
 
 use super::machine::{FIRST_PID, Fixed};
 use super::normal::host;
