@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ttmon_buffer_history::Recorder;
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
@@ -15,7 +16,6 @@ use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
-use ttmon_recorder::Recorder;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, EventsRequest, OutputFormat};

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use ttmon_buffer_history::document;
+use ttmon_buffer_history::{About, LedgerFeed, Spool, Trace};
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
-use ttmon_export::document;
-use ttmon_export::{About, LedgerFeed, Spool, Trace};
 use ttmon_json::recording::{Error, Reader};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
@@ -63,8 +63,8 @@ pub(crate) fn write_file(trace: &Trace, format: ExportFormat, path: &Path) -> io
 
 fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        ExportFormat::MemoryViz => ttmon_export::memory_viz::write(trace, out),
-        ExportFormat::Chrome => ttmon_export::chrome::write(trace, out),
+        ExportFormat::MemoryViz => ttmon_buffer_history::memory_viz::write(trace, out),
+        ExportFormat::Chrome => ttmon_buffer_history::chrome::write(trace, out),
     }
 }
 

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ttmon_account::Size;
+use ttmon_buffer_history::Size;
 use ttmon_model::check;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::Value;
+use ttmon_buffer_history::Recorder;
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
@@ -14,7 +15,6 @@ use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::size;
 use ttmon_print::Style;
-use ttmon_recorder::Recorder;
 
 use crate::failure::Failure;
 use crate::invocation::{Context, OomTarget, OutputFormat};

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ttmon_buffer_history::Scene;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
@@ -9,7 +10,6 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
 use ttmon_model::{DeviceId, Sample, Snapshot};
-use ttmon_recorder::Scene;
 use ttmon_sim::{Simulation, StartError};
 
 use crate::failure::Failure;

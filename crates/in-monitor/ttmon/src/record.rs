@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use ttmon_buffer_history::Recorder;
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_files::Existing;
 use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
-use ttmon_recorder::Recorder;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, RecordRequest};

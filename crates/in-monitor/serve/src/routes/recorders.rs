@@ -12,10 +12,10 @@ use hyper::Response;
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
+use ttmon_buffer_history::{News, Recorder, Scene};
 use ttmon_collect::Departed;
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_json::{Layout, SCHEMA, event_line};
-use ttmon_recorder::{News, Recorder, Scene};
 
 use super::documents::aside;
 use super::{Question, ask, event_stream, typed, wants_json};

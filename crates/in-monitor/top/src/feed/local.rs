@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use ttmon_buffer_history::{Recorder, Scene};
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::{Error, Machine};
 use ttmon_hosts::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
-use ttmon_recorder::{Recorder, Scene};
 
 use super::served::Served;
 use super::{Lost, News, Request, chosen, unix_time};

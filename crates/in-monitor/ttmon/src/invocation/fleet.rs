@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ttmon_account::Size;
+use ttmon_buffer_history::Size;
 use ttmon_hosts::ServicePlace;
 use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_serve::MetricsDetail;

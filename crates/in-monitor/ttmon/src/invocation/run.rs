@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use ttmon_account::{Checks, Limit, Size};
+use ttmon_buffer_history::{Checks, Limit, Size};
 
 use super::{CliTarget, Context, ExportFormat, refuse};
 use crate::cli::{GlobalArgs, RunArgs};

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use ttmon_buffer_history::{Growth, GrowthSinceMark, growth_since_mark};
 use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey};
 use ttmon_model::{ProcessKey, Snapshot};
-use ttmon_recorder::{Growth, GrowthSinceMark, growth_since_mark};
 
 use crate::failure::Failure;
 use crate::server::Snapshots;

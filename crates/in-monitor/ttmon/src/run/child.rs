@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
-use ttmon_account::CommandEnd;
+use ttmon_buffer_history::CommandEnd;
 use ttmon_collect::{Life, Root};
 use ttmon_sys::process as plain;
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
-use ttmon_account::Digest;
+use ttmon_buffer_history::Digest;
+use ttmon_buffer_history::History;
+use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
-use ttmon_export::{FeedError, LedgerFeed, Trace};
 use ttmon_json::run::HostMemory;
 use ttmon_ledger::reader::Region;
-use ttmon_recorder::History;
 
 use crate::show::now;
 

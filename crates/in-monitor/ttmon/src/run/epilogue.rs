@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_account::{Account, ChipPlace, CommandEnd, DigestFailure, Leftover, OfKind, OnChip, buffers, is_named};
+use ttmon_buffer_history::{Account, ChipPlace, CommandEnd, DigestFailure, Leftover, OfKind, OnChip, buffers, is_named};
 use ttmon_json::run::RunGroup;
 use ttmon_model::event::Large;
 use ttmon_model::ledger::BufferKind;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::Value;
-use ttmon_account::Account;
+use ttmon_buffer_history::Account;
 use ttmon_model::stack::SourceLine;
 use ttmon_print::text::{Cut, cut};
 
@@ -113,7 +113,7 @@ mod tests {
         let file = directory.path().join("secret.py");
         fs::write(&file, "password = 1\n").expect("written");
         let at = SourceLine { file: file.to_str().expect("UTF-8").into(), line: 1, function: "f".into() };
-        let end = ttmon_account::CommandEnd::Exit(0);
+        let end = ttmon_buffer_history::CommandEnd::Exit(0);
         let mut account = Account::new(Vec::new(), end, (u64::MAX, u64::MAX), Vec::new(), None);
         assert_eq!(SourceTexts::of(&account).line(&at).as_deref(), Some("password = 1"));
         account.has_foreign_ledgers = true;

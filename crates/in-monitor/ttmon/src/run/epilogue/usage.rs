@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttmon_account::buffers;
+use ttmon_buffer_history::buffers;
 use ttmon_model::phase::{PHASE_KINDS, Phase};
 use ttmon_model::room::HeldByLine;
 use ttmon_print::size;

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 
-use ttmon_account::Digest;
+use ttmon_buffer_history::Digest;
+use ttmon_buffer_history::History;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, Writer,
 };
-use ttmon_recorder::History;
 
 const BASE: u64 = 0x100;
 const BANK: u64 = 1000;

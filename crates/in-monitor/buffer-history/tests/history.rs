@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use ttmon_buffer_history::{GrowthSinceMark, History, growth_since_mark, refusal};
 use ttmon_collect::Lines;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
 use ttmon_ledger::reader::Region;
@@ -10,7 +11,6 @@ use ttmon_ledger::writer::{
 };
 use ttmon_model::event::Refusal;
 use ttmon_model::phase::Point;
-use ttmon_recorder::{GrowthSinceMark, History, growth_since_mark, refusal};
 
 const BASE: u64 = 0x100;
 const BANK: u64 = 1000;

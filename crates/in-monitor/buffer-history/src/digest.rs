@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::{History, largest_free};
 use ttmon_collect::Lines;
 use ttmon_collect::ledgers::{self, buffer_kind};
 use ttmon_json::run::{HostMemory, RunGroup};
@@ -13,7 +14,6 @@ use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
-use ttmon_recorder::{History, largest_free};
 
 /// Maximum number of groups for each peak. The rest is one more group.
 const GROUPS_MAX: usize = 64;
@@ -194,7 +194,7 @@ pub struct DigestFailure {
 
 fn failures(region: &Region, history: &History, lines: &Lines) -> Result<Vec<DigestFailure>, ReadError> {
     let describe = |failure: Failure| {
-        let plain = ttmon_recorder::refusal(&failure, lines);
+        let plain = crate::refusal(&failure, lines);
         DigestFailure { refusal: history.complete(failure.event, plain), failure }
     };
     Ok(region.failures()?.into_iter().map(describe).collect())

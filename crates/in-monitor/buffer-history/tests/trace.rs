@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use ttmon_export::{About, Buffer, Chip, Spool, Trace, chrome, document, memory_viz};
+use ttmon_buffer_history::{About, Buffer, Chip, Spool, Trace, chrome, document, memory_viz};
 use ttmon_model::Kind;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::stack::SourceLine;

@@ -1,12 +1,5 @@
 //! Reads the flight recorders of all ledgers. Returns the new events of all processes as model events, ordered by time.
 
-mod growth;
-mod history;
-mod live;
-mod phases;
-mod room;
-mod traces;
-
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::mem;
@@ -20,12 +13,9 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
+use crate::history::History;
 use ttmon_collect::ledgers::{OpenLedger, buffer_kind, tag};
 use ttmon_collect::{Departed, End, Lines};
-
-pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
-pub use history::History;
-pub use room::{Room, largest_free};
 
 /// Maximum number of events per ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
