@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use ttmon_sys::refuse_descriptors;
+use ttmon_os::refuse_descriptors;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

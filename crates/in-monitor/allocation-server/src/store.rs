@@ -17,7 +17,7 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
-use ttmon_sys::locks;
+use ttmon_os::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::listen::of_pid;

@@ -18,7 +18,7 @@ const FLOW_MARKS_MAX: usize = 4096;
 
 /// Reads a cluster descriptor from a file.
 pub fn read_cluster(path: &Path) -> io::Result<Cluster> {
-    let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX)?;
+    let bytes = ttmon_os::read(path, CLUSTER_BYTES_MAX)?;
     parse_cluster(&String::from_utf8_lossy(&bytes))
 }
 

@@ -276,7 +276,7 @@ fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<Own
         other => other.insert((parent.to_owned(), open_directory(parent)?)),
     };
     match want {
-        Want::PlainFile => ttmon_files::open_regular_at(opened, name).map_err(failure),
+        Want::PlainFile => ttmon_os::open_regular_at(opened, name).map_err(failure),
         _ => rustix::fs::openat(opened, name, READ_ONLY, Mode::empty()).map_err(failure),
     }
 }

@@ -34,7 +34,7 @@ impl Roots {
         let path = file.map(Path::to_owned).or_else(system).ok_or(RootsError::NoList)?;
         let wrong = |why: &dyn fmt::Display| RootsError::File(path.clone(), why.to_string());
         let mut roots = RootCertStore::empty();
-        let bytes = ttmon_files::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
+        let bytes = ttmon_os::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&bytes) {
             let certificate = certificate.map_err(|error| wrong(&error))?;
             // An unsupported certificate is ignored in the system's list, but is an error in a named file.

@@ -119,7 +119,7 @@ impl Token {
 
     /// Reads a token from a file. Other users must not be able to read the file.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX);
+        let text = ttmon_os::read_secret(path, 2 * TOKEN_BYTES_MAX);
         let text = text.map_err(|error| TokenError::Unreadable(path.to_owned(), error))?;
         Self::new(&text).map_err(|error| TokenError::InFile(path.to_owned(), Box::new(error)))
     }

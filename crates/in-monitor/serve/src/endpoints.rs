@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use ttmon_sys::locks;
-use ttmon_sys::refuse_descriptors;
+use ttmon_os::locks;
+use ttmon_os::refuse_descriptors;
 
 use crate::StartError;
 

@@ -85,7 +85,7 @@ impl Scans {
             let mut ended = EndedLedgers::default();
             for (scan, scope) in asked.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {
-                    ttmon_sys::release_freed_memory();
+                    ttmon_os::release_freed_memory();
                 }
                 let result = scanner.scan(&scope).map(|scanned| Scan {
                     scanned,

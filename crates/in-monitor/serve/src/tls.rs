@@ -31,13 +31,13 @@ mod with {
         /// Creates an acceptor from a certificate chain and a key, both in PEM.
         pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, StartError> {
             let wrong = |path: &Path, why: &dyn std::fmt::Display| StartError::Certificate(path.to_owned(), why.to_string());
-            let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
+            let bytes = ttmon_os::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
             let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             let chain = chain.map_err(|error| wrong(certificate, &error))?;
             if chain.is_empty() {
                 return Err(wrong(certificate, &"there is no certificate in it"));
             }
-            let bytes = ttmon_files::read_secret(key, KEY_BYTES_MAX).map_err(|error| wrong(key, &error))?;
+            let bytes = ttmon_os::read_secret(key, KEY_BYTES_MAX).map_err(|error| wrong(key, &error))?;
             let secret = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(key, &error))?;
             let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
                 .with_safe_default_protocol_versions()

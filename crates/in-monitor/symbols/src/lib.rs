@@ -99,7 +99,7 @@ fn read(path: &Path, build_id: &str, addresses: &[Address<'_>]) -> Option<Vec<Li
 
 /// Opens a regular file that no other user can have prepared: not through links of others, and as root only files of root.
 fn open(path: &Path) -> Option<File> {
-    let file = ttmon_files::open(path).ok().filter(|_| path.is_absolute())?;
+    let file = ttmon_os::open(path).ok().filter(|_| path.is_absolute())?;
     let metadata = file.metadata().ok()?;
     let user = rustix::process::geteuid().as_raw();
     (metadata.is_file() && [0, user].contains(&metadata.uid())).then_some(file)

@@ -11,10 +11,10 @@ use ratatui_core::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use ttmon_files::Directory;
 use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
+use ttmon_os::Directory;
 
 use crate::alerts::Alerts;
 use crate::background::{self, ANSWER_TIME_MAX, Answers, KeyOutcome};
@@ -325,11 +325,11 @@ fn save(path: &Path, settings: &Settings) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         Directory::create(directory)?;
     }
-    let earlier = match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
+    let earlier = match ttmon_os::read_text(path, SETTINGS_BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => String::new(),
         read => read?,
     };
-    ttmon_files::write(path, settings.write(&earlier).map_err(io::Error::other)?.as_bytes())
+    ttmon_os::write(path, settings.write(&earlier).map_err(io::Error::other)?.as_bytes())
 }
 
 #[cfg(test)]

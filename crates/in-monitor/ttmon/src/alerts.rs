@@ -96,7 +96,7 @@ fn write(state: &std::path::Path, silence: &Silence, is_ended: bool) -> Result<(
     if !state.is_dir() {
         return Err(Failure::new(format!("{}: no state directory of a service; name it with --state-dir", state.display())));
     }
-    ttmon_files::Directory::create(&state.join(ttmon_serve::SILENCES)).map_err(failed)?;
-    ttmon_files::write(&path, format!("{}\n", silence.document()).as_bytes()).map_err(failed)?;
+    ttmon_os::Directory::create(&state.join(ttmon_serve::SILENCES)).map_err(failed)?;
+    ttmon_os::write(&path, format!("{}\n", silence.document()).as_bytes()).map_err(failed)?;
     Output::Stdout.write(format!("{what}: silenced until {}\n", silence.until.rfc3339()).as_bytes())
 }

@@ -23,7 +23,7 @@ const START_TOLERANCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
-    let file = ttmon_files::open(path).map_err(|error| wrong(error.to_string()))?;
+    let file = ttmon_os::open(path).map_err(|error| wrong(error.to_string()))?;
     if file.metadata().is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
         return Err(wrong("it has more than 512 MiB".to_owned()));
     }

@@ -48,9 +48,9 @@ pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
 /// Creates an empty trace. Data that does not fit into memory is written to a file beside the output, or in the temporary directory.
 pub(crate) fn empty(output: Option<&Path>, title: String) -> Trace {
     let output: Option<PathBuf> = output.map(Path::to_owned);
-    let temporary = || -> io::Result<File> { ttmon_files::scratch_beside(&std::env::temp_dir().join("scratch")) };
+    let temporary = || -> io::Result<File> { ttmon_os::scratch_beside(&std::env::temp_dir().join("scratch")) };
     let create = move || match &output {
-        Some(output) => ttmon_files::scratch_beside(output).or_else(|_| temporary()),
+        Some(output) => ttmon_os::scratch_beside(output).or_else(|_| temporary()),
         None => temporary(),
     };
     Trace::new(About { version: VERSION.to_owned(), title, note: None }, Spool::new(Box::new(create)))
@@ -58,7 +58,7 @@ pub(crate) fn empty(output: Option<&Path>, title: String) -> Trace {
 
 /// Writes a trace. The file appears only when it is complete.
 pub(crate) fn write_file(trace: &Trace, format: ExportFormat, path: &Path) -> io::Result<()> {
-    ttmon_files::write_with(path, |out| write(trace, format, out))
+    ttmon_os::write_with(path, |out| write(trace, format, out))
 }
 
 fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result<()> {
@@ -85,14 +85,14 @@ fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Fai
 
 fn add_file(trace: &mut Trace, path: &Path) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
-    let file = ttmon_files::open(path).map_err(|error| failed(&error))?;
+    let file = ttmon_os::open(path).map_err(|error| failed(&error))?;
     let added = match Reader::new(BufReader::new(file)) {
         Ok(mut reader) => {
             trace.set_note(document::OF_RECORDING);
             document::add_recording(trace, &mut reader)
         }
         Err(Error::NotOurs | Error::Empty) => {
-            let text = ttmon_files::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| failed(&error))?;
+            let text = ttmon_os::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| failed(&error))?;
             trace.set_note(document::OF_REPORT);
             document::add_report(trace, &text)
         }

@@ -32,8 +32,7 @@ pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
 /// Reads the secrets and certificates of a store.
 pub(crate) fn store((url, access): &(String, StoreArgs)) -> Result<Store, Failure> {
     let secret = |path: &Path| {
-        let bytes =
-            ttmon_files::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let bytes = ttmon_os::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let text = std::str::from_utf8(bytes.trim_ascii()).ok().filter(|text| !text.is_empty() && !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| Failure::new(format!("{}: not one line of text", path.display())))
     };

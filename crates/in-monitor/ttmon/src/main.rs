@@ -4,6 +4,7 @@
 
 mod alerts;
 mod alias;
+mod before_main;
 mod check;
 mod cli;
 mod completion;

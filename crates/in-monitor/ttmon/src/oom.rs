@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, target: &OomTarget) -
 
 fn of_report(path: &Path) -> Result<Vec<Value>, Failure> {
     let failed = |why: String| Failure::new(format!("{}: {why}; give a process or a file of `ttmon run --report`", path.display()));
-    let text = ttmon_files::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let text = ttmon_os::read_text(path, DOCUMENT_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
     let document = Document::read(&text, None).map_err(|error| failed(format!("no report: {error}")))?;
     if !["command", "oom", "clashes"].iter().all(|list| document.has_list(list)) {
         return Err(failed("no report of a run".to_owned()));

@@ -87,7 +87,7 @@ impl OpenMachine {
         let sample = self.machine.sample()?;
         // Release freed memory before the snapshot makes a second list of the same length.
         if sample.ledgers.iter().filter_map(|ledger| ledger.content.as_ref().ok()).any(|ledger| ledger.is_listed) {
-            ttmon_sys::release_freed_memory();
+            ttmon_os::release_freed_memory();
         }
         let snapshot = Snapshot::derive(&sample, self.previous.as_ref());
         self.previous = Some(sample);

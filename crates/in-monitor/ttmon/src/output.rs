@@ -22,7 +22,7 @@ impl Output {
                 stdout.flush()?;
                 Ok(())
             }
-            Self::File(path) => ttmon_files::write(path, text)
+            Self::File(path) => ttmon_os::write(path, text)
                 .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", path.display()))),
         }
     }
@@ -31,7 +31,7 @@ impl Output {
     pub(crate) fn try_out(&self) -> io::Result<()> {
         match self {
             Self::Stdout => Ok(()),
-            Self::File(path) => ttmon_files::check_writable(path),
+            Self::File(path) => ttmon_os::check_writable(path),
         }
     }
 }

@@ -12,9 +12,9 @@ use ttmon_buffer_history::Recorder;
 use ttmon_collect::Reach;
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
-use ttmon_files::Existing;
 use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
+use ttmon_os::Existing;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, RecordRequest};
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     let mut snapshot = opened.snapshot()?;
     let failed = |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", path.display()));
     let existing = if *force { Existing::Replace } else { Existing::Keep };
-    let file = ttmon_files::create(path, existing).map_err(|error| match error.kind() {
+    let file = ttmon_os::create(path, existing).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists and was left alone; replace it with --force", path.display())),
         _ => failed(error),
     })?;

@@ -22,16 +22,16 @@ pub(crate) fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", input.display()));
     let data = data(input).map_err(|why| failed(&why))?;
     let page = ttmon_serve::report_page(&data);
-    ttmon_files::write(output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", output.display())))
+    ttmon_os::write(output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", output.display())))
 }
 
 /// Returns the data of the page as JSON text.
 fn data(input: &Path) -> Result<String, String> {
-    let file = ttmon_files::open(input).map_err(|error| error.to_string())?;
+    let file = ttmon_os::open(input).map_err(|error| error.to_string())?;
     match Reader::new(BufReader::new(file)) {
         Ok(reader) => recording(reader),
         Err(Error::NotOurs | Error::Empty) => {
-            let text = ttmon_files::read_text(input, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
+            let text = ttmon_os::read_text(input, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
             run_report(&text)
         }
         Err(error) => Err(error.to_string()),

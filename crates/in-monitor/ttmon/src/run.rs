@@ -29,10 +29,10 @@ use ttmon_buffer_history::{Account, CommandEnd};
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Reach, read_cluster};
-use ttmon_files::Existing;
 use ttmon_json::Layout;
 use ttmon_model::Sample;
 use ttmon_model::units::UnixTime;
+use ttmon_os::Existing;
 use ttmon_print::Style;
 
 use crate::failure::{Failure, complain};
@@ -260,7 +260,7 @@ fn write_report(output: &Output, account: &Account) -> bool {
     let text = format!("{}\n", ttmon_json::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
-    let saved = ttmon_files::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));
+    let saved = ttmon_os::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));
     match &saved {
         Ok(()) => complain(&format!("--report: {}; the report is in {}", failure.message, instead.display())),
         Err(error) => complain(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),

@@ -47,7 +47,7 @@ fn list(request: &SdRequest) -> Result<String, Failure> {
     let (from, text) = match (&request.input, request.from) {
         (Some(path), _) => {
             let failed = |error| Failure::new(format!("{}: {error}", path.display()));
-            (path.display().to_string(), ttmon_files::read_text(path, LIST_BYTES_MAX).map_err(failed)?)
+            (path.display().to_string(), ttmon_os::read_text(path, LIST_BYTES_MAX).map_err(failed)?)
         }
         (None, SdFrom::K8s) => ("kubectl".to_owned(), output("kubectl", &["get", "nodes", "-o", "json"])?),
         (None, _) => ("sinfo".to_owned(), output("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?),

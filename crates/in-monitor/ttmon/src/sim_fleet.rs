@@ -94,7 +94,7 @@ fn frames(spec: &str, seed: u64, host: u64) -> Result<Frames, Failure> {
 fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("cannot write a simulated machine below {}: {error}", directory.display()));
     let pids = machine.static_pids();
-    ttmon_files::Directory::create(directory).map_err(failed)?;
+    ttmon_os::Directory::create(directory).map_err(failed)?;
     machine.write(directory, 0, &pids).and_then(|()| machine.write_static_processes(directory, host)).map_err(failed)?;
     let options = Options { isolation: Isolation::Threads, pace: Pace::Repeated, origin: Origin::Sim, ..Options::default() };
     let mut reader = ttmon_collect::Machine::new(Root::at(directory), options)?;

@@ -89,7 +89,7 @@ fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>)
     let mut messages = Vec::new();
     let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
     for path in system.iter().chain(&own) {
-        match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
+        match ttmon_os::read_text(path, SETTINGS_BYTES_MAX) {
             Ok(text) => {
                 let said = settings.read(&text);
                 if !said.is_empty() {

@@ -34,7 +34,7 @@ pub(crate) fn search(root: &Root, sample: &Sample) -> Option<Cluster> {
 
 /// Returns the descriptor in a file. Most of the places have none, and anything may be in the file of another program.
 fn read(path: &Path) -> Option<Cluster> {
-    let bytes = ttmon_files::read_trusted(path, CLUSTER_BYTES_MAX).ok()?;
+    let bytes = ttmon_os::read_trusted(path, CLUSTER_BYTES_MAX).ok()?;
     parse_cluster(&String::from_utf8_lossy(&bytes)).ok()
 }
 

@@ -103,7 +103,7 @@ impl Slots {
         }
         let lines = devices.iter().map(|(id, bdf, board)| format!("{id} {bdf} {board}\n"));
         let text = format!("{}\n{}", self.head, lines.collect::<String>());
-        if ttmon_files::write_public(file, text.as_bytes()).is_ok() {
+        if ttmon_os::write_public(file, text.as_bytes()).is_ok() {
             self.devices = devices;
         }
     }

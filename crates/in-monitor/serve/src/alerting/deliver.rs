@@ -66,7 +66,7 @@ fn target(url: &UrlFrom) -> Result<Target, DeliveryError> {
 
 /// Reads a secret. It is read each time, so that it can be changed while the service runs.
 fn secret(key: &'static str, path: &Path) -> Result<String, DeliveryError> {
-    let bytes = ttmon_files::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| DeliveryError::File(key, error))?;
+    let bytes = ttmon_os::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| DeliveryError::File(key, error))?;
     let text = String::from_utf8(bytes).ok().map(|text| text.trim().to_owned());
     let is_plain = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     text.filter(is_plain).ok_or_else(|| DeliveryError::File(key, io::Error::new(io::ErrorKind::InvalidData, "it is not one line of text")))

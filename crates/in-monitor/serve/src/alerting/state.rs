@@ -38,7 +38,7 @@ pub(super) fn read_silences(state: &Path) -> (Vec<Silence>, Vec<String>) {
         problems.push(format!("only the first {SILENCES_MAX} of {} silences are used", paths.len()));
     }
     for path in paths.into_iter().take(SILENCES_MAX) {
-        let read = ttmon_files::read_trusted(&path, SILENCE_BYTES_MAX);
+        let read = ttmon_os::read_trusted(&path, SILENCE_BYTES_MAX);
         match read.and_then(|bytes| Silence::parse(&bytes).map_err(io::Error::other)) {
             Ok(silence) => silences.push(silence),
             // A user has just ended it.
@@ -51,7 +51,7 @@ pub(super) fn read_silences(state: &Path) -> (Vec<Silence>, Vec<String>) {
 
 /// Reads the alerts that fired before a restart: none before the first start. Also returns the number of invalid entries.
 pub(super) fn read_saved(state: &Path) -> io::Result<(Vec<Saved>, usize)> {
-    let bytes = match ttmon_files::read_trusted(&state.join(SAVED), SAVED_BYTES_MAX) {
+    let bytes = match ttmon_os::read_trusted(&state.join(SAVED), SAVED_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         read => read?,
     };
@@ -71,5 +71,5 @@ pub(super) fn read_saved(state: &Path) -> io::Result<(Vec<Saved>, usize)> {
 pub(super) fn write_saved(state: &Path, saved: &[Saved]) -> io::Result<()> {
     let entry = |saved: &Saved| json!({"rule": saved.rule, "device": saved.device.0, "since": saved.since.rfc3339(), "fired": saved.fired.rfc3339()});
     let document = json!({"firing": saved.iter().map(entry).collect::<Vec<_>>()});
-    ttmon_files::write(&state.join(SAVED), format!("{document}\n").as_bytes())
+    ttmon_os::write(&state.join(SAVED), format!("{document}\n").as_bytes())
 }

@@ -47,7 +47,7 @@ pub(crate) struct Position {
 impl Replay {
     /// Opens a recording and selects devices.
     pub fn open(path: &Path, selection: Selection) -> Result<Self, Error> {
-        Ok(Self { reader: Reader::new(BufReader::new(ttmon_files::open(path)?))?, selection })
+        Ok(Self { reader: Reader::new(BufReader::new(ttmon_os::open(path)?))?, selection })
     }
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {

@@ -33,7 +33,7 @@ pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Fa
 /// has only settings of `ttmon top` and is ignored.
 fn add(config: &mut Config, path: &Path, is_named: bool) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
-    let text = match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
+    let text = match ttmon_os::read_text(path, SETTINGS_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_named => return Ok(()),
@@ -42,7 +42,7 @@ fn add(config: &mut Config, path: &Path, is_named: bool) -> Result<(), Failure> 
     if !text.contains("alerts") {
         return Ok(());
     }
-    let trusted = ttmon_files::read_trusted(path, SETTINGS_BYTES_MAX);
+    let trusted = ttmon_os::read_trusted(path, SETTINGS_BYTES_MAX);
     let bytes = trusted.map_err(|error| {
         failed(&format!("{error}; it has alerts, so it must belong to you or to root, and only the owner may write it (chmod go-w)"))
     })?;

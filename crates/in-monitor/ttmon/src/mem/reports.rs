@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use ttmon_files::{Directory, Existing};
 use ttmon_model::Snapshot;
 use ttmon_model::groups::GroupBy;
+use ttmon_os::{Directory, Existing};
 use ttmon_print::{ProgramReports, ReportFile};
 
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ pub(super) fn follow(
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let path = directory.join(new.key());
-                    new.insert(ttmon_files::create(&path, Existing::Replace).map_err(cannot)?)
+                    new.insert(ttmon_os::create(&path, Existing::Replace).map_err(cannot)?)
                 }
             };
             file.write_all(text.as_bytes()).map_err(cannot)?;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{fs, thread, time::Duration};
 
+use crate::before_main as plain;
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use ttmon_buffer_history::CommandEnd;
 use ttmon_collect::{Life, Root};
-use ttmon_sys::process as plain;
 
 use super::program;
 

@@ -51,7 +51,7 @@ impl SourceTexts {
     }
 
     fn read(&self, path: &Path) -> Option<String> {
-        let file = ttmon_files::open(path).ok()?;
+        let file = ttmon_os::open(path).ok()?;
         let metadata = file.metadata().ok()?;
         // A moved file keeps its modification time (mtime), but not its status change time (ctime).
         let changed = (metadata.mtime(), metadata.mtime_nsec()).max((metadata.ctime(), metadata.ctime_nsec()));

@@ -28,8 +28,8 @@ fn own_at(path: &Path) -> Option<Token> {
         return Some(token);
     }
     let text = random().ok()?;
-    ttmon_files::Directory::create(path.parent()?).ok()?;
-    ttmon_files::write_secret(path, format!("{text}\n").as_bytes()).ok()?;
+    ttmon_os::Directory::create(path.parent()?).ok()?;
+    ttmon_os::write_secret(path, format!("{text}\n").as_bytes()).ok()?;
     Token::read(path).ok()
 }
 

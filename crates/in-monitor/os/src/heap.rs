@@ -1,3 +1,6 @@
+//! Memory that the allocator keeps.
+#![allow(unsafe_code, reason = "no crate offers these calls as safe functions")]
+
 /// Returns freed pages to the system. glibc keeps free pages between allocations, and mimalloc keeps all free pages for a second.
 pub fn release_freed_memory() {
     #[cfg(target_env = "gnu")]

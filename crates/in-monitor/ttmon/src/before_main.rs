@@ -2,6 +2,7 @@
 //!
 //! Before `main`, Rust ignores SIGPIPE and opens /dev/null for closed standard streams. A function that the loader calls records the state
 //! before that.
+#![allow(unsafe_code, reason = "the state before `main` is known to no crate")]
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,7 +36,7 @@ static RECORD_STATE: extern "C" fn() = {
 /// Restores the signals and streams that this process was started with.
 ///
 /// Call it in a forked child before `exec`: it may close a standard stream.
-pub fn as_started() {
+pub(crate) fn as_started() {
     for (signal, is_ignored) in SIGNALS.into_iter().zip(&IS_IGNORED) {
         let handler = if is_ignored.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
         // SAFETY: neither value is a function, so none is called.
@@ -53,7 +54,7 @@ pub fn as_started() {
 ///
 /// # Errors
 /// The error of `kill`: no such process, or no permission.
-pub fn send(pid: u32, signal: i32) -> io::Result<()> {
+pub(crate) fn send(pid: u32, signal: i32) -> io::Result<()> {
     // 0 would signal the whole process group.
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: takes only numbers.

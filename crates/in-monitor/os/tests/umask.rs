@@ -12,7 +12,7 @@ fn public_files_are_readable_with_any_umask() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("devices");
     for text in ["first", "second"] {
-        ttmon_files::write_public(&path, text.as_bytes()).unwrap();
+        ttmon_os::write_public(&path, text.as_bytes()).unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), fs::metadata(&path).unwrap().permissions().mode() & 0o777), (text, 0o644));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     }

@@ -1,4 +1,6 @@
-//! Opens the files that a user names, or that other users may have prepared.
+//! What the standard library lacks for files, sockets and memory.
+//!
+//! It opens the files that a user names, or that other users may have prepared.
 //!
 //! A path is walked one component at a time from an open directory, and each component is inspected before it is
 //! opened for reading or writing. The rules, also in docs/security.md:
@@ -10,8 +12,13 @@
 //! - Reads are bounded. Writes create a new file in the opened directory and rename it: the old content or the new.
 
 mod create;
+mod heap;
+pub mod locks;
 mod read;
+mod socket;
 mod walk;
 
 pub use create::{Directory, Draft, Existing, check_writable, create, scratch_beside, write, write_public, write_secret, write_with};
+pub use heap::release_freed_memory;
 pub use read::{open, open_regular_at, read, read_secret, read_text, read_trusted};
+pub use socket::refuse_descriptors;

@@ -1,4 +1,5 @@
 //! A socket option that no crate offers.
+#![allow(unsafe_code, reason = "no crate offers this call as a safe function")]
 
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
