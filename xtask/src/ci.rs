@@ -269,7 +269,7 @@ fn python(gate: &mut Gate) -> Outcome {
 /// Runs tests that need processes of other users or unreadable files, which only root can create.
 fn as_root(gate: &mut Gate) -> Outcome {
     needs_root("these tests need root")?;
-    let mut tests: Vec<&str> = ["lines", "all", "tracked", "running"].into_iter().flat_map(|test| ["--test", test]).collect();
+    let mut tests = vec!["--bin", "ttmon", "--test", "all", "--test", "tracked", "--test", "running"];
     // Some tests copy a program and start it. A fork in another thread would keep the copy open for writing.
     tests.extend(["--", "--ignored", "--test-threads=1"]);
     gate.tests(&mut gate.project.tests(&tests))

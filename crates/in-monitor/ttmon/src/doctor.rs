@@ -1,4 +1,12 @@
 //! `ttmon doctor`: checks this machine, prints problems and remedies, and writes a bundle for a bug report.
+//!
+//! [`Facts`] are read once, from the machine's files and by the program itself. [`examine`] is pure: it applies one rule per topic and
+//! returns findings, each with one sentence and a remedy.
+
+mod bundle;
+mod facts;
+mod finding;
+mod rules;
 
 use std::env;
 use std::fmt::Write;
@@ -12,8 +20,6 @@ use serde_json::{Value, json};
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Machine, Reach, Root};
-use ttmon_doctor::bundle::{self, Content, Entry, Pseudonyms};
-use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
 use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
@@ -26,6 +32,10 @@ use crate::output::Output;
 use crate::run::library;
 use crate::server;
 use crate::show::{VERSION, now};
+use bundle::{Content, Entry, Pseudonyms};
+use facts::{Facts, Python, Service};
+use finding::{Finding, Verdict};
+use rules::examine;
 
 /// Longest wait for Python.
 const CHILD_TIME: Duration = Duration::from_secs(3);

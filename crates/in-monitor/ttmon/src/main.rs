@@ -32,6 +32,7 @@ mod serve;
 mod server;
 mod show;
 mod sim_fleet;
+mod symbols;
 mod terminal;
 mod top;
 mod wait;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     };
     // The service opens no files whose names come from programs.
     if !matches!(cli.command, Some(Command::Serve(_))) {
-        ttmon_collect::set_resolver(ttmon_symbols::resolve);
+        ttmon_collect::set_resolver(symbols::resolve);
     }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,8 @@
 //! A file is opened only if no other user can have prepared it, and used only if its build id is the expected one.
 
 mod demangle;
+#[cfg(test)]
+mod tests;
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -31,7 +33,7 @@ type Known = HashMap<SourceLine, Arc<[Arc<SourceLine>]>>;
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 /// Returns the lines of native frames, inlined functions first. All other frames, and those that cannot be resolved, stay unchanged.
-pub fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
+pub(crate) fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>> {
     let mut guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = guard.get_or_insert_with(HashMap::new);
     if known.len() > KNOWN_MAX {

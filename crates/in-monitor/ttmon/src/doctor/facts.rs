@@ -15,78 +15,78 @@ const VENDOR: &str = "0x1e52";
 
 /// Input of the rules. `None` means unknown; the rule then prints nothing.
 #[derive(Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The devices and their processes, or the reason why there is no snapshot.
-    pub snapshot: Result<Snapshot, ttmon_collect::Error>,
+    pub(crate) snapshot: Result<Snapshot, ttmon_collect::Error>,
     /// Whether the driver's module is loaded.
-    pub is_driver_loaded: bool,
+    pub(crate) is_driver_loaded: bool,
     /// Tenstorrent's devices on the PCI bus.
-    pub bus: Vec<PciDevice>,
+    pub(crate) bus: Vec<PciDevice>,
     /// The device files.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Reserved 1 GB pages of the kernel.
-    pub huge_pages: Option<u64>,
+    pub(crate) huge_pages: Option<u64>,
     /// Version of the kernel.
-    pub kernel: Option<Version>,
+    pub(crate) kernel: Option<Version>,
     /// Yama's `ptrace_scope`.
-    pub ptrace_scope: Option<u64>,
+    pub(crate) ptrace_scope: Option<u64>,
     /// Wall-clock time.
-    pub time: UnixTime,
+    pub(crate) time: UnixTime,
     /// Room in /dev/shm.
-    pub shared_memory: Option<Space>,
+    pub(crate) shared_memory: Option<Space>,
     /// Whether anonymous shared memory can be created; if not, why.
-    pub memfd: Option<Result<(), rustix::io::Errno>>,
+    pub(crate) memfd: Option<Result<(), rustix::io::Errno>>,
     /// The library that `ttmon run` preloads, or the reason why it is missing, with a remedy.
-    pub library: Option<Result<PathBuf, String>>,
+    pub(crate) library: Option<Result<PathBuf, String>>,
     /// The Python of this user.
-    pub python: Option<Python>,
+    pub(crate) python: Option<Python>,
     /// The service of this host.
-    pub service: Option<Service>,
+    pub(crate) service: Option<Service>,
 }
 
 /// A device on the PCI bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PciDevice {
+pub(crate) struct PciDevice {
     /// Its address.
-    pub bdf: Bdf,
+    pub(crate) bdf: Bdf,
     /// The driver that it is bound to.
-    pub driver: Option<String>,
+    pub(crate) driver: Option<String>,
     /// The type of its IOMMU group: `DMA`, `DMA-FQ`, `identity`. `None`: the IOMMU is off.
-    pub iommu: Option<String>,
+    pub(crate) iommu: Option<String>,
 }
 
 /// A device file. It is never opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// The device.
-    pub id: DeviceId,
+    pub(crate) id: DeviceId,
     /// Whether this user may open it.
-    pub is_accessible: bool,
+    pub(crate) is_accessible: bool,
     /// Its file mode.
-    pub mode: u32,
+    pub(crate) mode: u32,
 }
 
 /// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub(crate) struct Space {
     /// Total bytes.
-    pub total: u64,
+    pub(crate) total: u64,
     /// Free bytes.
-    pub free: u64,
+    pub(crate) free: u64,
 }
 
 /// A Python installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Python {
+pub(crate) struct Python {
     /// Its version.
-    pub version: String,
+    pub(crate) version: String,
     /// The version of its ttnn package.
-    pub ttnn: Option<String>,
+    pub(crate) ttnn: Option<String>,
 }
 
 /// The service of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Service {
+pub(crate) enum Service {
     /// Not running.
     None,
     /// The service answers.
@@ -105,7 +105,7 @@ pub enum Service {
 
 impl Facts {
     /// Reads files below `root`. Facts that only the running program can determine stay `None`.
-    pub fn read(root: &Root, snapshot: Result<Snapshot, ttmon_collect::Error>, time: UnixTime) -> Self {
+    pub(crate) fn read(root: &Root, snapshot: Result<Snapshot, ttmon_collect::Error>, time: UnixTime) -> Self {
         let number = |path: PathBuf| line(&path).and_then(|text| text.parse().ok());
         Self {
             snapshot,
@@ -125,7 +125,7 @@ impl Facts {
     }
 
     /// Adds facts that system calls of this process provide.
-    pub fn with_kernel(mut self, root: &Root) -> Self {
+    pub(crate) fn with_kernel(mut self, root: &Root) -> Self {
         self.shared_memory = rustix::fs::statvfs(&root.dev_shm)
             .ok()
             .map(|found| Space { total: found.f_blocks * found.f_frsize, free: found.f_bavail * found.f_frsize });

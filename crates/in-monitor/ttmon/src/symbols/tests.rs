@@ -44,7 +44,7 @@ fn build(program: &Path, more: &[&str]) -> Option<(u32, String)> {
 
 fn resolved(program: &Path, address: u32, build_id: &str) -> Vec<(String, u32, String)> {
     let frame = Arc::new(SourceLine::of_native(program.to_str().expect("text"), address, build_id));
-    let lines = ttmon_symbols::resolve(&[frame]);
+    let lines = super::resolve(&[frame]);
     let name = |file: &str| file.rsplit('/').next().unwrap_or_default().to_owned();
     lines[0].iter().map(|line| (name(&line.file), line.line, line.function.to_string())).collect()
 }

@@ -8,7 +8,8 @@ use ttmon_model::snapshot::{Health, Location, State, Status};
 use ttmon_model::units::{UnixTime, Version, size};
 use ttmon_model::{Arch, Device, Snapshot};
 
-use crate::{Facts, Finding, Service, Verdict};
+use super::facts::{Facts, Service};
+use super::finding::{Finding, Verdict};
 
 /// The oldest kernel with `pidfd_open`.
 const KERNEL_MIN: Version = Version::new(5, 3, 0);
@@ -48,7 +49,7 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Applies all rules.
-pub fn examine(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn examine(facts: &Facts) -> Vec<Finding> {
     let findings = |&(topic, rule): &(&'static str, Rule)| {
         rule(facts).into_iter().map(move |(verdict, message, remedy)| Finding { topic, verdict, message, remedy })
     };
@@ -408,8 +409,8 @@ fn clock(facts: &Facts) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::{Node, Python, Space};
     use super::*;
-    use crate::{Node, Python, Space};
     use ttmon_model::identity::DeviceId;
 
     fn facts() -> Facts {

@@ -38,16 +38,16 @@ const KIND_BITS: u64 = !0 << 36;
 
 /// An entry of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Path below the top directory.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its content.
-    pub content: Content,
+    pub(crate) content: Content,
 }
 
 /// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     /// A file.
     File(Vec<u8>),
     /// A symbolic link.
@@ -56,17 +56,17 @@ pub enum Content {
 
 /// Replaces serial numbers and ids. Equal numbers have equal replacements.
 #[derive(Debug, Default)]
-pub struct Pseudonyms(BTreeMap<u64, u64>);
+pub(crate) struct Pseudonyms(BTreeMap<u64, u64>);
 
 impl Pseudonyms {
     /// Returns the replacement of a number.
-    pub fn number(&mut self, number: u64) -> u64 {
+    pub(crate) fn number(&mut self, number: u64) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(number).or_insert(number & KIND_BITS | next)
     }
 
     /// Replaces all known numbers in a text, in the spellings that ttmon prints.
-    pub fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (from, to)| {
             let spellings = [format!("{from:016X}"), format!("{from:016x}"), format!("{from:#x}"), from.to_string()];
             let replaced = [format!("{to:016X}"), format!("{to:016x}"), format!("{to:#x}"), to.to_string()];
@@ -77,7 +77,12 @@ impl Pseudonyms {
 }
 
 /// Reads the driver's files below `root`. Forks, so the program must have one thread.
-pub fn tree(root: &Root, directory: &Path, read_timeout: Duration, mut pseudonyms: Option<&mut Pseudonyms>) -> io::Result<Vec<Entry>> {
+pub(crate) fn tree(
+    root: &Root,
+    directory: &Path,
+    read_timeout: Duration,
+    mut pseudonyms: Option<&mut Pseudonyms>,
+) -> io::Result<Vec<Entry>> {
     let mut wanted: BTreeSet<PathBuf> = MACHINE_FILES.iter().map(|file| directory.join(file)).collect();
     let mut links: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for class in listed(&root.sys.join("class/tenstorrent")) {
@@ -150,7 +155,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Packs entries as tar, compressed with zstd. Equal entries give equal bytes.
-pub fn pack(entries: &[Entry]) -> io::Result<Vec<u8>> {
+pub(crate) fn pack(entries: &[Entry]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     for entry in entries {
         let path = Path::new(TOP).join(&entry.path);
