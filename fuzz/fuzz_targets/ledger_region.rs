@@ -6,9 +6,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_ledger::reader::{ReadAt, Region};
+use ttmon_ledger_reader::{ReadAt, Region};
 
-#[path = "../../crates/in-program/ledger/tests/all/reader/encoder.rs"]
+#[path = "../../crates/in-monitor/ledger-reader/tests/all/encoder.rs"]
 mod encoder;
 #[path = "../src/patches.rs"]
 mod patches;

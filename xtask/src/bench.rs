@@ -22,7 +22,7 @@ type Bench = (&'static str, &'static str, &'static [Need], &'static str);
 /// others start released programs, and an optimised build of themselves would link the program once more, which takes minutes.
 const BENCHES: &[Bench] = &[
     ("event", "ttmon-ledger", &[], "bench"),
-    ("list", "ttmon-ledger", &[], "bench"),
+    ("list", "ttmon-ledger-reader", &[], "bench"),
     ("off", "ttmon-client", &[], "bench"),
     ("deep", "ttmon-deep", &[], "bench"),
     ("intake", "ttmon-intake", &[dynamic], "bench"),

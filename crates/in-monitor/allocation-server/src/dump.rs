@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use ttmon_collect::ledgers;
 use ttmon_ledger::layout::kind;
-use ttmon_ledger::reader::{Allocator, Circular, Live, Totals};
 use ttmon_ledger::report::BUFFER_KINDS;
+use ttmon_ledger_reader::{Allocator, Circular, Live, Totals};
 use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
 
 use crate::limits::DUMP_BUFFERS_MAX;
@@ -361,7 +361,7 @@ const _: () = assert!(Kind::Dram as u8 == kind::DRAM && Kind::Kernel as u8 == ki
 
 #[cfg(test)]
 mod tests {
-    use ttmon_ledger::reader::Region;
+    use ttmon_ledger_reader::Region;
 
     use super::*;
     use crate::limits::DUMP_BUFFERS_MAX;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger::layout::{Op, Refused, kind};
-use ttmon_ledger::reader::{Event, ReadError, Region, Totals};
 use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
+use ttmon_ledger_reader::{Event, ReadError, Region, Totals};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
 
@@ -255,7 +255,7 @@ fn lives(owner: ProcessKey) -> bool {
 fn live(totals: &Totals) -> [(u64, u64); 3] {
     let rows = || totals.allocators.iter().flat_map(|allocator| &allocator.rows);
     let of = |kinds: &[u8]| {
-        let sum = |(bytes, count): (u64, u64), row: &ttmon_ledger::reader::Row| (bytes.saturating_add(row.used), count + row.count);
+        let sum = |(bytes, count): (u64, u64), row: &ttmon_ledger_reader::Row| (bytes.saturating_add(row.used), count + row.count);
         rows().filter(|row| kinds.contains(&row.kind)).fold((0, 0), sum)
     };
     [of(&BUFFER_KINDS), of(&[kind::CB]), of(&[kind::KERNEL])]

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use ttmon_collect::handover::{HandedLedger, Receiver};
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_ledger::reader::Region;
+use ttmon_ledger_reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
 

@@ -14,9 +14,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::reads::{Lane, Pace, Pool, Request, Want};
-use ttmon_ledger::reader::{Live, ReadError, Region, Totals};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, VisibleDevicesVariable};
+use ttmon_ledger_reader::{Live, ReadError, Region, Totals};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};

@@ -9,7 +9,7 @@ use ttmon_collect::Lines;
 use ttmon_collect::ledgers::{self, buffer_kind};
 use ttmon_json::run::{HostMemory, RunGroup};
 use ttmon_ledger::layout::{flag, status};
-use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
+use ttmon_ledger_reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
 use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};

@@ -6,7 +6,7 @@ use std::io;
 use ttmon_collect::Lines;
 use ttmon_collect::ledgers::{buffer_kind, tag};
 use ttmon_ledger::layout::{Op, Refused, kind};
-use ttmon_ledger::reader::{Allocator, Entry, Event, Failure, Geometry, Listing, ReadError, Recorded, Region, Totals};
+use ttmon_ledger_reader::{Allocator, Entry, Event, Failure, Geometry, Listing, ReadError, Recorded, Region, Totals};
 
 use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 
@@ -181,7 +181,7 @@ fn is_drawn(event: &Event) -> bool {
 fn chips(allocator: &Allocator, is_mock: bool) -> Vec<Chip> {
     let word = if is_mock { "simulated chip" } else { "chip" };
     let chip = |number: u64, unique: Option<u64>| Chip { id: unique.unwrap_or(number), number, name: format!("{word} {number}") };
-    let of = |chip_: &ttmon_ledger::reader::Chip| {
+    let of = |chip_: &ttmon_ledger_reader::Chip| {
         let number = chip_.metal_id.map_or(u64::from(allocator.given_id), u64::from);
         chip(number, chip_.unique_id)
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ttmon_collect::Lines;
 use ttmon_collect::ledgers::tag;
 use ttmon_ledger::layout::Op;
-use ttmon_ledger::reader::{ReadError, Region};
+use ttmon_ledger_reader::{ReadError, Region};
 use ttmon_model::stack::SourceLine;
 
 use crate::live::TornDown;

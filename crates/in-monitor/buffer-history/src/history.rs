@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ttmon_collect::Lines;
 use ttmon_collect::ledgers::{buffer_kind, tag};
 use ttmon_ledger::layout::{Op, kind};
-use ttmon_ledger::reader::{Event, Failure, ReadError, Recorded, Region, Totals};
+use ttmon_ledger_reader::{Event, Failure, ReadError, Recorded, Region, Totals};
 use ttmon_model::Kind;
 use ttmon_model::event::Refusal;
 use ttmon_model::ledger::BufferKind;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ttmon_ledger::layout::Op;
-use ttmon_ledger::reader::{Entry, Event, Listing, Recorded};
+use ttmon_ledger_reader::{Entry, Event, Listing, Recorded};
 
 /// Slot of an allocator, and kind of memory.
 pub(crate) type RowKey = (u16, u8);

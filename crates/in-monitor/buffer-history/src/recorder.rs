@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use ttmon_ledger::layout::{self, Op as RecordOp};
-use ttmon_ledger::reader::{Event as Record, Failure, Recorded};
+use ttmon_ledger_reader::{Event as Record, Failure, Recorded};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::snapshot::Allocator;

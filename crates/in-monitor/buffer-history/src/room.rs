@@ -2,7 +2,7 @@
 
 use ttmon_collect::Lines;
 use ttmon_ledger::layout::{Refused, kind};
-use ttmon_ledger::reader::{Failure, Geometry, Totals};
+use ttmon_ledger_reader::{Failure, Geometry, Totals};
 use ttmon_model::event::clash_addresses;
 use ttmon_model::room::{HeldByLine, Occupied, SmallRegion, Window, cheapest_window};
 

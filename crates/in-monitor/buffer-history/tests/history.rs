@@ -5,10 +5,10 @@ use std::fs::File;
 use ttmon_buffer_history::{GrowthSinceMark, History, growth_since_mark, refusal};
 use ttmon_collect::Lines;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, TraceStep, Writer,
 };
+use ttmon_ledger_reader::Region;
 use ttmon_model::event::Refusal;
 use ttmon_model::phase::Point;
 

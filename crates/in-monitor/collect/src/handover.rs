@@ -6,7 +6,7 @@
 //! as its ledger. The check only calls the kernel. The receiving thread neither reads nor closes a descriptor of any other file system,
 //! because a hanging network mount, for example, would block it.
 //!
-//! The caller checks that the [identity](ttmon_ledger::reader::Identity) in the ledger is that of the [sender](Sender), and limits the
+//! The caller checks that the [identity](ttmon_ledger_reader::Identity) in the ledger is that of the [sender](Sender), and limits the
 //! number of ledgers.
 
 use std::fs::{self, File, Permissions};
@@ -26,7 +26,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use ttmon_ledger::reader::Region;
+use ttmon_ledger_reader::Region;
 
 /// The first bytes of every message.
 pub const MAGIC: [u8; 8] = *b"TTMONHND";

@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
 use ttmon_ledger::layout::{Coverage, KINDS, WriterKind, flag, kind, origin, status};
-use ttmon_ledger::reader::{
+use ttmon_ledger_reader::{
     Allocator, Chip, Circular, Entry, Exactness, Feature, Live, ReadError, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
 };
 use ttmon_model::identity::ProcessKey;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use ttmon_ledger::reader::{Code, ReadError, Region, Stacks};
+use ttmon_ledger_reader::{Code, ReadError, Region, Stacks};
 use ttmon_model::Snapshot;
 use ttmon_model::stack::{SourceLine, Stack};
 

@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::geteuid;
 
 use ttmon_ledger::layout::WriterKind;
-use ttmon_ledger::reader::Region;
+use ttmon_ledger_reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::{Missing, Reading, Source};

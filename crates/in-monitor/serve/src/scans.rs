@@ -133,8 +133,8 @@ mod tests {
     use std::time::Duration;
 
     use ttmon_ledger::layout::{Refused, WriterKind, kind, origin};
-    use ttmon_ledger::reader::Region;
     use ttmon_ledger::writer::{AllocatorSpec, Chip, ClockChoice, Config, Failure, KindGeometry, Writer};
+    use ttmon_ledger_reader::Region;
     use ttmon_model::identity::ProcessKey;
 
     use super::*;

@@ -5,8 +5,7 @@
 //! unsafe code and does not depend on devices.
 
 pub mod layout;
-mod pages;
-pub mod reader;
+pub mod pages;
 pub mod report;
-mod tsc;
+pub mod tsc;
 pub mod writer;

@@ -5,7 +5,7 @@ const WORTH: usize = 4 << 20;
 const PAGE: usize = 4096;
 
 /// Returns a vector with this capacity, on large pages if the kernel provides them. It touches no page yet.
-pub(crate) fn vec_with_capacity<T>(capacity: usize) -> Vec<T> {
+pub fn vec_with_capacity<T>(capacity: usize) -> Vec<T> {
     let vector: Vec<T> = Vec::with_capacity(capacity);
     let start = vector.as_ptr().addr().next_multiple_of(PAGE);
     let end = (vector.as_ptr().addr() + vector.capacity() * size_of::<T>()) / PAGE * PAGE;

@@ -2,7 +2,7 @@
 
 /// Ticks of the CPU's counter; `None` on architectures without a supported one.
 #[inline]
-pub(crate) fn now() -> Option<u64> {
+pub fn now() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: RDTSC reads a CPU register that every x86-64 has, and accesses no memory. If the process has disabled it (PR_SET_TSC), it
@@ -18,12 +18,12 @@ pub(crate) fn now() -> Option<u64> {
 
 /// CLOCK_MONOTONIC in nanoseconds. It is independent of changes of the wall clock.
 #[inline]
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
 /// CLOCK_REALTIME in nanoseconds since 1970.
-pub(crate) fn realtime_ns() -> u64 {
+pub fn realtime_ns() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 

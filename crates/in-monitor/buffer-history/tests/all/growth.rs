@@ -5,8 +5,8 @@ use std::fs::File;
 use ttmon_buffer_history::Digest;
 use ttmon_buffer_history::History;
 use ttmon_ledger::layout::{WriterKind, kind};
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Frame, Key, KindGeometry, Session, Writer};
+use ttmon_ledger_reader::Region;
 
 fn put(session: &mut Session<'_>, allocator: AllocatorId, address: u64, size: u64, line: u32) {
     let code = session.code("/me/model.py", "forward", 1).expect("room");

@@ -5,10 +5,10 @@ use std::fs::File;
 use ttmon_buffer_history::Digest;
 use ttmon_buffer_history::History;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, Writer,
 };
+use ttmon_ledger_reader::Region;
 
 const BASE: u64 = 0x100;
 const BANK: u64 = 1000;

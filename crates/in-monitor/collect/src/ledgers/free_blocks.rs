@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_ledger::reader::Live;
+use ttmon_ledger_reader::Live;
 use ttmon_model::Kind;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerSample};
 
@@ -113,10 +113,10 @@ mod tests {
     use std::fs::File;
 
     use ttmon_ledger::layout::{WriterKind, kind};
-    use ttmon_ledger::reader::Region;
     use ttmon_ledger::writer::{
         AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, VisibleDevicesVariable,
     };
+    use ttmon_ledger_reader::Region;
     use ttmon_model::identity::ProcessKey;
 
     use super::super::read;

@@ -16,7 +16,7 @@ use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
 use ttmon_json::run::HostMemory;
-use ttmon_ledger::reader::Region;
+use ttmon_ledger_reader::Region;
 
 use crate::show::now;
 

@@ -6,8 +6,8 @@ use ttmon_buffer_history::History;
 use ttmon_buffer_history::{Account, Checks, ChipPlace, CommandEnd, Digest};
 use ttmon_collect::{Isolation, Machine, Options, Root};
 use ttmon_ledger::layout::{WriterKind, flag, kind};
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
+use ttmon_ledger_reader::Region;
 use ttmon_model::{DeviceId, Sample};
 use ttmon_print::Style;
 

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 use ttmon_ledger::layout::{Coverage, Lost, Op, Refused, flag, kind};
-use ttmon_ledger::reader::{Listing, Region};
+use ttmon_ledger_reader::{Listing, Region};
 
 /// Files that are compiled once for all tests.
 struct Workshop {

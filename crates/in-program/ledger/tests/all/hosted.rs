@@ -4,10 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use ttmon_ledger::layout::{CIRCULARS, CODES, Coverage, Lost, WriterKind, header, kind};
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, VisibleDevicesVariable,
 };
+use ttmon_ledger_reader::Region;
 
 const CONFIG: Config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
 

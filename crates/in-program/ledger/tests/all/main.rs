@@ -5,7 +5,6 @@ mod hosted;
 mod made;
 #[allow(dead_code, reason = "the tests of processes use the rest")]
 mod raw;
-mod reader;
 mod report;
 mod writer;
 mod writer_hooked;

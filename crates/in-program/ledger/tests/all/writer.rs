@@ -349,7 +349,7 @@ fn a_device_opened_again_goes_on_in_its_slot() {
     }
     drop(session);
     let file = std::fs::File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
-    let region = ttmon_ledger::reader::Region::open(file).expect("a ledger");
+    let region = ttmon_ledger_reader::Region::open(file).expect("a ledger");
     let listing = region.list().expect("list");
     let [allocator] = listing.totals.allocators.as_slice() else { panic!("one slot") };
     assert_eq!((allocator.generation, allocator.is_open, allocator.rows.len()), (1001, false, 2));

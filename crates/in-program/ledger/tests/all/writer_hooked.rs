@@ -5,9 +5,9 @@ use std::{fs::File, thread};
 use proptest::prelude::*;
 use ttmon_ledger::{
     layout::{Coverage, Lost, Op, Refused, flag, stack},
-    reader::{Listing, Marked, Region},
     writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer},
 };
+use ttmon_ledger_reader::{Listing, Marked, Region};
 
 use crate::made::{circular, key, open, refused, writer};
 use crate::raw::{Raw, Truth};

@@ -4,10 +4,8 @@
 use std::{collections::BTreeMap, fs::File};
 
 use proptest::prelude::*;
-use ttmon_ledger::{
-    reader::{Region, Totals},
-    writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Writer},
-};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Writer};
+use ttmon_ledger_reader::{Region, Totals};
 
 use crate::made::{key, spec, writer};
 

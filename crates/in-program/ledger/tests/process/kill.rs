@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
+use ttmon_ledger_reader::Region;
 
 use crate::cases::{Case, wait};
 use crate::made::{self, CONFIG, Random, key, open, refused};

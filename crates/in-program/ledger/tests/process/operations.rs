@@ -21,9 +21,9 @@ use memory::{address_space_is_given_back, pages_are_small_and_not_dumped, withou
 use rustix::process::Resource;
 use ttmon_ledger::{
     layout::{Lost, status},
-    reader::{Exactness, Region},
     writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
 };
+use ttmon_ledger_reader::{Exactness, Region};
 
 use crate::cases::{Case, in_child, wait};
 use crate::made::{CONFIG, Random, key, open};

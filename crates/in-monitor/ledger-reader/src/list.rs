@@ -1,0 +1,242 @@
+//! The list of all live entries, exact at one time although the writer continues.
+//!
+//! The entries are copied while they change. Then the figures are read, and the events between the start of the copy and the figures are
+//! replayed over the copy. A copied entry can be torn only by an event in this interval, and the replay replaces it.
+
+use super::bytes::u8_at;
+use super::clock::Converter;
+use super::entry::Entry;
+use super::header::Counters;
+use super::live_at_close;
+use super::peak::{self, PeakSet};
+use super::recount::{Sum, agree, count};
+use super::replay::{self, Change, Changes};
+use super::rows::{RowRecord, row_index};
+use super::totals::{self, Frame, Totals};
+use super::{Exactness, ReadError, Region, tags};
+use ttmon_ledger::layout::{ENTRIES_MAX, entry};
+use ttmon_ledger::pages;
+
+/// The live entries, and the figures of the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The figures. Their exactness also applies to the list.
+    pub totals: Totals,
+    /// All listed live buffers, in no particular order.
+    pub entries: Vec<Entry>,
+    /// The buffers that were live at the peak of each row.
+    pub peak_sets: Vec<PeakSet>,
+    /// Buffers that were live at a free-all. The rows count all of them; this has as many as could be stored.
+    pub left: Vec<Entry>,
+    /// Number of invalid entries, which are omitted.
+    pub bad_entries: u64,
+    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
+    pub tags: Vec<String>,
+}
+
+/// Implements [`Region::list`].
+pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
+    let converter = region.converter();
+    let mut taken = ListAttempt::take(region, converter, None)?;
+    let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
+    let is_settled = taken.frame.totals.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
+    // If the writer has stopped, another copy would be no better.
+    if !is_settled && !taken.frame.is_stalled {
+        drop(taken);
+        taken = ListAttempt::take(region, converter, None)?;
+        peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
+    }
+    let tags = tags::read(region, taken.frame.counters.tags_used)?;
+    let mut left = taken.left;
+    live_at_close::complete(region, &mut taken.frame, &mut left)?;
+    Ok(Listing { totals: taken.frame.totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
+}
+
+/// The live entries, and the figures of the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The figures. Their exactness also applies to the list.
+    pub totals: Totals,
+    /// All listed live buffers, in no particular order.
+    pub entries: Vec<Entry>,
+    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
+    pub tags: Vec<String>,
+}
+
+/// Implements [`Region::live`].
+pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
+    let converter = region.converter();
+    let mut taken = ListAttempt::take(region, converter, Some(most))?;
+    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_stalled {
+        drop(taken);
+        taken = ListAttempt::take(region, converter, Some(most))?;
+    }
+    let tags = tags::read(region, taken.frame.counters.tags_used)?;
+    Ok(Live { totals: taken.frame.totals, entries: taken.entries, tags })
+}
+
+/// Returns only the figures, counted from the entries.
+pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
+    let mut taken = ListAttempt::take(region, converter, None)?;
+    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_exact {
+        taken = ListAttempt::take(region, converter, None)?;
+    }
+    // The writer's own figures may have become readable since. It does not matter here whether the list differs from them.
+    let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
+    Ok(Totals { exactness, ..taken.frame.totals })
+}
+
+/// One copy of the entries, exact if possible.
+struct ListAttempt {
+    frame: Frame,
+    entries: Vec<Entry>,
+    /// Entries that were freed with their row and that were live at its peak.
+    gone: Vec<Entry>,
+    /// Entries that were freed with their row.
+    left: Vec<Entry>,
+    bad: u64,
+}
+
+impl ListAttempt {
+    /// Copies the entries. With `most`, it copies at most that many, and none that were freed with their row.
+    fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
+        let limit = match most {
+            Some(most) => Some(Limit { epochs: totals::frame(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
+            None => None,
+        };
+        // This order ensures that a slot that is first used by a later event is in the copy or in the replay.
+        let from = region.source.seq()? / 2;
+        let before = Counters::read(&region.source, &region.header.tables)?;
+        let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
+        let mut frame = totals::frame(region, converter)?;
+        let changes = replay::changes(region, from, frame.totals.events, &converter)?;
+        let is_replayed = changes.is_some();
+        if let Some(mut changes) = changes {
+            changes.complete(region)?;
+            copy.apply(&changes, &mut frame.rows);
+        }
+        let NotLive { gone, left, sums, bad } = copy.split_live(&mut frame);
+        let agrees = agree(&frame, &sums);
+        frame.totals.exactness = match (is_replayed, frame.is_exact) {
+            (true, true) if agrees => Exactness::Exact,
+            (true, false) => Exactness::Recounted,
+            _ => Exactness::Changing,
+        };
+        if !frame.is_exact {
+            count(&mut frame, &sums, &copy.entries);
+        }
+        Ok(Self { frame, entries: copy.entries, gone, left, bad })
+    }
+}
+
+/// The result of [`Copy::split_live`]: entries freed with their row, those of them that belong to its peak, the sums of live entries by
+/// row, and the number of invalid entries.
+struct NotLive {
+    gone: Vec<Entry>,
+    left: Vec<Entry>,
+    sums: Vec<Sum>,
+    bad: u64,
+}
+
+/// Entries that are marked as live, in the order of their slots, and slots with invalid content.
+struct Copy {
+    entries: Vec<Entry>,
+    nonsense: Vec<u32>,
+}
+
+/// Limits which entries are copied, and how many.
+struct Limit {
+    /// By row: entries up to this event are dead.
+    epochs: Vec<u64>,
+    most: u64,
+}
+
+impl Limit {
+    fn is_dead(&self, entry: &Entry) -> bool {
+        self.epochs.get(row_index(entry.allocator, entry.kind)).is_some_and(|epoch| entry.event <= *epoch)
+    }
+}
+
+impl Copy {
+    fn read(region: &Region, counters: &Counters, converter: &Converter, limit: Option<&Limit>) -> Result<Self, ReadError> {
+        let most = limit.map_or(ENTRIES_MAX.into(), |limit| limit.most);
+        let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into()).min(most);
+        let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
+        let mut nonsense = Vec::new();
+        region.source.each(region.header.tables.entries, 0, counters.entries_used, |slot, record| {
+            match u8_at(record, entry::STATE) {
+                entry::FREE | entry::WRITING => {}
+                entry::LIVE => match Entry::decode(slot, record, converter) {
+                    Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
+                    Some(_) if entries.len() as u64 >= most => return Err(ReadError::TooMany),
+                    Some(entry) => entries.push(entry),
+                    None => nonsense.push(slot),
+                },
+                _ => nonsense.push(slot),
+            }
+            Ok(())
+        })?;
+        Ok(Self { entries, nonsense })
+    }
+
+    fn apply(&mut self, changes: &Changes, rows: &mut [RowRecord]) {
+        let mut added = Vec::new();
+        for (&slot, change) in &changes.slots {
+            let found = self.entries.binary_search_by_key(&slot, |entry| entry.slot).ok();
+            match (change, found.map(|index| &mut self.entries[index])) {
+                (Change::Live(entry), Some(there)) => *there = *entry,
+                (Change::Live(entry), None) => added.push(*entry),
+                (Change::Gone, Some(there)) => there.event = Entry::NO_EVENT,
+                (Change::Refs(refs), Some(there)) => there.refs = *refs,
+                (Change::Gone | Change::Refs(_), None) => {}
+            }
+        }
+        self.nonsense.retain(|slot| !changes.slots.contains_key(slot));
+        self.entries.append(&mut added);
+        for (&row, &event) in &changes.epochs {
+            if let Some(row) = rows.get_mut(usize::from(row)) {
+                row.epoch = row.epoch.max(event);
+            }
+        }
+    }
+
+    /// Removes all entries that are not live.
+    fn split_live(&mut self, frame: &mut Frame) -> NotLive {
+        let last = match (frame.is_exact, frame.is_stalled) {
+            (true, _) => frame.totals.events,
+            (_, true) => frame.totals.events + 1,
+            _ => u64::MAX,
+        };
+        let (rows, counters) = (&mut frame.rows, &frame.counters);
+        let (mut gone, mut left) = (Vec::new(), Vec::new());
+        let mut sums = vec![Sum::default(); rows.len()];
+        let mut bad = self.nonsense.len() as u64;
+        self.entries.retain_mut(|entry| {
+            entry.drop_unknown_names(counters);
+            if entry.event == Entry::NO_EVENT {
+                // The replay removed the entry.
+                return false;
+            }
+            let index = row_index(entry.allocator, entry.kind);
+            let Some(row) = rows.get_mut(index).filter(|row| entry.event <= last && (row.is_used || entry.event <= row.epoch)) else {
+                bad += 1;
+                return false;
+            };
+            if entry.event <= row.epoch {
+                if row.is_used && entry.event > row.begun {
+                    left.push(*entry);
+                }
+                if row.is_used && row.peak_span.contains(entry.event) {
+                    gone.push(*entry);
+                }
+                return false;
+            }
+            if row.peak_span.contains(entry.event) {
+                row.peak_live = (row.peak_live.0 + 1, row.peak_live.1.saturating_add(entry.size));
+            }
+            sums[index].add(entry);
+            true
+        });
+        NotLive { gone, left, sums, bad }
+    }
+}

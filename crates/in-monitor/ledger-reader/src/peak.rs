@@ -1,0 +1,146 @@
+//! The buffers that were live at the peak of a row: those still live, those freed with the whole row and still in the entry table, and
+//! those that the writer copied to the graveyard when they were freed.
+
+use std::collections::HashSet;
+
+use super::bytes::u64_at;
+use super::entry::Entry;
+use super::rows::row_index;
+use super::totals::Frame;
+use super::{ReadError, Region};
+use ttmon_ledger::layout::entry;
+
+/// The buffers that were live at the peak of a row: [members](Self::members), and sums of those that are not stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeakSet {
+    /// The allocator's slot.
+    pub allocator: u16,
+    /// The kind of memory.
+    pub kind: u8,
+    /// Bytes at the peak.
+    pub peak: u64,
+    /// Count and bytes of the members that are still live.
+    pub live: (u64, u64),
+    /// The members that were freed.
+    pub gone: Vec<Entry>,
+    /// Count and bytes of buffers that were never listed.
+    pub unlisted: (u64, u64),
+    /// Count and bytes of buffers that were listed, but are no longer stored.
+    pub lost: (u64, u64),
+    span: Span,
+}
+
+/// The events of a peak's members: after the last free-all before the peak, up to the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) epoch: u64,
+    pub(super) event: u64,
+}
+
+impl Span {
+    /// Whether an entry of the row with this allocation event was live at the peak, if it was not freed before.
+    #[inline]
+    pub(super) fn contains(self, event: u64) -> bool {
+        self.epoch < event && event <= self.event
+    }
+}
+
+impl PeakSet {
+    /// Returns the members. `entries` are those of the listing that has this set. They are not copied, because there may be a million.
+    pub fn members<'a>(&'a self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
+        entries.iter().filter(|entry| self.has(entry)).chain(&self.gone)
+    }
+
+    /// Whether the parts add up to the peak exactly. They may not while the list is [changing](super::Exactness::Changing).
+    pub fn is_whole(&self) -> bool {
+        self.sum() == self.peak
+    }
+
+    fn has(&self, entry: &Entry) -> bool {
+        entry.allocator == self.allocator && entry.kind == self.kind && self.span.contains(entry.event)
+    }
+
+    fn sum(&self) -> u64 {
+        [self.live.1, self.unlisted.1, self.lost.1].into_iter().fold(bytes(&self.gone), u64::saturating_add)
+    }
+
+    /// Adds members from the graveyard. An entry may be in both tables if its free is incomplete or happened after the copy.
+    fn add_from_graveyard(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
+        let mut seen = HashSet::new();
+        buried.retain(|entry| seen.insert(entry.event));
+        if self.sum().saturating_add(bytes(&buried)) > self.peak {
+            let in_both: HashSet<u64> = self.members(entries).map(|entry| entry.event).filter(|event| seen.contains(event)).collect();
+            buried.retain(|entry| !in_both.contains(&entry.event));
+        }
+        self.gone.append(&mut buried);
+    }
+
+    /// Corrects a member that is counted twice: the writer stopped after it counted the member as lost and before it freed it.
+    fn take_back_lost(&mut self) {
+        let excess = self.sum().saturating_sub(self.peak);
+        if excess > 0 && excess <= self.lost.1 {
+            self.lost = (self.lost.0.saturating_sub(1), self.lost.1 - excess);
+        }
+    }
+}
+
+/// Returns the peak sets of all rows that were ever used. `gone` are entries that were freed with their row.
+pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
+    let mut sets = Vec::new();
+    let mut set_of_row = vec![None; frame.rows.len()];
+    for allocator in &frame.totals.allocators {
+        for row in allocator.rows.iter().filter(|row| row.peak > 0) {
+            let index = row_index(allocator.slot, row.kind);
+            set_of_row[index] = Some(sets.len());
+            sets.push(PeakSet {
+                allocator: allocator.slot,
+                kind: row.kind,
+                peak: row.peak,
+                live: frame.rows[index].peak_live,
+                gone: Vec::new(),
+                unlisted: row.peak_unlisted,
+                lost: row.peak_lost,
+                span: frame.rows[index].peak_span,
+            });
+        }
+    }
+    let set_of = |entry: &Entry| set_of_row.get(row_index(entry.allocator, entry.kind)).copied().flatten();
+    for entry in gone {
+        if let Some(set) = set_of(entry).filter(|&set: &usize| sets[set].has(entry)) {
+            sets[set].gone.push(*entry);
+        }
+    }
+    if sets.iter().any(|set| set.sum() < set.peak) {
+        let mut buried = vec![Vec::new(); sets.len()];
+        graveyard(region, frame, |entry, peak_event| {
+            if let Some(set) = set_of(&entry).filter(|&set| sets[set].has(&entry) && sets[set].span.event == peak_event) {
+                buried[set].push(entry);
+            }
+        })?;
+        for (set, buried) in sets.iter_mut().zip(buried) {
+            set.add_from_graveyard(buried, entries);
+        }
+    }
+    if frame.is_stalled {
+        sets.iter_mut().for_each(PeakSet::take_back_lost);
+    }
+    Ok(sets)
+}
+
+fn bytes(entries: &[Entry]) -> u64 {
+    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.size))
+}
+
+/// Passes each record of the graveyard to `each`, with the event of its peak.
+fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
+    let table = region.header.tables.graveyard;
+    region.source.each(table, 0, table.records, |_, record| {
+        if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
+            // The stack of a graveyard record is at the position of an entry's references.
+            (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
+            entry.drop_unknown_names(&frame.counters);
+            each(entry, u64_at(record, entry::PEAK_EVENT));
+        }
+        Ok(())
+    })
+}

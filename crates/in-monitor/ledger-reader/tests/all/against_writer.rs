@@ -1,0 +1,279 @@
+//! Compares the reader and the writer of this crate with each other, and with a simple map.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use ttmon_ledger::layout::{Op, WriterKind};
+use ttmon_ledger::report;
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
+use ttmon_ledger_reader::{Exactness, Listing, PeakSet, ReadError, Region};
+
+fn writer(clock: ClockChoice) -> Writer {
+    Writer::beside_others(Config { kind: WriterKind::Hook, version: "1.2.3", clock, machine: 5, on_created: None }, 1 << 10)
+}
+
+fn reader(writer: &Writer) -> Region {
+    Region::open(File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap()).unwrap()
+}
+
+fn spec(chips: &[Chip]) -> AllocatorSpec<'_> {
+    let dram = KindGeometry { banks: 12, alignment: 32, bank_bytes: 1 << 30, base: 32 };
+    let kinds = [dram, KindGeometry::default(), dram, dram, dram, dram];
+    AllocatorSpec { given_id: 3, origin: 2, mesh: (2, 4), kinds, chips }
+}
+
+fn key(allocator: AllocatorId, kind: u8, address: u64) -> Key {
+    Key { allocator, kind, address }
+}
+
+fn now_ns() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+fn assert_whole(listing: &Listing) {
+    assert_eq!(listing.bad_entries, 0);
+    assert!(listing.peak_sets.iter().all(PeakSet::is_whole), "{:?}", listing.peak_sets);
+    let sum: u64 = listing.entries.iter().map(|entry| entry.size).sum();
+    let unlisted: u64 = listing.totals.allocators.iter().flat_map(|a| &a.rows).map(|row| row.unlisted_bytes).sum();
+    assert_eq!(sum + unlisted, listing.totals.live_bytes);
+}
+
+#[test]
+fn a_ledger_is_read_as_written() {
+    for clock in [ClockChoice::Auto, ClockChoice::Monotonic] {
+        let before = now_ns();
+        let writer = writer(clock);
+        let chips = [Chip { metal_id: 4, unique_id: 0xAB, flags: 0 }];
+        let allocator = writer.session().unwrap().open_allocator(&spec(&chips)).unwrap();
+        let tag = writer.session().unwrap().tag("layer 7");
+        let operation = writer.session().unwrap().tag("ttnn::relu");
+        let stack = writer.session().unwrap().add_stack(7, &[], false);
+        let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation, stack };
+        writer.session().unwrap().insert(key(allocator, 0, 0x4000), &buffer).unwrap();
+        report::allocate(&mut writer.session().unwrap(), key(allocator, 0, 0x4000), &buffer).unwrap();
+        let written = now_ns();
+        while now_ns() < written + 20_000_000 {
+            thread::yield_now();
+        }
+        let (read, after) = (reader(&writer), now_ns());
+
+        let identity = read.identity();
+        assert_eq!((identity.pid, identity.writer, identity.machine), (std::process::id(), Some(WriterKind::Hook), 5));
+        assert_eq!(identity.version, "1.2.3");
+        let listing = read.list().unwrap();
+        assert_eq!(listing.totals.exactness, Exactness::Exact);
+        assert_whole(&listing);
+        let entry = listing.entries[0];
+        assert_eq!((entry.address, entry.size, entry.per_bank, entry.page), (0x4000, 4096, 352, 1024));
+        assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs, entry.stack), (3, 64, 1, operation, 2, 1));
+        assert_eq!(listing.tags[entry.tag as usize], "layer 7");
+        assert!((before..after - 15_000_000).contains(&entry.time), "{before} {} {after}", entry.time);
+        let read_allocator = &listing.totals.allocators[0];
+        assert_eq!((read_allocator.given_id, read_allocator.mesh, read_allocator.is_open), (3, Some((2, 4)), true));
+        assert_eq!((read_allocator.chips[0].metal_id, read_allocator.chips[0].unique_id), (Some(4), Some(0xAB)));
+        assert_eq!((read_allocator.rows[0].allocated, read_allocator.rows[0].used), (352 * 12, 4096));
+        let ops: Vec<Op> = read.events(0).unwrap().events.iter().map(|event| event.op).collect();
+        assert_eq!(ops, [Op::Open, Op::Alloc, Op::Ref]);
+    }
+}
+
+/// Reads a process whose descriptors are all closed, like a user would.
+#[test]
+fn through_the_memory_of_a_process() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    writer.session().unwrap().insert(key(allocator, 0, 1), &Buffer { size: 77, ..Buffer::default() }).unwrap();
+    let inode = fs::metadata(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap().ino();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.split_whitespace().nth(4) == Some(&inode.to_string())).unwrap();
+    let (start, rest) = line.split_once('-').unwrap();
+    let end = rest.split_once(' ').unwrap().0;
+    let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
+    let read = Region::open_at(File::open("/proc/self/mem").unwrap(), start, end - start).unwrap();
+    let listing = read.list().unwrap();
+    assert_eq!((listing.entries.len(), listing.totals.live_bytes), (1, 77));
+}
+
+/// Entries that died with their allocator's row are neither listed nor counted, though they are still in the table.
+#[test]
+fn live_entries_are_listed_up_to_a_limit() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    let insert = |first: u64, count: u64| {
+        for address in first..first + count {
+            writer.session().unwrap().insert(key(allocator, 0, address), &Buffer { size: 7, ..Buffer::default() }).unwrap();
+        }
+    };
+    insert(0, 300);
+    assert_eq!(reader(&writer).live(299).unwrap_err(), ReadError::TooMany);
+    assert_eq!(reader(&writer).live(300).unwrap().entries.len(), 300);
+    writer.session().unwrap().free_all(allocator);
+    insert(1000, 3);
+    let live = reader(&writer).live(3).unwrap();
+    assert_eq!((live.entries.len(), live.totals.live_entries, live.totals.exactness), (3, 3, Exactness::Exact));
+    assert_eq!(reader(&writer).live(2).unwrap_err(), ReadError::TooMany);
+}
+
+#[test]
+fn recycled_allocators() {
+    let writer = writer(ClockChoice::Auto);
+    let open = |n: u64| {
+        let mut session = writer.session().unwrap();
+        // A different device each time, because the same one would get its slot back.
+        let allocator = session.open_allocator(&AllocatorSpec { given_id: u32::try_from(n).unwrap(), ..spec(&[]) }).unwrap();
+        let buffer = Buffer { size: 10 + n, ..Buffer::default() };
+        session.insert(key(allocator, (n % 2) as u8, 0x1000), &buffer).unwrap();
+        allocator
+    };
+    for n in 0..700 {
+        let allocator = open(n);
+        writer.session().unwrap().close_allocator(allocator);
+    }
+    open(701);
+    let read = reader(&writer);
+    let listing = read.list().unwrap();
+    assert_eq!((listing.totals.exactness, listing.totals.allocators.len(), listing.entries.len()), (Exactness::Exact, 256, 1));
+    assert_eq!(listing.entries[0].size, 711);
+    assert_whole(&listing);
+    let recorded = read.events(0).unwrap();
+    assert_eq!((recorded.events.len(), recorded.events[0].op), (2, Op::Open), "older ones name rows of others");
+    assert_eq!(recorded.overrun + 2, recorded.next);
+}
+
+/// The table has room for 1,024.
+#[test]
+fn more_than_the_table_lists() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    for n in 0..1_500 {
+        writer.session().unwrap().insert(key(allocator, 1, n * 64), &Buffer { size: 64, ..Buffer::default() }).unwrap();
+    }
+    let listing = reader(&writer).list().unwrap();
+    assert_eq!((listing.totals.exactness, listing.entries.len()), (Exactness::Exact, 1_024));
+    let row = listing.totals.allocators[0].rows[0];
+    assert_eq!((row.count, row.used, row.unlisted_count, row.unlisted_bytes), (1_500, 1_500 * 64, 476, 476 * 64));
+    assert_whole(&listing);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Insert { kind: u8, address: u64, size: u64 },
+    Remove { kind: u8, address: u64 },
+    FreeAll,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..2_u8, 0..200_u64, 1..5_000_u64).prop_map(|(kind, address, size)| Step::Insert { kind, address, size }),
+        6 => (0..2_u8, 0..200_u64).prop_map(|(kind, address)| Step::Remove { kind, address }),
+        1 => Just(Step::FreeAll),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn like_a_plain_map(script in prop::collection::vec(step(), 1..400)) {
+        let writer = writer(ClockChoice::Auto);
+        let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+        let read = reader(&writer);
+        let mut map = HashMap::new();
+        let mut peaks = [0_u64; 2];
+        for (n, step) in script.into_iter().enumerate() {
+            let mut session = writer.session().unwrap();
+            match step {
+                Step::Insert { kind, address, size } => {
+                    // Replacing is a free and then an allocation.
+                    map.insert((kind, address), size);
+                    session.insert(key(allocator, kind, address), &Buffer { size, ..Buffer::default() }).unwrap();
+                }
+                Step::Remove { kind, address } => {
+                    prop_assert_eq!(session.remove(key(allocator, kind, address)), map.remove(&(kind, address)));
+                }
+                Step::FreeAll => {
+                    session.free_all(allocator);
+                    map.clear();
+                }
+            }
+            drop(session);
+            for kind in 0..2_u8 {
+                let used = map.iter().filter(|((k, _), _)| *k == kind).map(|(_, size)| size).sum();
+                peaks[usize::from(kind)] = peaks[usize::from(kind)].max(used);
+            }
+            if n % 37 == 0 {
+                check(&read, &map, peaks);
+            }
+        }
+        check(&read, &map, peaks);
+    }
+}
+
+fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
+    let listing = read.list().unwrap();
+    assert_eq!(listing.totals.exactness, Exactness::Exact);
+    assert_whole(&listing);
+    let live: HashMap<(u8, u64), u64> = listing.entries.iter().map(|e| ((e.kind, e.address), e.size)).collect();
+    assert_eq!(&live, map);
+    for row in &listing.totals.allocators[0].rows {
+        assert_eq!(row.peak, peaks[usize::from(row.kind)]);
+    }
+}
+
+/// Threads write like a program, a few hundred thousand events per second, while everything is read continuously.
+#[test]
+fn lists_of_running_threads_are_exact() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    let read = reader(&writer);
+    let is_over = AtomicBool::new(false);
+    let (mut lists, mut exact, mut whole, mut next) = (0_u32, 0_u32, 0_u32, 0);
+    thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (writer, is_over) = (&writer, &is_over);
+            scope.spawn(move || work(writer, allocator, thread, is_over));
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(1_500) {
+            let listing = read.list().unwrap();
+            lists += 1;
+            if listing.totals.exactness == Exactness::Exact {
+                exact += 1;
+                whole += u32::from(listing.peak_sets.iter().all(PeakSet::is_whole));
+                assert_eq!(listing.entries.iter().map(|entry| entry.size).sum::<u64>(), listing.totals.live_bytes);
+            }
+            let recorded = read.events(next).unwrap();
+            assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next - next);
+            next = recorded.next;
+        }
+        is_over.store(true, Relaxed);
+    });
+    println!("{lists} lists, {exact} exact, {whole} with whole peaks, {next} events");
+    assert!(exact > lists / 4, "{exact} of {lists}");
+    let last = read.list().unwrap();
+    assert_eq!(last.totals.exactness, Exactness::Exact);
+    assert_whole(&last);
+}
+
+fn work(writer: &Writer, allocator: AllocatorId, thread: u64, is_over: &AtomicBool) {
+    let mut random = 0x9E37_79B9_7F4A_7C15 ^ thread;
+    while !is_over.load(Relaxed) {
+        for _ in 0..20 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let key = key(allocator, (thread % 2) as u8, random % 400);
+            if let Ok(mut session) = writer.session()
+                && session.remove(key).is_none()
+            {
+                session.insert(key, &Buffer { size: random % 10_000, ..Buffer::default() }).unwrap();
+            }
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+}
