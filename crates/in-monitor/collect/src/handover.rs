@@ -1,10 +1,10 @@
 //! The receiving end of the hand-over. A program sends a descriptor of its ledger as soon as it has one, so that the ledger of a program
 //! that ends between two polls is not lost.
 //!
-//! A datagram has 16 bytes (`TTMONHND`, then the pid as the sender sees it, u64 little endian) and one descriptor. Any user with write
-//! permission may send anything, so every message is checked: the descriptor must be a regular file on tmpfs, sealed, and exactly as long
-//! as its ledger. The check only calls the kernel. The receiving thread neither reads nor closes a descriptor of any other file system,
-//! because a hanging network mount, for example, would block it.
+//! A datagram has a [message](ttmon_ledger::handover) and one descriptor. Any user with write permission may send anything, so every
+//! message is checked: the descriptor must be a regular file on tmpfs, sealed, and exactly as long as its ledger. The check only calls the
+//! kernel. The receiving thread neither reads nor closes a descriptor of any other file system, because a hanging network mount, for
+//! example, would block it.
 //!
 //! The caller checks that the [identity](ttmon_ledger_reader::Identity) in the ledger is that of the [sender](Sender), and limits the
 //! number of ledgers.
@@ -26,11 +26,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
+use ttmon_ledger::handover::{MAGIC, MESSAGE_BYTES};
 use ttmon_ledger_reader::Region;
-
-/// The first bytes of every message.
-pub const MAGIC: [u8; 8] = *b"TTMONHND";
-const MESSAGE_BYTES: usize = 16;
 
 /// Messages with descriptors of other file systems that are still being closed. At this number nothing more is received.
 const STUCK_MAX: usize = 4;

@@ -14,19 +14,15 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use ttmon_ledger::handover;
+
 use crate::switch;
 
-/// The first 8 of the 16 bytes; the pid follows as a little-endian u64.
-pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
-
-const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
 /// Maximum wait for all readers together, once per ledger.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Maximum number of outer runs that get the ledger. Deeper nesting is not expected.
 const OUTER_MAX: usize = 4;
-
-const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
 
 /// Called by the ledger's writer, in the thread of the program that made the first report.
 pub(crate) fn ledger_created(ledger: RawFd) {
@@ -47,8 +43,8 @@ pub(crate) fn ledger_created(ledger: RawFd) {
             }
         }
     }
-    let below_runtime_dir = variable(c"XDG_RUNTIME_DIR", |folder| Address::new(folder, BELOW_RUNTIME_DIR));
-    for place in [Address::new(SERVICE, b""), below_runtime_dir].iter().flatten() {
+    let below_runtime_dir = variable(c"XDG_RUNTIME_DIR", |folder| Address::new(folder, handover::SOCKET_BELOW_RUNTIME_DIR.as_bytes()));
+    for place in [Address::new(handover::SERVICE_SOCKET.as_bytes(), b""), below_runtime_dir].iter().flatten() {
         send(socket, place, ledger, libc::MSG_DONTWAIT);
     }
     // SAFETY: this value owns it, and it is not used again.
@@ -104,14 +100,6 @@ fn variable<T>(name: &CStr, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T>
     if has_more_rights { None } else { switch::variable(name, parse) }
 }
 
-fn payload() -> [u8; 16] {
-    let mut payload = [0; 16];
-    let (magic, pid) = payload.split_at_mut(HANDOVER_MAGIC.len());
-    magic.copy_from_slice(&HANDOVER_MAGIC);
-    pid.copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
-    payload
-}
-
 /// A buffer for one descriptor with its header, aligned for the header.
 #[repr(C)]
 union Control {
@@ -123,7 +111,7 @@ union Control {
 const DESCRIPTOR_BYTES: u32 = c_int::BITS / 8;
 
 fn send(socket: c_int, place: &Address, ledger: RawFd, flags: c_int) -> isize {
-    let mut payload = payload();
+    let mut payload = handover::message(std::process::id());
     let mut parts = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
     let mut control = Control { bytes: [0; 64] };
     // SAFETY: all zero is a valid value of this plain C struct.
@@ -166,12 +154,5 @@ mod tests {
             (count(b""), count(b"/a/b"), count(b"/a/b\n/c"), count(b"\n/c\n"), count(b"/1\n/2\n/3\n/4\n/5")),
             (0, 1, 2, 1, OUTER_MAX)
         );
-    }
-
-    #[test]
-    fn the_payload_names_the_process() {
-        let payload = payload();
-        assert_eq!(&payload[..8], b"TTMONHND");
-        assert_eq!(payload[8..], u64::from(std::process::id()).to_le_bytes());
     }
 }

@@ -33,7 +33,6 @@ use std::marker::PhantomData;
 
 pub use devices::name_devices;
 pub use exports::*;
-pub use handover::HANDOVER_MAGIC;
 pub use report::Outcome;
 pub use switch::{Options, start};
 

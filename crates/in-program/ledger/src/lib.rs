@@ -4,6 +4,7 @@
 //! kill at any time. [`report`] defines the meaning of reports, the only policy in this crate. The crate contains most of the project's
 //! unsafe code and does not depend on devices.
 
+pub mod handover;
 pub mod layout;
 pub mod pages;
 pub mod report;

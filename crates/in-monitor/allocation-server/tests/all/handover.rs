@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
-use ttmon_collect::handover::{MAGIC, Receiver};
+use ttmon_collect::handover::Receiver;
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
 
@@ -24,10 +24,7 @@ fn ledger() -> File {
 }
 
 fn message() -> [u8; 16] {
-    let mut message = [0; 16];
-    message[..8].copy_from_slice(&MAGIC);
-    message[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
-    message
+    ttmon_ledger::handover::message(std::process::id())
 }
 
 fn send(path: &Path, message: &[u8], files: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {

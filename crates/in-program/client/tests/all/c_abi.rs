@@ -288,8 +288,7 @@ fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
 fn receives_ledger_of(socket: &UnixDatagram, pid: u32) {
     socket.set_nonblocking(true).expect("set");
     let (payload, ledger) = receive(socket).expect("a datagram");
-    assert_eq!(payload[..8], ttmon_client::HANDOVER_MAGIC);
-    assert_eq!(payload[8..], u64::from(pid).to_le_bytes());
+    assert_eq!(payload, ttmon_ledger::handover::message(pid));
     let ledger = std::fs::File::from(ledger);
     let word = |offset| {
         let mut bytes = [0; 8];
