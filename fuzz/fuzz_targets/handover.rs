@@ -26,7 +26,8 @@ use std::os::unix::net::UnixDatagram;
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use ttmon_collect::handover::{MAGIC, Receiver};
+use ttmon_collect::handover::Receiver;
+use ttmon_ledger::handover::MAGIC;
 
 thread_local! {
     static SOCKETS: RefCell<(UnixDatagram, Receiver)> = RefCell::new(sockets());
@@ -64,7 +65,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn right_message() -> Vec<u8> {
-    [&MAGIC[..], &u64::from(std::process::id()).to_le_bytes()].concat()
+    ttmon_ledger::handover::message(std::process::id()).to_vec()
 }
 
 fn ledger(input: &[u8], is_sealed: bool, is_cut: bool) -> File {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_ledger_reader::{ReadAt, Region};
+use ttmon_ledger_reader::{Detail, EventCursor, ReadAt, Region};
 
 #[path = "../../crates/in-monitor/ledger-reader/tests/all/encoder.rs"]
 mod encoder;
@@ -32,26 +32,27 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn read_all(region: &Region) {
-    let totals = region.totals().expect("memory does not end");
-    assert!(totals.allocators.len() <= 256);
-    let listing = region.list().expect("memory does not end");
-    assert!(listing.entries.len() <= 1 << 20 && listing.tags.len() <= 4096 && listing.peak_sets.len() <= 2048);
-    assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
-    assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
-    assert!(listing.left.len() <= (1 << 20) + 4096 && totals.launches.len() <= 256 && totals.coverage.len() <= 64 && totals.shared.len() <= 64);
-    let stacks = region.stacks().expect("memory does not end");
-    assert!(stacks.len() <= 65_536 && (0..=stacks.len()).all(|number| stacks.frames(number).count() <= 64));
-    let circulars = region.circulars(&totals).expect("memory does not end");
-    assert!(circulars.len() <= 65_536 && circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
-    let failures = region.failures().expect("memory does not end");
-    assert!(failures.len() <= 64 && failures.iter().all(|failure| failure.largest.len() <= 8));
-    for set in &listing.peak_sets {
-        let _ = set.is_whole();
-        assert!(set.members(&listing.entries).count() <= (1 << 20) + 16_384);
-    }
-    let recorded = region.events(totals.events / 2).expect("memory does not end");
-    assert!(recorded.events.len() <= 65_536);
-    assert!(recorded.events.iter().all(|event| (event.tag as usize) < recorded.tags.len()));
+    let figures = region.figures().expect("memory does not end");
+    assert!(figures.allocators.len() <= 256 && figures.launches.len() <= 256 && figures.coverage.len() <= 64 && figures.shared.len() <= 64);
+    let lines = region.lines().expect("memory does not end");
+    assert!(lines.len() <= 65_536 && (0..=lines.len()).all(|number| lines.frames(number).len() <= 64));
+    let read_lines = || region.lines().expect("memory does not end");
+    let ledger = region.ledger(|_| Detail::Blocks, read_lines, &mut |_, _| true).expect("memory does not end").expect("no limits");
+    let allocators = ledger.allocators.len();
+    assert!(ledger.buffers.len() <= 1 << 20 && ledger.buffers.iter().all(|buffer| usize::from(buffer.allocator) < allocators));
+    assert!(ledger.circulars.len() <= 65_536 && ledger.circulars.iter().all(|circular| circular.allocator < allocators));
+    assert!(ledger.circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
+    let last = region.final_ledger(1000).expect("memory does not end");
+    let mut rows = last.ledger.allocators.iter().flat_map(|allocator| &allocator.rows);
+    assert!(last.left.len() <= 1000 && rows.all(|row| row.end.as_ref().is_some_and(|end| end.at_peak.len() <= 65)));
+    let refusals = region.refusals(&lines).expect("memory does not end");
+    assert!(refusals.len() <= 64 && refusals.iter().all(|refused| refused.refusal.largest.len() <= 8));
+    let live = region.live_events().expect("memory does not end");
+    assert!(live.live.len() <= 1 << 20 && live.left.len() <= (1 << 20) + 4096);
+    let mut cursor = EventCursor::after(figures.events / 2);
+    let new = cursor.read(region, |event| event.number % 100 == 0, 1000).expect("memory does not end");
+    assert!(new.events.len() <= 1000 && cursor.seen() == new.next && cursor.refusals(region, &new).len() <= 64);
+    assert!(region.events(figures.events / 2).expect("memory does not end").events.len() <= 65_536);
 }
 
 /// Memory that changes with each read.

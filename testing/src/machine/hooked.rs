@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ttmon_model::identity::{ChipPosition, unique_id_candidates};
 use ttmon_model::ledger::{
     BufferKind, BufferLayout, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature,
-    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter,
 };
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, PerKind, Sample, Snapshot};
@@ -92,23 +92,7 @@ fn feature(name: &str, hits: u64, state: FeatureState, reason: Option<&str>) -> 
 }
 
 fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledger {
-    Ledger {
-        is_exact: true,
-        is_changing: false,
-        is_listed: true,
-        has_blocks: true,
-        writer: LedgerWriter::Hook,
-        is_mock: false,
-        visible_devices: VisibleDevices::All,
-        events: 100,
-        allocators,
-        shared: Vec::new(),
-        buffers,
-        circulars: Vec::new(),
-        has_circulars: true,
-        launches: Vec::new(),
-        coverage: Vec::new(),
-    }
+    Ledger { is_listed: true, has_blocks: true, events: 100, allocators, buffers, ..Ledger::empty(LedgerWriter::Hook) }
 }
 
 fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[LedgerBuffer]) -> LedgerAllocator {
@@ -125,15 +109,13 @@ fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Ledge
     LedgerAllocator {
         slot,
         generation: 1,
-        is_open: true,
         mesh: Some(mesh),
-        given_id: 0,
         origin: LedgerWriter::Hook,
         chips: chips.to_vec(),
         geometry,
         self_check: LedgerSelfCheck { checks: 7, ..LedgerSelfCheck::default() },
         rows: rows.map(|kind| row(kind, &of(kind))).collect(),
-        buffers_left_out: 0,
+        ..LedgerAllocator::default()
     }
 }
 
@@ -171,6 +153,7 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
         operation: None,
         stack: None,
         is_per_core: false,
+        is_cached: false,
         kernel_type: None,
     }
 }

@@ -11,9 +11,7 @@ use crate::protocol::{DeviceInfo, Usage};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::AllocatorId;
 use ttmon_model::identity::{DeviceId, ProcessKey};
-use ttmon_model::ledger::{
-    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
-};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::{ProcessSample, Workload};
 use ttmon_model::snapshot::{Device, State};
@@ -261,32 +259,17 @@ fn outline(heard: &ReportingProcess<'_>) -> Ledger {
     let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
         slot,
         generation: 1,
-        is_open: true,
-        mesh: None,
         given_id: device.unsigned_abs(),
         origin: LedgerWriter::Service,
-        geometry: PerKind::default(),
-        self_check: LedgerSelfCheck::default(),
         chips: vec![LedgerChip { metal_id: Some(device.unsigned_abs()), unique_id: None }],
         rows: Kind::ALL.into_iter().filter(|kind| hosted.is_used(*id, *kind as u8)).map(row).collect(),
-        buffers_left_out: 0,
+        ..LedgerAllocator::default()
     });
     Ledger {
-        is_exact: true,
-        is_changing: false,
-        is_listed: false,
-        has_blocks: false,
-        writer: LedgerWriter::Service,
         is_mock: heard.view.is_mock,
         visible_devices: heard.view.visible.clone(),
-        events: 0,
         allocators: allocators.collect(),
-        shared: Vec::new(),
-        buffers: Vec::new(),
-        circulars: Vec::new(),
-        has_circulars: true,
-        launches: Vec::new(),
-        coverage: Vec::new(),
+        ..Ledger::empty(LedgerWriter::Service)
     }
 }
 

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ttmon_collect::ledgers;
-use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::BUFFER_KINDS;
-use ttmon_ledger_reader::{Allocator, Circular, Live, Totals};
-use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
+use ttmon_ledger_reader::buffer_kind;
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerCircular};
+use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Sample, Snapshot, Source};
 
 use crate::limits::DUMP_BUFFERS_MAX;
-use crate::lines::{KINDS, kilobytes, megabytes};
+use crate::lines::{CB, KERNEL, kilobytes, kind_name, megabytes};
 
 /// The content of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +64,6 @@ impl Viewer {
     }
 }
 
-/// The content of one ledger.
-pub(crate) struct Content {
-    /// Its entries are empty if the list exceeded the limit.
-    pub(crate) live: Live,
-    pub(crate) circulars: Vec<Circular>,
-}
-
 #[derive(Debug)]
 struct Item {
     size: u64,
@@ -106,7 +98,7 @@ enum ChipNumber {
 #[derive(Debug)]
 pub(crate) struct Dump {
     viewer: Viewer,
-    places: BTreeMap<ChipNumber, BTreeMap<u8, Sums>>,
+    places: BTreeMap<ChipNumber, BTreeMap<BufferKind, Sums>>,
     /// Processes whose ledgers could not be read.
     unreadable: Vec<u32>,
     /// Number of processes whose buffers are included in the sums but not listed.
@@ -122,53 +114,46 @@ impl Dump {
         self.unreadable.push(pid);
     }
 
-    /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted.
-    pub(crate) fn add(&mut self, pid: u32, uid: u32, content: &Content, is_counted: impl Fn(u32, u8) -> bool) {
+    /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted. It has no buffers if its list exceeded
+    /// the limit.
+    pub(crate) fn add(&mut self, pid: u32, uid: u32, ledger: &Ledger, is_counted: impl Fn(u32, BufferKind) -> bool) {
         let is_seen = self.viewer.has(uid);
-        let Content { live: Live { totals, entries, tags }, circulars } = content;
-        let allocators: BTreeMap<u16, Vec<u32>> = totals.allocators.iter().map(|one| (one.slot, devices(one))).collect();
-        let devices_of = |slot: u16| allocators.get(&slot).into_iter().flatten().copied();
-        for allocator in &totals.allocators {
-            for (device, row) in devices(allocator).into_iter().flat_map(|device| allocator.rows.iter().map(move |row| (device, row))) {
+        let devices: Vec<Vec<u32>> = ledger.allocators.iter().map(devices).collect();
+        for (allocator, devices) in ledger.allocators.iter().zip(&devices) {
+            for (device, row) in devices.iter().flat_map(|device| allocator.rows.iter().map(move |row| (*device, row))) {
                 if row.count > 0 && !is_counted(device, row.kind) {
                     self.sums(device, row.kind).count(row.count, row.used, is_seen);
                 }
             }
         }
         // The rows do not include a program's circular buffers. Those inside an L1 buffer are counted with that buffer.
-        for circular in circulars.iter().filter(|circular| !circular.is_global) {
-            for device in devices_of_circular(totals, circular).into_iter().filter(|device| !is_counted(*device, kind::CB)) {
-                let sums = self.sums(device, kind::CB);
-                sums.count(1, circular.size.into(), is_seen);
+        for circular in ledger.circulars.iter().filter(|circular| !circular.is_global) {
+            for device in devices_of_circular(ledger, circular).into_iter().filter(|device| !is_counted(*device, CB)) {
+                let sums = self.sums(device, CB);
+                sums.count(1, circular.size, is_seen);
                 if is_seen {
-                    sums.list((circular.address.into(), pid), || Item {
-                        size: circular.size.into(),
-                        refs: 1,
-                        time: 0,
-                        tag: None,
-                        kernel_type: None,
-                    });
+                    sums.list((circular.address, pid), || Item { size: circular.size, refs: 1, time: 0, tag: None, kernel_type: None });
                 }
             }
         }
-        for entry in entries.iter().filter(|entry| is_seen || entry.kind == kind::KERNEL) {
-            for device in devices_of(entry.allocator).filter(|device| !is_counted(*device, entry.kind)) {
-                let kernel_type = ledgers::kernel_type(entry);
-                let tag = || ledgers::tag(tags, entry.tag).cloned();
-                let item = || Item { size: entry.size, refs: entry.refs, time: entry.time, tag: tag(), kernel_type };
-                let sums = self.sums(device, entry.kind);
-                if let Some(kernel_type) = kernel_type {
-                    sums.kernel_types.add(kernel_type, KernelUse { used: entry.size, count: 1 });
+        for buffer in ledger.buffers.iter().filter(|buffer| is_seen || buffer.kind == KERNEL) {
+            let devices = devices.get(usize::from(buffer.allocator)).into_iter().flatten();
+            for device in devices.copied().filter(|device| !is_counted(*device, buffer.kind)) {
+                let sums = self.sums(device, buffer.kind);
+                if let Some(kernel_type) = buffer.kernel_type {
+                    sums.kernel_types.add(kernel_type, KernelUse { used: buffer.size, count: 1 });
                 }
                 if is_seen {
-                    sums.list((entry.address, pid), item);
+                    let tag = || buffer.tag.as_ref().map(ToString::to_string);
+                    let (size, refs, time, kernel_type) = (buffer.size, buffer.refs, buffer.time.0, buffer.kernel_type);
+                    sums.list((buffer.address, pid), || Item { size, refs, time, tag: tag(), kernel_type });
                 }
             }
         }
-        self.unlisted += u64::from(is_seen && entries.is_empty() && totals.live_entries > 0);
+        self.unlisted += u64::from(is_seen && ledger.buffers.is_empty() && ledger.live_buffers() > 0);
     }
 
-    fn sums(&mut self, device: u32, kind: u8) -> &mut Sums {
+    fn sums(&mut self, device: u32, kind: BufferKind) -> &mut Sums {
         self.places.entry(ChipNumber::Number(u64::from(device))).or_default().entry(kind).or_default()
     }
 
@@ -184,7 +169,8 @@ impl Dump {
             for (place, kinds) in on_devices.chain(unmapped) {
                 for (kind, figure) in kinds.iter() {
                     let (Ok(source @ (Source::Shm | Source::Fdinfo)), Ok(used @ 1..)) = (figure.source, figure.used) else { continue };
-                    self.places.entry(place).or_default().entry(kind as u8).or_default().reported.push((process.key.pid, used, source));
+                    let sums = self.places.entry(place).or_default().entry(BufferKind::Of(kind)).or_default();
+                    sums.reported.push((process.key.pid, used, source));
                 }
             }
         }
@@ -210,12 +196,12 @@ impl Dump {
             }
             About::Everything => {
                 self.buffers(&mut text);
-                for (place, sums) in self.of_kind(kind::CB) {
+                for (place, sums) in self.of_kind(CB) {
                     let _ = writeln!(text, "{place}:\n  CB: {} circular buffers, {} MB total", sums.count, megabytes(sums.total()));
                     sums.write(&mut text, "CB");
                     text.push('\n');
                 }
-                if self.of_kind(kind::KERNEL).next().is_some() {
+                if self.of_kind(KERNEL).next().is_some() {
                     self.kernels(&mut text, now_unix_ns);
                 }
             }
@@ -223,12 +209,13 @@ impl Dump {
         text
     }
 
-    fn of_kind(&self, kind: u8) -> impl Iterator<Item = (&ChipNumber, &Sums)> {
+    fn of_kind(&self, kind: BufferKind) -> impl Iterator<Item = (&ChipNumber, &Sums)> {
         self.places.iter().filter_map(move |(place, kinds)| Some((place, kinds.get(&kind)?)))
     }
 
     fn buffers(&self, text: &mut String) {
-        let kinds = || self.places.values().flatten().filter(|(kind, _)| BUFFER_KINDS.contains(kind));
+        let listed = BUFFER_KINDS.map(buffer_kind);
+        let kinds = || self.places.values().flatten().filter(|(kind, _)| listed.contains(kind));
         let all: u64 = kinds().map(|(_, sums)| sums.count).sum();
         title(text, "REMAINING ALLOCATED BUFFERS");
         let _ = writeln!(text, "Total tracked allocations: {all}\n");
@@ -236,10 +223,10 @@ impl Dump {
             text.push_str("✓ No buffers remaining - perfect cleanup!\n");
             return;
         }
-        for (place, kinds) in self.places.iter().filter(|(_, kinds)| kinds.keys().any(|kind| BUFFER_KINDS.contains(kind))) {
+        for (place, kinds) in self.places.iter().filter(|(_, kinds)| kinds.keys().any(|kind| listed.contains(kind))) {
             let _ = writeln!(text, "{place}:");
-            for (kind, sums) in BUFFER_KINDS.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
-                let name = KINDS[usize::from(kind & 7)];
+            for (kind, sums) in listed.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
+                let name = kind_name(kind);
                 let _ = writeln!(text, "  {name}: {} buffers, {} MB total", sums.count, megabytes(sums.total()));
                 sums.write(text, "Buffer");
             }
@@ -250,10 +237,10 @@ impl Dump {
 
     fn kernels(&self, text: &mut String, now_unix_ns: u64) {
         title(text, "DETAILED KERNEL ALLOCATIONS");
-        let all: u64 = self.of_kind(kind::KERNEL).map(|(_, sums)| sums.count).sum();
+        let all: u64 = self.of_kind(KERNEL).map(|(_, sums)| sums.count).sum();
         let _ = writeln!(text, "Total kernel allocations: {all}");
         let bar = "─".repeat(57);
-        for (place, sums) in self.of_kind(kind::KERNEL) {
+        for (place, sums) in self.of_kind(KERNEL) {
             let _ = writeln!(text, "\n📊 {place} - Total: {} MB ({} kernels)", megabytes(sums.total()), sums.count);
             for (kernel_type, kernels) in sums.kernel_types.iter() {
                 let _ = writeln!(text, "   {}: {} MB ({} kernels)", kernel_type.title(), megabytes(kernels.used), kernels.count);
@@ -337,17 +324,16 @@ impl std::fmt::Display for ChipNumber {
 }
 
 /// Returns the chips of a circular buffer: one, or all of its allocator.
-pub(crate) fn devices_of_circular(totals: &Totals, circular: &Circular) -> Vec<u32> {
-    let allocator = totals.allocators.iter().find(|allocator| allocator.slot == circular.allocator);
-    let all = allocator.map(devices).unwrap_or_default();
+pub(crate) fn devices_of_circular(ledger: &Ledger, circular: &LedgerCircular) -> Vec<u32> {
+    let all = ledger.allocators.get(circular.allocator).map(devices).unwrap_or_default();
     match circular.chip {
-        Some(chip) => all.get(usize::from(chip)).copied().into_iter().collect(),
+        Some(chip) => all.get(chip).copied().into_iter().collect(),
         None => all,
     }
 }
 
 /// Returns the chip numbers of an allocator, as used by its process.
-pub(crate) fn devices(allocator: &Allocator) -> Vec<u32> {
+pub(crate) fn devices(allocator: &LedgerAllocator) -> Vec<u32> {
     let chips: Vec<u32> = allocator.chips.iter().filter_map(|chip| chip.metal_id).collect();
     if chips.is_empty() { vec![allocator.given_id] } else { chips }
 }
@@ -357,11 +343,11 @@ fn title(text: &mut String, title: &str) {
     let _ = write!(text, "\n╔{bar}╗\n║           {title:<50}║\n╚{bar}╝\n");
 }
 
-const _: () = assert!(Kind::Dram as u8 == kind::DRAM && Kind::Kernel as u8 == kind::KERNEL, "reported kinds have the ledger's numbers");
-
 #[cfg(test)]
 mod tests {
-    use ttmon_ledger_reader::Region;
+    use ttmon_ledger::layout::kind;
+    use ttmon_ledger_reader::{Detail, Lines, Region};
+    use ttmon_model::Kind;
 
     use super::*;
     use crate::limits::DUMP_BUFFERS_MAX;
@@ -370,7 +356,7 @@ mod tests {
     use crate::store::Store;
     use crate::store::tests::in_memory;
 
-    fn content(buffers: u64) -> Content {
+    fn content(buffers: u64) -> Ledger {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
@@ -381,7 +367,7 @@ mod tests {
             tracked.allocate(&reported, &mut budget).expect("room");
         }
         let region = Region::open(tracked.hosted.file().try_clone().expect("descriptor")).expect("a ledger");
-        Content { live: region.live(u64::MAX).expect("readable"), circulars: Vec::new() }
+        region.ledger(|_| Detail::Buffers, Lines::default, &mut |_, _| true).expect("readable").expect("no limit")
     }
 
     #[test]
@@ -421,7 +407,7 @@ mod tests {
     #[test]
     fn a_process_with_a_ledger_of_its_own_is_listed_once() {
         let mut dump = Dump::new(Viewer::Whole);
-        dump.add(7, 0, &content(2), |device, kind| device == 0 && kind == kind::DRAM);
+        dump.add(7, 0, &content(2), |device, kind| device == 0 && kind == BufferKind::Of(Kind::Dram));
         assert!(dump.text(About::Buffers, 0).contains("perfect cleanup"));
     }
 }

@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_ledger::layout::{Op, Refused, kind};
-use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
-use ttmon_ledger_reader::{Event, ReadError, Region, Totals};
-use ttmon_model::Source;
+use ttmon_ledger_reader::{Detail, Event, EventCursor, Lines, Op, ReadError, Region};
+use ttmon_model::event::Refused;
 use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerRow};
+use ttmon_model::{KernelType, Source};
 
 use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
-use crate::lines::{self, Done, EventLine, Format};
+use crate::lines::{self, CB, Done, EventLine, Format, KERNEL};
 use crate::peer;
 
 /// One ledger of one process. After `exec` a process has another ledger.
@@ -30,14 +30,13 @@ struct Followed {
 /// The state of a ledger between two turns.
 struct FollowedLedger {
     region: Arc<Region>,
-    /// Number of the last event read.
-    seen: u64,
+    cursor: EventCursor,
     /// The end of the process was reported.
     is_over: bool,
     /// It was reported that the ledger cannot be read.
     is_unreadable: bool,
     /// Types of kernels, by allocator and address. An unload does not report the type.
-    kernels: HashMap<(u16, u64), u8>,
+    kernels: HashMap<(u16, u64), KernelType>,
 }
 
 /// Reads flight recorders and writes their lines.
@@ -113,18 +112,15 @@ impl Follower {
         let known = self.known.entry(one.key).or_insert_with(|| {
             let region = Arc::clone(&one.region);
             // For a ledger that existed before, only later events are printed. Below it is reported if it cannot be read.
-            let seen = if region.identity().created_unix_ns < since { region.events(u64::MAX).map_or(0, |read| read.next) } else { 0 };
-            FollowedLedger { region, seen, is_over: false, is_unreadable: false, kernels: HashMap::new() }
+            let seen = if region.identity().created_unix_ns < since { region.last_event().unwrap_or(0) } else { 0 };
+            FollowedLedger { region, cursor: EventCursor::after(seen), is_over: false, is_unreadable: false, kernels: HashMap::new() }
         });
         if known.is_over {
             return;
         }
         known.is_over = one.has_ended;
-        let (events, mut hidden) = match known.region.events(known.seen) {
-            Ok(recorded) => {
-                known.seen = recorded.next;
-                (recorded.events, recorded.overrun)
-            }
+        let (events, mut hidden) = match known.cursor.read(&known.region, |_| false, usize::MAX) {
+            Ok(new) => (new.events, new.overrun),
             Err(error) => {
                 known.report_unreadable(pid, &error, after);
                 (Vec::new(), 0)
@@ -134,14 +130,14 @@ impl Follower {
         if events.is_empty() && !one.has_ended {
             return;
         }
-        let totals = match known.region.totals() {
-            Ok(totals) => totals,
+        let ledger = match known.region.figures() {
+            Ok(ledger) => ledger,
             Err(error) => return known.report_unreadable(pid, &error, after),
         };
-        known.learn_kernels(&totals, &events);
+        known.learn_kernels(&ledger, &events);
         let first = printed.len();
         for event in &events {
-            let lines: Vec<EventLine> = lines_of(pid, event, &totals, &known.kernels);
+            let lines: Vec<EventLine> = lines_of(pid, event, &ledger, &known.kernels);
             if printed.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
                 printed.extend(lines);
             } else {
@@ -152,7 +148,7 @@ impl Follower {
             after.push(format!("⚠ [PID {pid}] {hidden} more events are not shown: too many at once"));
         }
         if one.has_ended && !lives(one.key.0) {
-            after.extend(lines::end_of_process(pid, live(&totals)));
+            after.extend(lines::end_of_process(pid, live(&ledger)));
         }
     }
 
@@ -161,29 +157,29 @@ impl Follower {
         if !printed.iter().any(|line| is_summed(line.kind)) {
             return;
         }
-        let mut now: HashMap<(i32, u8), u64> = HashMap::new();
+        let mut now: HashMap<(i32, BufferKind), u64> = HashMap::new();
         for ((owner, _), known) in self.known.iter_mut().filter(|(_, known)| !known.is_over) {
-            let totals = match known.region.totals() {
-                Ok(totals) => totals,
+            let whole = known.region.figures_with_circulars().or_else(|error| {
+                known.report_unreadable(owner.pid, &error, after);
+                known.region.figures()
+            });
+            let ledger = match whole {
+                Ok(ledger) => ledger,
                 Err(error) => {
                     known.report_unreadable(owner.pid, &error, after);
                     continue;
                 }
             };
-            let circulars = known.region.circulars(&totals).unwrap_or_else(|error| {
-                known.report_unreadable(owner.pid, &error, after);
-                Vec::new()
-            });
-            for allocator in &totals.allocators {
+            for allocator in &ledger.allocators {
                 for device in devices(allocator) {
                     for row in allocator.rows.iter().filter(|row| is_summed(row.kind)) {
                         add(&mut now, (signed(device), row.kind), row.used);
                     }
                 }
             }
-            for circular in circulars.iter().filter(|circular| !circular.is_global) {
-                for device in devices_of_circular(&totals, circular) {
-                    add(&mut now, (signed(device), kind::CB), circular.size.into());
+            for circular in ledger.circulars.iter().filter(|circular| !circular.is_global) {
+                for device in devices_of_circular(&ledger, circular) {
+                    add(&mut now, (signed(device), CB), circular.size);
                 }
             }
         }
@@ -204,39 +200,42 @@ impl FollowedLedger {
     }
 
     /// Reads the types of loaded kernels, which the recorder does not store.
-    fn learn_kernels(&mut self, totals: &Totals, events: &[Event]) {
-        let is_load = |event: &Event| event.kind == kind::KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
-        if totals.live_entries > KERNEL_TYPES_MAX as u64 || !events.iter().any(is_load) {
+    fn learn_kernels(&mut self, figures: &Ledger, events: &[Event]) {
+        let is_load = |event: &Event| event.kind == KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
+        let is_short = |ledger: &Ledger| ledger.live_buffers() <= KERNEL_TYPES_MAX as u64;
+        if !is_short(figures) || !events.iter().any(is_load) {
             return;
         }
-        let Ok(live) = self.region.live(KERNEL_TYPES_MAX as u64) else { return };
-        let kernels = live.entries.iter().filter(|entry| entry.kind == kind::KERNEL);
+        let choose = |ledger: &Ledger| if is_short(ledger) { Detail::Buffers } else { Detail::Totals };
+        let Ok(Some(ledger)) = self.region.ledger(choose, Lines::default, &mut |_, _| true) else { return };
         if self.kernels.len() > KERNEL_TYPES_MAX {
             self.kernels.clear();
         }
-        self.kernels.extend(kernels.map(|entry| ((entry.allocator, entry.address), kernel_type(entry.flags))));
+        let slot = |allocator: u16| ledger.allocators.get(usize::from(allocator)).map(|allocator| allocator.slot);
+        self.kernels
+            .extend(ledger.buffers.iter().filter_map(|buffer| Some(((slot(buffer.allocator)?, buffer.address), buffer.kernel_type?))));
     }
 }
 
 /// Returns the lines of an event, one for each chip of its allocator.
-fn lines_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64), u8>) -> Vec<EventLine> {
+fn lines_of(pid: u32, event: &Event, ledger: &Ledger, kernels: &HashMap<(u16, u64), KernelType>) -> Vec<EventLine> {
     let (done, refs) = match event.op {
         Op::Alloc | Op::UnlistedAlloc | Op::AddCircular => (Done::Allocated, 1),
         Op::Ref => (Done::Allocated, event.refs),
         Op::Free | Op::UnlistedFree | Op::RemoveProgram => (Done::Freed, 0),
         Op::Unref => (Done::Freed, event.refs),
         Op::FreeAll if event.size > 0 => (Done::FreedAll, 0),
-        Op::Failed if event.slot == u32::from(Refused::OutOfMemory as u8) => (Done::Refused, 0),
+        Op::Failed if event.refused() == Some(Refused::OutOfMemory) => (Done::Refused, 0),
         Op::Failed | Op::FreeAll | Op::Repair | Op::Open | Op::Close | Op::Mark | Op::Nothing => return Vec::new(),
         Op::PhaseBegin | Op::PhaseEnd | Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease => return Vec::new(),
     };
-    let Some(allocator) = totals.allocators.iter().find(|allocator| allocator.slot == event.allocator) else { return Vec::new() };
+    let Some(allocator) = ledger.allocators.iter().find(|allocator| allocator.slot == event.allocator) else { return Vec::new() };
     let line = |device: u32| EventLine {
         done,
         pid,
         device: signed(device),
         kind: event.kind,
-        kernel_type: kernels.get(&(event.allocator, event.address)).copied().unwrap_or(u8::MAX),
+        kernel_type: kernels.get(&(event.allocator, event.address)).copied().unwrap_or(KernelType::Other),
         size: event.size,
         address: event.address,
         refs,
@@ -252,20 +251,19 @@ fn lives(owner: ProcessKey) -> bool {
 }
 
 /// Live bytes and buffers: plain buffers, circular buffers, kernels.
-fn live(totals: &Totals) -> [(u64, u64); 3] {
-    let rows = || totals.allocators.iter().flat_map(|allocator| &allocator.rows);
-    let of = |kinds: &[u8]| {
-        let sum = |(bytes, count): (u64, u64), row: &ttmon_ledger_reader::Row| (bytes.saturating_add(row.used), count + row.count);
-        rows().filter(|row| kinds.contains(&row.kind)).fold((0, 0), sum)
+fn live(ledger: &Ledger) -> [(u64, u64); 3] {
+    let sum = |is_meant: fn(BufferKind) -> bool| {
+        let rows = ledger.allocators.iter().flat_map(|allocator| &allocator.rows).filter(|row| is_meant(row.kind));
+        rows.fold((0, 0), |(bytes, count): (u64, u64), row: &LedgerRow| (bytes.saturating_add(row.used), count + row.count))
     };
-    [of(&BUFFER_KINDS), of(&[kind::CB]), of(&[kind::KERNEL])]
+    [sum(|kind| !is_summed(kind)), sum(|kind| kind == CB), sum(|kind| kind == KERNEL)]
 }
 
-fn is_summed(kind: u8) -> bool {
-    matches!(kind, kind::CB | kind::KERNEL)
+fn is_summed(kind: BufferKind) -> bool {
+    matches!(kind, CB | KERNEL)
 }
 
-fn add(sums: &mut HashMap<(i32, u8), u64>, key: (i32, u8), bytes: u64) {
+fn add(sums: &mut HashMap<(i32, BufferKind), u64>, key: (i32, BufferKind), bytes: u64) {
     let sum = sums.entry(key).or_default();
     *sum = sum.saturating_add(bytes);
 }

@@ -254,8 +254,8 @@ impl HandedLedgers {
 
 /// Returns the live bytes in a ledger. This takes long if the writer was killed in the middle of an event.
 pub(crate) fn live(region: &Region) -> u64 {
-    let Ok(totals) = region.totals() else { return 0 };
-    totals.allocators.iter().flat_map(|allocator| &allocator.rows).fold(0, |bytes, row| bytes.saturating_add(row.used))
+    let Ok(figures) = region.figures() else { return 0 };
+    figures.allocators.iter().flat_map(|allocator| &allocator.rows).fold(0, |bytes, row| bytes.saturating_add(row.used))
 }
 
 /// Frees a slot when all are used. The user with the most slots loses the oldest, preferably of an ended process. If the new ledger belongs

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use ttmon_collect::ledgers::buffer_kind;
-use ttmon_ledger::layout::kind;
-use ttmon_model::KernelType;
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::{KernelType, Kind};
 
 /// The format of output lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +39,8 @@ pub(crate) struct EventLine {
     pub(crate) done: Done,
     pub(crate) pid: u32,
     pub(crate) device: i32,
-    /// The kind's number in the ledger.
-    pub(crate) kind: u8,
-    pub(crate) kernel_type: u8,
+    pub(crate) kind: BufferKind,
+    pub(crate) kernel_type: KernelType,
     pub(crate) size: u64,
     pub(crate) address: u64,
     /// References left.
@@ -52,13 +50,28 @@ pub(crate) struct EventLine {
     pub(crate) unix_ns: u64,
 }
 
-/// The protocol's names of kinds, by their number in the ledger.
-pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
+/// Returns the protocol's name of a kind.
+pub(crate) fn kind_name(kind: BufferKind) -> &'static str {
+    match kind {
+        BufferKind::Of(Kind::Dram) => "DRAM",
+        BufferKind::Of(Kind::L1) => "L1",
+        BufferKind::Of(Kind::L1Small) => "L1_SMALL",
+        BufferKind::Of(Kind::Trace) => "TRACE",
+        BufferKind::Of(Kind::Cb) => "CB",
+        BufferKind::Of(Kind::Kernel) => "KERNEL",
+        BufferKind::Host => "SYSTEM_MEMORY",
+        BufferKind::Other => "OTHER",
+    }
+}
+
+/// Circular buffers and kernels, whose lines have the sum of the kind.
+pub(crate) const CB: BufferKind = BufferKind::Of(Kind::Cb);
+pub(crate) const KERNEL: BufferKind = BufferKind::Of(Kind::Kernel);
 
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
     match (format, told.kind) {
         (Format::Json, _) => json(out, told),
-        (Format::Text, kind::CB | kind::KERNEL) => summed(out, told),
+        (Format::Text, CB | KERNEL) => summed(out, told),
         (Format::Text, _) => buffer(out, told),
     }
 }
@@ -81,7 +94,7 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
     } else {
         number(out, told.size);
         text(out, " bytes of ");
-        text(out, KINDS[usize::from(told.kind & 7)]);
+        text(out, kind_name(told.kind));
     }
     text(out, " on device ");
     signed(out, told.device);
@@ -116,7 +129,7 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
 
 /// Writes the line of a circular buffer or a kernel.
 fn summed(out: &mut Vec<u8>, told: &EventLine) {
-    let is_kernel = told.kind == kind::KERNEL;
+    let is_kernel = told.kind == KERNEL;
     let [begin, end] = if is_kernel { ["KERNEL_LOAD", "KERNEL_UNLOAD"] } else { ["CB_ALLOC", "CB_FREE"] };
     let (sign, name, change) = match told.done {
         Done::Allocated | Done::Replaced => ("✓ [", begin, "+"),
@@ -127,7 +140,7 @@ fn summed(out: &mut Vec<u8>, told: &EventLine) {
     text(out, name);
     text(out, "] ");
     if is_kernel {
-        text(out, KernelType::from_number(told.kernel_type).title());
+        text(out, told.kernel_type.title());
         text(out, " kernel on ");
     }
     text(out, "Device ");
@@ -163,16 +176,16 @@ fn json(out: &mut Vec<u8>, told: &EventLine) {
     text(out, ",\"device\":");
     signed(out, told.device);
     text(out, ",\"kind\":\"");
-    text(out, buffer_kind(told.kind).name());
+    text(out, told.kind.name());
     text(out, "\",\"address\":\"");
     hex(out, told.address);
     text(out, "\",\"size\":");
     number(out, told.size);
     text(out, ",\"refs\":");
     number(out, u64::from(told.refs));
-    if told.kind == kind::KERNEL {
+    if told.kind == KERNEL {
         text(out, ",\"kernel_type\":\"");
-        text(out, KernelType::from_number(told.kernel_type).name());
+        text(out, told.kernel_type.name());
         text(out, "\"");
     }
     text(out, "}\n");
@@ -299,8 +312,8 @@ mod tests {
         done: Done::Allocated,
         pid: 12345,
         device: 0,
-        kind: kind::DRAM,
-        kernel_type: 0,
+        kind: BufferKind::Of(Kind::Dram),
+        kernel_type: KernelType::Application,
         size: 4_194_304,
         address: 0x7f8a_2c00_0000,
         refs: 1,
@@ -318,7 +331,7 @@ mod tests {
     #[test]
     fn lines_are_the_seeds() {
         let free = EventLine { done: Done::Freed, refs: 0, ..EVENT_LINE };
-        let kernel = EventLine { kind: kind::KERNEL, size: 2_621_440, total: 400_765_747, ..EVENT_LINE };
+        let kernel = EventLine { kind: KERNEL, size: 2_621_440, total: 400_765_747, ..EVENT_LINE };
         let cases = [
             (EVENT_LINE, "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000)\n"),
             (
@@ -336,11 +349,11 @@ mod tests {
             ),
             (kernel, "✓ [KERNEL_LOAD] Application kernel on Device 0: +2.5 MB (Total: 382.2 MB)\n"),
             (
-                EventLine { done: Done::Freed, kernel_type: 2, size: 47104, total: 0, ..kernel },
+                EventLine { done: Done::Freed, kernel_type: KernelType::Dispatch, size: 47104, total: 0, ..kernel },
                 "✗ [KERNEL_UNLOAD] Dispatch kernel on Device 0: -0.0449219 MB (Total: 0 MB)\n",
             ),
             (
-                EventLine { kind: kind::CB, device: 3, size: 65536, total: 65536, ..EVENT_LINE },
+                EventLine { kind: CB, device: 3, size: 65536, total: 65536, ..EVENT_LINE },
                 "✓ [CB_ALLOC] Device 3: +0.0625 MB (Total: 0.0625 MB)\n",
             ),
         ];
@@ -352,7 +365,7 @@ mod tests {
     #[test]
     fn json_is_one_object_a_line() {
         let mut out = Vec::new();
-        event(&mut out, Format::Json, &EventLine { kind: kind::HOST, address: 0, ..EVENT_LINE });
+        event(&mut out, Format::Json, &EventLine { kind: BufferKind::Host, address: 0, ..EVENT_LINE });
         note(&mut out, Format::Json, EVENT_LINE.unix_ns, "warning", "a \"b\"\n\u{1b}[31m");
         let text = String::from_utf8(out).expect("text");
         let mut lines = text.lines();

@@ -16,13 +16,13 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::reads::{Lane, Pace, Pool, Request, Want};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, VisibleDevicesVariable};
-use ttmon_ledger_reader::{Live, ReadError, Region, Totals};
+use ttmon_ledger_reader::{Detail, Lines, Region};
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::VisibleDevices;
+use ttmon_model::ledger::{BufferKind, Ledger, VisibleDevices};
 use ttmon_model::{Sample, Source};
 
 use crate::counters::Counters;
-use crate::dump::{self, About, Content, Dump, Viewer};
+use crate::dump::{self, About, Dump, Viewer};
 use crate::follow::Follower;
 use crate::handed::{self, KeptLedger, PostMortem};
 use crate::limits::{CONNECTIONS_MAX, DUMP_ENTRIES_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
@@ -292,11 +292,11 @@ fn view(environment: &[u8]) -> Option<View> {
     Some(View { visible, is_mock })
 }
 
-/// A ledger to be read for a dump. Without its region or totals it is reported as unreadable.
+/// A ledger to be read for a dump. Without its region or figures it is reported as unreadable.
 struct Readable {
     owner: (u32, u32),
     region: Option<Arc<Region>>,
-    totals: Option<Totals>,
+    figures: Option<Ledger>,
     /// The process itself writes the ledger.
     is_own: bool,
 }
@@ -304,10 +304,10 @@ struct Readable {
 /// Returns the texts of a dump. Small ledgers come first, so that a huge one does not use up the limit of listed entries.
 fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<(Viewer, String)> {
     let mut ledgers = readable(work, present, kept);
-    ledgers.sort_by_key(|ledger| ledger.totals.as_ref().map_or(0, |totals| totals.live_entries));
-    let mut counted: BTreeSet<(u32, u32, u8)> = BTreeSet::new();
+    ledgers.sort_by_key(|ledger| ledger.figures.as_ref().map_or(0, Ledger::live_buffers));
+    let mut counted: BTreeSet<(u32, u32, BufferKind)> = BTreeSet::new();
     for ledger in ledgers.iter().filter(|ledger| ledger.is_own) {
-        for allocator in ledger.totals.iter().flat_map(|totals| &totals.allocators) {
+        for allocator in ledger.figures.iter().flat_map(|figures| &figures.allocators) {
             let kinds = allocator.rows.iter().map(|row| row.kind);
             counted.extend(
                 dump::devices(allocator).into_iter().flat_map(|device| kinds.clone().map(move |kind| (ledger.owner.0, device, kind))),
@@ -334,13 +334,13 @@ fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec
 
 /// All ledgers of live processes, each once.
 fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<Readable> {
-    let with_totals = |owner, region: Option<Arc<Region>>, is_own| {
-        let totals = region.as_ref().and_then(|region| region.totals().ok());
-        Readable { owner, region, totals, is_own }
+    let with_figures = |owner, region: Option<Arc<Region>>, is_own| {
+        let figures = region.as_ref().and_then(|region| region.figures().ok());
+        Readable { owner, region, figures, is_own }
     };
     let of_file = |file: &Option<File>| Some(Arc::new(Region::open(file.as_ref()?.try_clone().ok()?).ok()?));
     let mut ledgers: Vec<Readable> =
-        work.heard.iter().map(|heard| with_totals((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
+        work.heard.iter().map(|heard| with_figures((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
     let mut found: BTreeMap<(u64, u64), (ProcessKey, u32, Arc<Region>)> = BTreeMap::new();
     kept.each(|kept| {
         let ledger = &kept.ledger;
@@ -354,30 +354,22 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     }
     for (owner, uid, region) in found.into_values() {
         match peer::held(owner.pid) {
-            Ok(Some(held)) if held.key == owner => ledgers.push(with_totals((owner.pid, held.uid()), Some(region), true)),
+            Ok(Some(held)) if held.key == owner => ledgers.push(with_figures((owner.pid, held.uid()), Some(region), true)),
             // The process has ended since the sample.
             Ok(_) => {}
-            Err(_) => ledgers.push(with_totals((owner.pid, uid), None, true)),
+            Err(_) => ledgers.push(with_figures((owner.pid, uid), None, true)),
         }
     }
     ledgers
 }
 
-fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
-    let (region, totals) = (ledger.region.as_ref()?, ledger.totals.as_ref()?);
-    let circulars = region.circulars(totals).ok()?;
-    let listed = if totals.live_entries > *entries_left { Err(ReadError::TooMany) } else { region.live(*entries_left) };
-    match listed {
-        Ok(live) => {
-            *entries_left -= live.entries.len() as u64;
-            Some(Content { live, circulars })
-        }
-        Err(ReadError::TooMany) => {
-            let live = Live { totals: totals.clone(), entries: Vec::new(), tags: Vec::new() };
-            Some(Content { live, circulars })
-        }
-        Err(_) => None,
-    }
+/// Reads a ledger. If its list exceeds the limit, it has no buffers.
+fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Ledger> {
+    let region = ledger.region.as_ref().filter(|_| ledger.figures.is_some())?;
+    let choose = |figures: &Ledger| if figures.live_buffers() > *entries_left { Detail::Totals } else { Detail::Buffers };
+    let content = region.ledger(choose, Lines::default, &mut |_, _| true).ok()??;
+    *entries_left = entries_left.saturating_sub(content.buffers.len() as u64);
+    Some(content)
 }
 
 pub(crate) fn unix_ns() -> u64 {

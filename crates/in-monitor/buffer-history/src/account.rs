@@ -5,18 +5,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ttmon_json::run::{HostMemory, RunGroup, RunOverhead};
-use ttmon_ledger::layout::COST_ONE_IN;
-use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
+use ttmon_json::run::RunOverhead;
+use ttmon_ledger_reader::COST_ONE_IN;
+use ttmon_model::groups::changes;
+use ttmon_model::ledger::{
+    BufferKind, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerFeature, LedgerRefusal, LedgerRow, LedgerShared, LedgerSharedPeak,
+    LedgerWriter, PeakGroup,
+};
 use ttmon_model::limits::grouped;
-use ttmon_model::memory::Kind;
-use ttmon_model::phase::Tightest;
+use ttmon_model::phase::{HostMemory, Tightest};
 use ttmon_model::stack::SourceLine;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 
-use crate::digest::{Digest, DigestFailure, DigestRow, LeftBuffer};
+use crate::digest::Digest;
 use crate::names::{self, Names};
 
 /// A chip: a device of this machine, or an identity, which is the unique id if known. Programs use a shorter id for the chip, which is the
@@ -99,7 +102,7 @@ pub struct OfKind {
     /// The capacity of the chip.
     total: Option<u64>,
     /// The live buffers at the peak.
-    pub groups: Vec<RunGroup>,
+    pub groups: Vec<PeakGroup>,
     /// Whether several allocators held memory at the same time and their total was not recorded. The peak of the total may be higher than
     /// the peak of each allocator.
     pub is_at_least: bool,
@@ -128,7 +131,7 @@ pub struct Leftover<'a> {
     /// The ledger with the buffer.
     pub digest: &'a Digest,
     /// The buffer.
-    pub left: &'a LeftBuffer,
+    pub left: &'a LedgerBuffer,
     /// The chips.
     pub places: &'a [ChipPlace],
 }
@@ -143,13 +146,13 @@ impl Account {
             // The bytes of one process at its end were live at the same time. The bytes of other processes may have been live at another
             // time.
             chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|of_kind| of_kind.live = (0, 0));
-            for ((allocator, described), places) in digest.allocators.iter().zip(&digest.places.allocators).zip(places) {
+            for (allocator, places) in digest.ledger.allocators.iter().zip(places) {
                 for (at, place) in places.iter().enumerate() {
-                    let shared = chip_at(described, places, at).and_then(|chip| digest.places.shared_on(chip, described.origin));
+                    let shared = chip_at(allocator, places, at).and_then(|chip| digest.ledger.shared_on(chip, allocator.origin));
                     let chip = chips.entry(*place).or_default();
-                    let life = Life { span: allocator.life, sharing: shared.map(|_| (number, described.origin)) };
+                    let life = Life { span: digest.lifetime(allocator), sharing: shared.map(|_| (number, allocator.origin)) };
                     for row in &allocator.rows {
-                        chip.add(row, life, shared, total(snapshot.as_ref(), *place, row.kind));
+                        chip.add(allocator, row, life, shared, total(snapshot.as_ref(), *place, row.kind));
                     }
                 }
             }
@@ -200,7 +203,7 @@ impl Account {
 
     /// Returns whether nothing is known about the command.
     pub fn is_empty(&self) -> bool {
-        self.digests.iter().all(|digest| digest.events == 0)
+        self.digests.iter().all(|digest| digest.ledger.events == 0)
     }
 
     /// Returns the reason why nothing is known about the command.
@@ -211,7 +214,7 @@ impl Account {
 
     /// Returns the reason why the figures are incomplete, or `None` if they are complete.
     pub fn why_inexact(&self) -> Option<String> {
-        let inexact = self.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
+        let inexact = self.digests.iter().filter(|digest| !digest.is_exact()).count() as u64;
         let several =
             |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(count)) };
         let unread = (self.unread > 0).then(|| format!("{} could not be read", several(self.unread, "ledger", "ledgers")));
@@ -225,7 +228,7 @@ impl Account {
         let (measured_calls, nanoseconds) = self
             .digests
             .iter()
-            .fold((0_u64, 0_u64), |sum, digest| (sum.0.saturating_add(digest.cost.0), sum.1.saturating_add(digest.cost.1)));
+            .fold((0_u64, 0_u64), |sum, digest| (sum.0.saturating_add(digest.ledger.cost.0), sum.1.saturating_add(digest.ledger.cost.1)));
         let one_in = u64::from(COST_ONE_IN);
         let duration = self.span.1.saturating_sub(self.span.0);
         (measured_calls >= MEASURED_MIN && duration > 0).then(|| {
@@ -236,15 +239,20 @@ impl Account {
 
     /// Returns the number of allocations.
     pub fn allocations(&self) -> u64 {
-        self.rows().map(|(row, _)| row.row.allocs).fold(0, u64::saturating_add)
+        self.rows().map(|(_, row, _)| row.allocations).fold(0, u64::saturating_add)
     }
 
-    /// Returns every row with its chips.
-    pub fn rows(&self) -> impl Iterator<Item = (&DigestRow, &[ChipPlace])> {
+    /// Returns every row with its allocator and its chips.
+    fn rows(&self) -> impl Iterator<Item = (&LedgerAllocator, &LedgerRow, &[ChipPlace])> {
         self.digests.iter().zip(&self.places).flat_map(|(digest, places)| {
-            let allocators = digest.allocators.iter().zip(places);
-            allocators.flat_map(|(allocator, places)| allocator.rows.iter().map(|row| (row, places.as_slice())))
+            let allocators = digest.ledger.allocators.iter().zip(places);
+            allocators.flat_map(|(allocator, places)| allocator.rows.iter().map(move |row| (allocator, row, places.as_slice())))
         })
+    }
+
+    /// Returns the rows of kinds that a program can leak.
+    fn banked_rows(&self) -> impl Iterator<Item = (&LedgerAllocator, &LedgerRow, &[ChipPlace])> {
+        self.rows().filter(|(_, row, _)| row.kind.is_banked())
     }
 
     /// Returns the buffers that were not freed, largest first: those of the program cache if `is_cached`, else all others.
@@ -252,11 +260,11 @@ impl Account {
         let digests = self.digests.iter().zip(&self.places);
         let mut left: Vec<Leftover<'_>> = digests
             .flat_map(|(digest, places)| {
-                let ours = digest.left.iter().filter(move |left| left.is_cached == is_cached && is_of_device(left.kind));
-                ours.filter_map(move |left| Some(Leftover { digest, left, places: places.get(left.allocator)? }))
+                let ours = digest.left.iter().filter(move |left| left.is_cached == is_cached && left.kind.is_banked());
+                ours.filter_map(move |left| Some(Leftover { digest, left, places: places.get(usize::from(left.allocator))? }))
             })
             .collect();
-        left.sort_by_key(|leftover| (Reverse(leftover.left.entry.size), leftover.digest.pid, leftover.left.entry.address));
+        left.sort_by_key(|leftover| (Reverse(leftover.left.size), leftover.digest.pid, leftover.left.address));
         left
     }
 
@@ -269,9 +277,10 @@ impl Account {
     /// Returns the same sums by the chips of the buffers, most bytes first.
     pub fn leaked_by_chips(&self) -> Vec<(&[ChipPlace], (u64, u64))> {
         let mut groups: BTreeMap<&[ChipPlace], (u64, u64)> = BTreeMap::new();
-        for (row, places) in self.rows().filter(|(row, _)| is_of_device(row.kind) && row.leaked.0 > 0) {
+        for (_, row, places) in self.banked_rows() {
+            let Some(leaked) = row.end.as_ref().map(|end| end.leaked).filter(|leaked| leaked.0 > 0) else { continue };
             let group = groups.entry(places).or_default();
-            *group = (group.0 + row.leaked.0, group.1.saturating_add(row.leaked.1));
+            *group = (group.0 + leaked.0, group.1.saturating_add(leaked.1));
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|(_, (_, bytes))| Reverse(*bytes));
@@ -280,44 +289,40 @@ impl Account {
 
     /// Returns the change of the live bytes from the program's last mark to the end, or `None` without a mark. Each buffer counts once.
     pub fn growth(&self) -> Option<i64> {
-        let marked = self.rows().filter(|(row, _)| is_of_device(row.kind));
-        marked.filter_map(|(row, _)| Some((row.at_end, row.row.marked?.used))).fold(None, |growth: Option<i64>, (at_end, at_mark)| {
-            let more = i64::try_from(at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
-            Some(growth.unwrap_or(0).saturating_add(more))
-        })
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let mut rows = self.banked_rows().filter_map(|(allocator, row, _)| Some((row.at_end(allocator), row.marked?.used))).peekable();
+        rows.peek()?;
+        Some(rows.fold(0, |growth: i64, (at_end, at_mark)| growth.saturating_add(signed(at_end).saturating_sub(signed(at_mark)))))
     }
 
     /// Returns the lines whose bytes increased since the last mark, highest increase first.
     pub fn growth_by_line(&self) -> Vec<(Option<Arc<SourceLine>>, u64)> {
-        let mut sums: BTreeMap<Option<Arc<SourceLine>>, i64> = BTreeMap::new();
-        for (line, bytes) in self.digests.iter().filter_map(|digest| digest.growth.as_ref()).flatten() {
-            let sum = sums.entry(line.clone()).or_default();
-            *sum = sum.saturating_add(*bytes);
-        }
+        let changed = self.digests.iter().filter_map(|digest| digest.growth.as_ref()).flatten();
         // Only growth is listed.
-        let grown = sums.into_iter().filter_map(|(line, bytes)| Some((line, u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?)));
-        let mut grown: Vec<_> = grown.collect();
-        grown.sort_by_key(|(_, bytes)| Reverse(*bytes));
-        grown
+        let grown = changes(changed.cloned()).into_iter();
+        grown.filter_map(|(line, bytes)| Some((line, u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?))).collect()
     }
 
     /// Returns the refused requests with their chips, in the order of time.
-    pub fn refusals(&self) -> Vec<(&DigestFailure, &[ChipPlace])> {
+    pub fn refusals(&self) -> Vec<(&LedgerRefusal, &[ChipPlace])> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
-            for refused in &digest.failures {
-                let index = digest.allocators.iter().position(|allocator| allocator.slot == refused.failure.allocator);
+            for refused in &digest.refusals {
+                let index = digest.ledger.allocators.iter().position(|allocator| allocator.slot == refused.slot);
                 refusals.push((refused, index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice)));
             }
         }
-        refusals.sort_by_key(|(refused, _)| refused.failure.time);
+        refusals.sort_by_key(|(refused, _)| refused.time);
         refusals
     }
 
     /// Returns the smallest value of the largest free block of a bank for each row of a device, smallest first.
     pub fn tightest(&self) -> Vec<(BufferKind, &Tightest, &[ChipPlace])> {
-        let rows = self.rows().filter(|(row, _)| is_of_device(row.kind));
-        let mut found: Vec<_> = rows.filter_map(|(row, places)| Some((row.kind, row.tightest.as_ref()?, places))).collect();
+        let mut found: Vec<(BufferKind, &Tightest, &[ChipPlace])> = Vec::new();
+        for (digest, places) in self.digests.iter().zip(&self.places) {
+            let banked = digest.tightest.iter().filter(|(_, kind, _)| kind.is_banked());
+            found.extend(banked.filter_map(|(index, kind, tightest)| Some((*kind, tightest, places.get(*index)?.as_slice()))));
+        }
         found.sort_by_key(|(kind, tightest, _)| (*kind, tightest.bytes));
         found
     }
@@ -329,17 +334,12 @@ impl Account {
 
     /// Returns the features of TT-Metal that could not be tracked, each once, with the reason.
     pub fn not_followed(&self) -> Vec<String> {
-        let features = self.digests.iter().flat_map(|digest| &digest.places.coverage);
+        let features = self.digests.iter().flat_map(|digest| &digest.ledger.coverage);
         let mut texts: Vec<String> = features.filter_map(LedgerFeature::not_followed).collect();
         texts.sort_unstable();
         texts.dedup();
         texts
     }
-}
-
-/// Returns whether the memory is on a chip. Some programs also list host memory.
-fn is_of_device(kind: BufferKind) -> bool {
-    matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
 }
 
 impl OfKind {
@@ -361,34 +361,33 @@ impl OfKind {
 }
 
 impl OnChip {
-    fn add(&mut self, row: &DigestRow, life: Life, shared: Option<&LedgerShared>, total: Option<u64>) {
+    fn add(&mut self, allocator: &LedgerAllocator, row: &LedgerRow, life: Life, shared: Option<&LedgerShared>, total: Option<u64>) {
         let of_kind = self.kinds.entry(row.kind).or_default();
-        let geometry = row.row.geometry.as_ref();
-        let capacity = geometry.map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes));
-        (of_kind.capacity, of_kind.total) = (of_kind.capacity.max(capacity), total);
-        of_kind.at_end = of_kind.at_end.saturating_add(row.at_end);
-        of_kind.live.0 = of_kind.live.0.saturating_add(row.row.used);
-        of_kind.live.1 = of_kind.live.1.saturating_add(row.row.allocated);
-        let peak_taken = if geometry.is_some() { row.row.peak_allocated } else { row.row.peak };
-        of_kind.peak_at_most = of_kind.peak_at_most.saturating_add(peak_taken);
-        if geometry.is_some() {
-            of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.row.peak_allocated)).max(Some(of_kind.live.1));
+        let has_banks = row.capacity.is_some();
+        (of_kind.capacity, of_kind.total) = (of_kind.capacity.max(row.capacity), total);
+        of_kind.at_end = of_kind.at_end.saturating_add(row.at_end(allocator));
+        of_kind.live.0 = of_kind.live.0.saturating_add(row.used);
+        of_kind.live.1 = of_kind.live.1.saturating_add(row.allocated.unwrap_or(row.used));
+        of_kind.peak_at_most = of_kind.peak_at_most.saturating_add(if has_banks { row.peak_allocated } else { row.peak });
+        if has_banks {
+            of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.peak_allocated)).max(Some(of_kind.live.1));
         }
-        if row.row.peak > 0 {
+        if row.peak > 0 {
             of_kind.is_at_least |= of_kind.lives.iter().any(|other| life.hides(other));
             of_kind.lives.push(life);
         }
-        if row.row.peak > of_kind.peak {
-            (of_kind.peak, of_kind.peak_time) = (row.row.peak, row.row.peak_time);
-            of_kind.groups.clone_from(&row.groups);
+        let Some(end) = &row.end else { return };
+        if row.peak > of_kind.peak {
+            (of_kind.peak, of_kind.peak_time) = (row.peak, row.peak_time.0);
+            of_kind.groups.clone_from(&end.at_peak);
         }
         if let (Some(shared), BufferKind::Of(kind)) = (shared, row.kind) {
-            of_kind.raise(shared.peaks[kind], geometry.is_some());
+            of_kind.raise(shared.peaks[kind], has_banks);
         }
         of_kind.peak = of_kind.peak.max(of_kind.live.0);
-        if is_of_device(row.kind) {
-            self.leaked = (self.leaked.0 + row.leaked.0, self.leaked.1.saturating_add(row.leaked.1));
-            self.cached = (self.cached.0 + row.cached.0, self.cached.1.saturating_add(row.cached.1));
+        if row.kind.is_banked() {
+            self.leaked = (self.leaked.0 + end.leaked.0, self.leaked.1.saturating_add(end.leaked.1));
+            self.cached = (self.cached.0 + end.cached.0, self.cached.1.saturating_add(end.cached.1));
         }
     }
 }
@@ -396,20 +395,21 @@ impl OnChip {
 /// Raises the peak to the bytes that were not freed. At the end of an allocator, all buffers that were allocated before and never freed
 /// were live, so the peak is at least their sum. This matters only if several allocators share a chip.
 fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, places: &[Vec<ChipPlace>]) {
-    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&LeftBuffer>> = BTreeMap::new();
+    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&LedgerBuffer>> = BTreeMap::new();
     for leftover in &digest.left {
-        for place in places.get(leftover.allocator).into_iter().flatten() {
+        for place in places.get(usize::from(leftover.allocator)).into_iter().flatten() {
             left.entry((*place, leftover.kind)).or_default().push(leftover);
         }
     }
-    let end_of = |leftover: &LeftBuffer| digest.allocators.get(leftover.allocator).map_or(0, |allocator| allocator.life.1);
+    let allocator_of = |leftover: &LedgerBuffer| digest.ledger.allocators.get(usize::from(leftover.allocator));
+    let end_of = |leftover: &LedgerBuffer| allocator_of(leftover).map_or(0, |allocator| digest.lifetime(allocator).1);
     for ((place, kind), left) in left {
         let Some(of_kind) = chips.get_mut(&place).and_then(|chip| chip.kinds.get_mut(&kind)).filter(|of_kind| of_kind.is_at_least) else {
             continue;
         };
         for moment in left.iter().map(|leftover| end_of(leftover)).collect::<BTreeSet<u64>>() {
-            let there = left.iter().filter(|leftover| leftover.entry.time <= moment && end_of(leftover) >= moment);
-            of_kind.peak = of_kind.peak.max(there.map(|leftover| leftover.entry.size).fold(0, u64::saturating_add));
+            let there = left.iter().filter(|leftover| leftover.time.0 <= moment && end_of(leftover) >= moment);
+            of_kind.peak = of_kind.peak.max(there.map(|leftover| leftover.size).fold(0, u64::saturating_add));
         }
     }
 }
@@ -422,8 +422,8 @@ fn total(snapshot: Option<&Snapshot>, place: ChipPlace, kind: BufferKind) -> Opt
 
 /// Returns the chip of an allocator at index `at` of its places. Places are in the order of the chips, unless only some of the chips are
 /// devices.
-fn chip_at<'a>(described: &'a LedgerAllocator, places: &[ChipPlace], at: usize) -> Option<&'a LedgerChip> {
+fn chip_at<'a>(allocator: &'a LedgerAllocator, places: &[ChipPlace], at: usize) -> Option<&'a LedgerChip> {
     let are_devices = |place: &ChipPlace| matches!(place, ChipPlace::Device(_));
-    let is_in_order = places.len() == described.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
-    described.chips.get(at).filter(|_| is_in_order)
+    let is_in_order = places.len() == allocator.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
+    allocator.chips.get(at).filter(|_| is_in_order)
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
-use ttmon_collect::Lines;
-use ttmon_collect::ledgers::{buffer_kind, tag};
-use ttmon_ledger::layout::{Op, Refused, kind};
-use ttmon_ledger_reader::{Allocator, Entry, Event, Failure, Geometry, Listing, ReadError, Recorded, Region, Totals};
+use ttmon_ledger_reader::{Event, EventCursor, Lines, LiveEvents, NewEvents, Op, ReadError, Region, Tags};
+use ttmon_model::Kind;
+use ttmon_model::event::Refused;
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRefusal};
 
 use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 
@@ -14,11 +15,10 @@ use crate::trace::{Buffer, Chip, Owner, Space, Trace};
 #[derive(Debug)]
 pub struct LedgerFeed {
     owner: Owner,
-    seen: u64,
-    last_time: u64,
+    cursor: EventCursor,
     /// The spaces, by slot and kind.
-    spaces: HashMap<(u16, u8), Space>,
-    lines: Lines,
+    spaces: HashMap<(u16, BufferKind), Space>,
+    lines: Arc<Lines>,
     /// The numbers of stacks in the trace, by their numbers in the ledger.
     stacks: HashMap<u32, u32>,
 }
@@ -27,111 +27,75 @@ impl LedgerFeed {
     /// Starts with the first event of a ledger. `pid` is the pid on this host.
     pub fn new(trace: &mut Trace, region: &Region, pid: u32) -> Self {
         let owner = trace.process(pid, &region.identity().program);
-        Self { owner, seen: 0, last_time: 0, spaces: HashMap::new(), lines: Lines::default(), stacks: HashMap::new() }
+        Self { owner, cursor: EventCursor::default(), spaces: HashMap::new(), lines: Arc::default(), stacks: HashMap::new() }
     }
 
     /// Adds the new events up to the time `until`, in nanoseconds since 1970.
     pub fn take(&mut self, trace: &mut Trace, region: &Region, until: u64) -> io::Result<()> {
-        if region.last_event().is_ok_and(|last| last <= self.seen) {
+        if region.last_event().is_ok_and(|last| last <= self.cursor.seen()) {
             return Ok(());
         }
-        let Ok(mut recorded) = region.events(self.seen) else { return Ok(()) };
-        if let Some(later) = recorded.events.iter().position(|event| event.time > until) {
-            recorded.next = recorded.events[later].number.saturating_sub(1);
-            recorded.events.truncate(later);
-        }
-        self.add(trace, region, &recorded)
+        self.add(trace, region, |event| event.time > until).unwrap_or(Ok(()))
     }
 
     /// Adds the remaining events and the live buffers. If the process runs, these are the buffers that are live at the time of the call.
     pub fn finish(&mut self, trace: &mut Trace, region: &Region, is_running: bool) -> Result<(), FeedError> {
-        let listing = region.list()?;
-        let mut recorded = region.events(self.seen)?;
+        let listing = region.live_events()?;
         // The live buffers do not include later events, so those are dropped.
-        recorded.events.retain(|event| event.number <= listing.totals.events);
-        self.add(trace, region, &recorded)?;
-        self.settle(trace, region, &listing)?;
+        self.add(trace, region, |event| event.number > listing.ledger.events)??;
+        self.settle(trace, region, &listing);
         if !is_running {
             trace.end(self.owner);
         }
         Ok(())
     }
 
-    fn settle(&mut self, trace: &mut Trace, region: &Region, listing: &Listing) -> Result<(), FeedError> {
-        self.find_spaces(trace, &listing.totals);
-        let entries: Vec<(&Entry, Space)> =
-            listing.entries.iter().filter_map(|entry| Some((entry, *self.spaces.get(&(entry.allocator, entry.kind))?))).collect();
-        if entries.iter().any(|(entry, _)| entry.stack > self.lines.len()) {
-            self.lines = Lines::read(region)?;
-        }
-        let stacks: Vec<u32> = entries.iter().map(|(entry, _)| self.stack(trace, entry.stack)).collect();
-        let listed = entries.into_iter().zip(stacks).map(|((entry, space), stack)| {
-            let text = |number| tag(&listing.tags, number).map(String::as_str);
-            let buffer = Buffer {
-                address: entry.address,
-                size: entry.size,
-                per_bank: entry.per_bank.into(),
-                tag: text(entry.tag),
-                operation: text(entry.operation),
-                stack,
-            };
-            (entry.time, space, buffer)
-        });
-        trace.settle(self.owner, listing.totals.last_time, listed);
-        Ok(())
+    fn settle(&mut self, trace: &mut Trace, region: &Region, listing: &LiveEvents) {
+        self.find_spaces(trace, &listing.ledger);
+        self.lines = self.cursor.lines(region);
+        let live: Vec<(&Event, Space)> =
+            listing.live.iter().filter_map(|event| Some((event, *self.spaces.get(&(event.allocator, event.kind))?))).collect();
+        let stacks: Vec<u32> = live.iter().map(|(event, _)| self.stack(trace, event.stack)).collect();
+        let listed = live.into_iter().zip(stacks).map(|((event, space), stack)| (event.time, space, drawn(event, &listing.tags, stack)));
+        trace.settle(self.owner, listing.ledger.last_time.0, listed);
     }
 
-    fn add(&mut self, trace: &mut Trace, region: &Region, recorded: &Recorded) -> io::Result<()> {
-        let events = &recorded.events;
+    /// Adds the new events before the first one that `is_later`. The outer result is that of the ledger.
+    fn add(&mut self, trace: &mut Trace, region: &Region, is_later: impl Fn(&Event) -> bool) -> Result<io::Result<()>, ReadError> {
+        let before = self.cursor.clone();
+        let new = self.cursor.read(region, is_later, usize::MAX)?;
         let is_new = |event: &Event| event.op == Op::Open || is_drawn(event) && !self.spaces.contains_key(&(event.allocator, event.kind));
-        if events.iter().any(is_new) {
+        if new.events.iter().any(is_new) {
             // The chips of an event are unknown without its allocators. The next call reads the event again.
-            let Ok(totals) = region.totals() else { return Ok(()) };
-            self.find_spaces(trace, &totals);
+            let Ok(figures) = region.figures() else {
+                self.cursor = before;
+                return Ok(Ok(()));
+            };
+            self.find_spaces(trace, &figures);
         }
-        if events.iter().any(|event| event.stack < ttmon_ledger::layout::stack::NO_PYTHON && event.stack > self.lines.len()) {
-            // If reading fails, the new stacks have no lines until the next attempt.
-            if let Ok(lines) = Lines::read(region) {
-                self.lines = lines;
-            }
+        self.lines = self.cursor.lines(region);
+        if new.overrun > 0 {
+            trace.lose(new.overrun, new.events.first().map_or(before.last_time(), |event| event.time));
         }
-        if recorded.overrun > 0 {
-            trace.lose(recorded.overrun, events.first().map_or(self.last_time, |event| event.time));
-        }
-        let has_failed = events.iter().any(|event| event.op == Op::Failed);
-        // Without its details, a refused allocation is still an event.
-        let failures = if has_failed { region.failures().unwrap_or_default() } else { Vec::new() };
-        for event in events {
-            self.add_one(trace, event, recorded, &failures)?;
-        }
-        self.seen = recorded.next;
-        self.last_time = events.last().map_or(self.last_time, |event| event.time);
-        Ok(())
+        let refusals = self.cursor.refusals(region, &new);
+        Ok(new.events.iter().try_for_each(|event| self.add_one(trace, event, &new, &refusals)))
     }
 
-    fn add_one(&mut self, trace: &mut Trace, event: &Event, recorded: &Recorded, failures: &[Failure]) -> io::Result<()> {
+    fn add_one(&mut self, trace: &mut Trace, event: &Event, new: &NewEvents, refusals: &[LedgerRefusal]) -> io::Result<()> {
         if event.op == Op::Mark {
             return trace.mark(event.time, self.owner);
         }
         let Some(space) = self.spaces.get(&(event.allocator, event.kind)).copied() else { return Ok(()) };
-        let text = |number| tag(&recorded.tags, number).map(String::as_str);
-        let buffer = Buffer {
-            address: event.address,
-            size: event.size,
-            per_bank: event.per_bank.into(),
-            tag: text(event.tag),
-            operation: text(event.operation),
-            stack: self.stack(trace, event.stack),
-        };
+        let buffer = drawn(event, &new.tags, self.stack(trace, event.stack));
         match event.op {
             Op::Alloc | Op::UnlistedAlloc => trace.alloc(event.time, self.owner, space, &buffer),
             Op::Free | Op::UnlistedFree => trace.free(event.time, self.owner, space, &buffer),
             Op::FreeAll => trace.free_all(event.time, self.owner, space),
             Op::Failed => {
-                let known = failures.iter().find(|failure| failure.event == event.number);
-                let (per_bank, free) = known.map_or((0, 0), |failure| (failure.per_bank, failure.largest_free_per_bank));
-                let is_clash = event.slot == u32::from(Refused::Clash as u8);
-                let operation = known.map(|failure| failure.operation.as_str());
+                let known = refusals.iter().find(|refused| refused.event == event.number).map(|refused| &refused.refusal);
+                let (per_bank, free) = known.map_or((0, 0), |refusal| (refusal.per_bank, refusal.largest_free_per_bank));
+                let operation = known.map(|refusal| refusal.operation.as_str());
+                let is_clash = event.refused() == Some(Refused::Clash);
                 trace.refused(event.time, self.owner, space, &Buffer { per_bank, operation, ..buffer }, free, is_clash)
             }
             _ => Ok(()),
@@ -143,23 +107,35 @@ impl LedgerFeed {
         if frames.is_empty() { 0 } else { *self.stacks.entry(number).or_insert_with(|| trace.stack(frames)) }
     }
 
-    fn find_spaces(&mut self, trace: &mut Trace, totals: &Totals) {
-        for allocator in &totals.allocators {
-            let chips = chips(allocator, totals.environment.is_mock);
-            for number in [kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE] {
-                let row = allocator.rows.iter().find(|row| row.kind == number);
-                let geometry = row.and_then(|row| row.geometry).or_else(|| *allocator.geometry.get(usize::from(number))?);
-                if row.is_none() && geometry.is_none() {
+    fn find_spaces(&mut self, trace: &mut Trace, ledger: &Ledger) {
+        for allocator in &ledger.allocators {
+            let chips = chips(allocator, ledger.is_mock);
+            for kind in Kind::BANKED.map(BufferKind::Of) {
+                let geometry = allocator.geometry_of(kind);
+                if geometry.is_none() && !allocator.rows.iter().any(|row| row.kind == kind) {
                     continue;
                 }
-                let banks = geometry
-                    .filter(|geometry| geometry.banks > 0)
-                    .map(|Geometry { banks, base, bank_bytes, .. }| (banks, base, bank_bytes));
-                if let Some(space) = trace.space(&chips, buffer_kind(number), banks) {
-                    self.spaces.insert((allocator.slot, number), space);
+                let banks = geometry.and_then(|geometry| {
+                    Some((u32::try_from(geometry.banks).ok().filter(|banks| *banks > 0)?, geometry.base, geometry.bank_bytes))
+                });
+                if let Some(space) = trace.space(&chips, kind, banks) {
+                    self.spaces.insert((allocator.slot, kind), space);
                 }
             }
         }
+    }
+}
+
+/// Returns the buffer of an event.
+fn drawn<'a>(event: &Event, tags: &'a Tags, stack: u32) -> Buffer<'a> {
+    let text = |id| tags.get(id).map(|text| text.as_str());
+    Buffer {
+        address: event.address,
+        size: event.size,
+        per_bank: event.per_bank.into(),
+        tag: text(event.tag),
+        operation: text(event.operation),
+        stack,
     }
 }
 
@@ -175,16 +151,13 @@ pub enum FeedError {
 
 fn is_drawn(event: &Event) -> bool {
     let is_of_buffer = matches!(event.op, Op::Alloc | Op::Free | Op::FreeAll | Op::UnlistedAlloc | Op::UnlistedFree | Op::Failed);
-    is_of_buffer && [kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE].contains(&event.kind)
+    is_of_buffer && event.kind.is_banked()
 }
 
-fn chips(allocator: &Allocator, is_mock: bool) -> Vec<Chip> {
+fn chips(allocator: &LedgerAllocator, is_mock: bool) -> Vec<Chip> {
     let word = if is_mock { "simulated chip" } else { "chip" };
     let chip = |number: u64, unique: Option<u64>| Chip { id: unique.unwrap_or(number), number, name: format!("{word} {number}") };
-    let of = |chip_: &ttmon_ledger_reader::Chip| {
-        let number = chip_.metal_id.map_or(u64::from(allocator.given_id), u64::from);
-        chip(number, chip_.unique_id)
-    };
+    let of = |one: &LedgerChip| chip(one.metal_id.unwrap_or(allocator.given_id).into(), one.unique_id);
     let chips: Vec<Chip> = allocator.chips.iter().map(of).collect();
     if chips.is_empty() { vec![chip(allocator.given_id.into(), None)] } else { chips }
 }

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ttmon_collect::Lines;
-use ttmon_collect::ledgers::tag;
-use ttmon_ledger::layout::Op;
-use ttmon_ledger_reader::{ReadError, Region};
+use ttmon_ledger_reader::{Event, Op, ReadError, Region};
 use ttmon_model::stack::SourceLine;
 
 use crate::live::TornDown;
@@ -39,37 +36,33 @@ pub enum GrowthSinceMark {
 
 /// Reads the growth of a ledger from its events since the last mark.
 pub fn growth_since_mark(region: &Region) -> Result<GrowthSinceMark, ReadError> {
-    let listing = region.list()?;
-    let Some(mark) = listing.totals.mark else { return Ok(GrowthSinceMark::NoMark) };
-    let recorded = region.events(mark.event)?;
-    if recorded.overrun > 0 {
+    let listing = region.live_events()?;
+    let Some(mark) = listing.mark else { return Ok(GrowthSinceMark::NoMark) };
+    let new = region.events(mark)?;
+    if new.overrun > 0 {
         return Ok(GrowthSinceMark::Unknown);
     }
-    let torn_down = TornDown::of(&listing, &recorded);
+    let torn_down = TornDown::of(&listing, &new);
     let mut sums: HashMap<(u16, u32, u32, u32), i64> = HashMap::new();
-    let mut add = |key, size: u64, sign: i64| {
-        let sum = sums.entry(key).or_default();
-        *sum = sum.saturating_add(i64::try_from(size).unwrap_or(i64::MAX).saturating_mul(sign));
+    let mut add = |event: &Event, sign: i64| {
+        let sum = sums.entry((event.allocator, event.stack, event.tag, event.operation)).or_default();
+        *sum = sum.saturating_add(i64::try_from(event.size).unwrap_or(i64::MAX).saturating_mul(sign));
     };
-    for event in recorded.events.iter().filter(|event| event.number <= listing.totals.events) {
-        let key = (event.allocator, event.stack, event.tag, event.operation);
+    for event in new.events.iter().filter(|event| event.number <= listing.ledger.events) {
         match event.op {
-            Op::Alloc => add(key, event.size, 1),
-            Op::Free => add(key, event.size, -1),
-            Op::FreeAll => {
-                torn_down.by(event).for_each(|entry| add((entry.allocator, entry.stack, entry.tag, entry.operation), entry.size, -1));
-            }
+            Op::Alloc => add(event, 1),
+            Op::Free => add(event, -1),
+            Op::FreeAll => torn_down.by(event).for_each(|left| add(left, -1)),
             Op::UnlistedAlloc | Op::UnlistedFree | Op::Repair => return Ok(GrowthSinceMark::Unknown),
             _ => {}
         }
     }
-    let lines = Lines::read(region)?;
-    let tags: Vec<Arc<String>> = recorded.tags.into_iter().map(Arc::new).collect();
-    let growth = sums.into_iter().map(|((slot, stack, number, operation), bytes)| Growth {
+    let lines = region.lines()?;
+    let growth = sums.into_iter().map(|((slot, stack, tag, operation), bytes)| Growth {
         slot,
         line: lines.line(stack).cloned(),
-        tag: tag(&tags, number).cloned(),
-        operation: tag(&tags, operation).cloned(),
+        tag: new.tags.get(tag).cloned(),
+        operation: new.tags.get(operation).cloned(),
         bytes,
     });
     Ok(GrowthSinceMark::Known(growth.collect()))

@@ -7,19 +7,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ttmon_collect::Lines;
-use ttmon_collect::ledgers::{buffer_kind, tag};
-use ttmon_ledger::layout::{Op, kind};
-use ttmon_ledger_reader::{Event, Failure, ReadError, Recorded, Region, Totals};
-use ttmon_model::Kind;
+use ttmon_ledger_reader::{Event, EventCursor, Lines, NewEvents, Op, ReadError, Region, Tags};
 use ttmon_model::event::Refusal;
-use ttmon_model::ledger::BufferKind;
+use ttmon_model::groups::changes;
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerRefusal};
 use ttmon_model::phase::{PHASE_KINDS, Phase, PhaseBytes, Point, Tightest, UnsafeTrace};
+use ttmon_model::room::largest_free;
 use ttmon_model::stack::SourceLine;
 
 use crate::live::{Change, LiveBuffer, LiveSet, RowKey};
 use crate::phases::Phases;
-use crate::room::{Room, geometry, largest_free, room};
+use crate::room::{Room, geometry, room};
 use crate::traces::Traces;
 
 /// Maximum number of buffers that are sorted to find the largest free blocks, over all points. Later points are skipped.
@@ -28,8 +26,7 @@ const SORTED_MAX: usize = 64 << 20;
 /// The result of applying the events of one ledger.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Number of the last applied event.
-    seen: u64,
+    cursor: EventCursor,
     missed: u64,
     live: LiveSet,
     used: PhaseBytes,
@@ -51,7 +48,7 @@ struct SinceMark {
 
 impl SinceMark {
     fn add(&mut self, (_, kind): RowKey, stack: u32, bytes: i64) {
-        if is_of_device(buffer_kind(kind)) {
+        if kind.is_banked() {
             let sum = self.bytes.entry(stack).or_default();
             *sum = sum.saturating_add(bytes);
         }
@@ -74,34 +71,26 @@ fn signed(bytes: u64) -> i64 {
 }
 
 fn used_of(used: &mut PhaseBytes, (_, kind): RowKey) -> Option<&mut u64> {
-    let at = PHASE_KINDS.iter().position(|phase_kind| buffer_kind(kind) == BufferKind::Of(*phase_kind))?;
+    let at = PHASE_KINDS.iter().position(|phase_kind| kind == BufferKind::Of(*phase_kind))?;
     used.get_mut(at)
 }
 
-/// Returns whether growth of this kind is counted. Circular buffers, kernels and host memory are not.
-fn is_of_device(kind: BufferKind) -> bool {
-    matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
-}
-
-/// The additional data that a batch of events needs.
+/// The additional data that new events need.
 #[derive(Debug, Default)]
 struct Ground {
-    totals: Option<Totals>,
-    failures: Vec<Failure>,
-    lines: Lines,
+    ledger: Option<Ledger>,
+    refusals: Vec<LedgerRefusal>,
+    lines: Arc<Lines>,
 }
 
 impl Ground {
-    fn read(region: &Region, recorded: &Recorded) -> Result<Self, ReadError> {
-        let has = |ops: &[Op]| recorded.events.iter().any(|event| ops.contains(&event.op));
-        if !has(&[Op::Failed, Op::Mark, Op::PhaseEnd]) {
+    fn read(region: &Region, cursor: &mut EventCursor, new: &NewEvents) -> Result<Self, ReadError> {
+        if !new.events.iter().any(|event| matches!(event.op, Op::Failed | Op::Mark | Op::PhaseEnd)) {
             return Ok(Self::default());
         }
-        let totals = Some(region.totals()?);
-        if !has(&[Op::Failed]) {
-            return Ok(Self { totals, ..Self::default() });
-        }
-        Ok(Self { totals, failures: region.failures()?, lines: Lines::read(region)? })
+        let refusals = cursor.refusals(region, new);
+        let lines = if refusals.is_empty() { Arc::default() } else { cursor.lines(region) };
+        Ok(Self { ledger: Some(region.figures()?), refusals, lines })
     }
 }
 
@@ -115,24 +104,26 @@ impl History {
 
     /// Applies the events since the last call.
     pub fn follow(&mut self, region: &Region) -> Result<(), ReadError> {
-        let mut recorded = region.events(self.seen)?;
-        if recorded.overrun > 0 {
-            let listing = region.list()?;
-            recorded = region.events(self.seen)?;
-            self.missed = self.missed.saturating_add(recorded.overrun);
-            self.restart(LiveSet::before(&listing, &recorded));
+        let mut cursor = self.cursor.clone();
+        let mut new = cursor.read(region, |_| false, usize::MAX)?;
+        if new.overrun > 0 {
+            let listing = region.live_events()?;
+            cursor = self.cursor.clone();
+            new = cursor.read(region, |_| false, usize::MAX)?;
+            self.missed = self.missed.saturating_add(new.overrun);
+            self.restart(LiveSet::before(&listing, &new));
         }
-        let ground = Ground::read(region, &recorded)?;
-        for event in &recorded.events {
-            self.apply(event, &ground, &recorded.tags);
+        let ground = Ground::read(region, &mut cursor, &new)?;
+        for event in &new.events {
+            self.apply(event, &ground, &new.tags);
         }
-        self.seen = recorded.next;
+        self.cursor = cursor;
         Ok(())
     }
 
     /// Returns the number of the last applied event.
     pub fn seen(&self) -> u64 {
-        self.seen
+        self.cursor.seen()
     }
 
     /// Returns the number of events that were overwritten before they were read.
@@ -156,7 +147,7 @@ impl History {
     }
 
     /// Returns the smallest value of the largest free block of a row (slot of its allocator, kind), over the points that are events.
-    pub fn tightest(&self, slot: u16, kind: u8) -> Option<&Tightest> {
+    pub fn tightest(&self, slot: u16, kind: BufferKind) -> Option<&Tightest> {
         self.tightest.get(&(slot, kind))?.as_ref()
     }
 
@@ -174,15 +165,10 @@ impl History {
     /// counts. Returns `None` without a mark, or if events since the mark were overwritten.
     pub fn growth_by_line(&self, lines: &Lines, is_open: impl Fn(u16) -> bool) -> Option<Vec<(Option<Arc<SourceLine>>, i64)>> {
         let since = self.since_mark.as_ref()?;
-        let freed = since.torn_down.iter().filter(|((slot, kind), _)| is_open(*slot) && is_of_device(buffer_kind(*kind)));
+        let freed = since.torn_down.iter().filter(|((slot, kind), _)| is_open(*slot) && kind.is_banked());
         let freed = freed.flat_map(|(_, stacks)| stacks);
-        let mut sums: HashMap<Option<Arc<SourceLine>>, i64> = HashMap::new();
-        for (stack, bytes) in since.bytes.iter().chain(freed) {
-            let sum = sums.entry(lines.line(*stack).cloned()).or_default();
-            *sum = sum.saturating_add(*bytes);
-        }
-        let mut sums: Vec<_> = sums.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
-        sums.sort_by(|(line, bytes), (other, other_bytes)| other_bytes.cmp(bytes).then(line.cmp(other)));
+        let mut sums = changes(since.bytes.iter().chain(freed).map(|(stack, bytes)| (lines.line(*stack).cloned(), *bytes)));
+        sums.retain(|(_, bytes)| *bytes != 0);
         Some(sums)
     }
 
@@ -199,7 +185,7 @@ impl History {
         self.traces.interrupt();
     }
 
-    fn apply(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
+    fn apply(&mut self, event: &Event, ground: &Ground, tags: &Tags) {
         let row = (event.allocator, event.kind);
         match self.live.apply(event) {
             Some(Change::Added(buffer)) => self.added(row, &buffer),
@@ -245,8 +231,8 @@ impl History {
     }
 
     /// Applies an event that changes no buffers.
-    fn note(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
-        let name = tag(tags, event.tag).map_or("", String::as_str);
+    fn note(&mut self, event: &Event, ground: &Ground, tags: &Tags) {
+        let name = tags.get(event.tag).map_or("", |tag| tag.as_str());
         match event.op {
             Op::Failed => self.refused(event, ground),
             Op::Mark => {
@@ -267,31 +253,33 @@ impl History {
     }
 
     fn refused(&mut self, event: &Event, ground: &Ground) {
-        let Some(failure) = ground.failures.iter().find(|failure| failure.event == event.number) else { return };
-        let Some(totals) = &ground.totals else { return };
-        self.rooms.insert(event.number, room(failure, &self.live, totals, &ground.lines));
-        if failure.per_bank > 0 {
-            let known = self.tightest.entry((failure.allocator, failure.kind)).or_default();
-            Tightest::note(known, failure.largest_free_per_bank, failure.time, Point::Refusal);
+        let Some(refused) = ground.refusals.iter().find(|refused| refused.event == event.number) else { return };
+        let Some(ledger) = &ground.ledger else { return };
+        self.rooms.insert(event.number, room(refused, &self.live, ledger, &ground.lines));
+        let refusal = &refused.refusal;
+        if refusal.per_bank > 0 {
+            let known = self.tightest.entry((refused.slot, refusal.kind)).or_default();
+            Tightest::note(known, refusal.largest_free_per_bank, refused.time.0, Point::Refusal);
         }
     }
 
     /// Compares the largest free blocks of all rows. Returns the smallest by [`PHASE_KINDS`].
     fn compare(&mut self, time: u64, ground: &Ground, at: &Point) -> [Option<u64>; 2] {
         let mut least = [None; 2];
-        let Some(totals) = &ground.totals else { return least };
-        let open = totals.allocators.iter().filter(|allocator| allocator.is_open || allocator.closed.is_some_and(|closed| closed >= time));
+        let Some(ledger) = &ground.ledger else { return least };
+        let open = ledger.allocators.iter().filter(|allocator| allocator.closed.is_none_or(|closed| closed.0 >= time));
         let rows = open.flat_map(|allocator| allocator.rows.iter().map(|row| (allocator.slot, row.kind)));
-        for row in rows.filter(|(_, kind)| [kind::DRAM, kind::L1].contains(kind)) {
+        for row in rows {
+            let Some(at_kind) = PHASE_KINDS.iter().position(|kind| row.1 == BufferKind::Of(*kind)) else { continue };
             self.sorted = self.sorted.saturating_add(self.live.count(row));
             if self.sorted > SORTED_MAX {
                 break;
             }
-            let Some(geometry) = geometry(totals, row, None) else { continue };
+            let Some(geometry) = geometry(ledger, row, None) else { continue };
             let buffers = self.live.row(row).map(|buffers| buffers.map(|(address, buffer)| (address, u64::from(buffer.per_bank))));
             let Some(bytes) = buffers.and_then(|buffers| largest_free(buffers, geometry)) else { continue };
             Tightest::note(self.tightest.entry(row).or_default(), bytes, time, at.clone());
-            let of_kind = &mut least[usize::from(row.1 == kind::L1)];
+            let of_kind = &mut least[at_kind];
             *of_kind = Some(of_kind.map_or(bytes, |least: u64| least.min(bytes)));
         }
         least

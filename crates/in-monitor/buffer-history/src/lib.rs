@@ -24,12 +24,12 @@ mod traces;
 
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip};
 pub use checks::{Checks, buffers};
-pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, LeftBuffer, is_named};
+pub use digest::Digest;
 pub use feed::{FeedError, LedgerFeed};
 pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
-pub use recorder::{News, Recorder, Scene, refusal};
-pub use room::{Room, largest_free};
+pub use recorder::{News, Recorder, Scene};
+pub use room::Room;
 pub use size::{Limit, Size, SizeError};
 pub use spool::{Spool, SpoolFile};
 pub use trace::{About, Buffer, Chip, Owner, Space, Trace};

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ttmon_ledger::layout::Op;
-use ttmon_ledger_reader::{Entry, Event, Listing, Recorded};
+use ttmon_ledger_reader::{Event, LiveEvents, NewEvents, Op};
+use ttmon_model::ledger::BufferKind;
 
 /// Slot of an allocator, and kind of memory.
-pub(crate) type RowKey = (u16, u8);
+pub(crate) type RowKey = (u16, BufferKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveBuffer {
@@ -42,29 +42,28 @@ fn key_of(event: &Event) -> RowKey {
     (event.allocator, event.kind)
 }
 
-fn buffer(entry: &Entry) -> LiveBuffer {
-    LiveBuffer { event: entry.event, size: entry.size, per_bank: entry.per_bank, stack: entry.stack }
+fn buffer(event: &Event) -> LiveBuffer {
+    LiveBuffer { event: event.number, size: event.size, per_bank: event.per_bank, stack: event.stack }
 }
 
 impl LiveSet {
     /// Returns the live buffers before the first recorded event, by undoing the events. They must have been read after the listing.
-    pub(crate) fn before(listing: &Listing, recorded: &Recorded) -> Self {
+    pub(crate) fn before(listing: &LiveEvents, new: &NewEvents) -> Self {
         let mut set = Self::default();
-        for entry in &listing.entries {
-            set.rows.entry((entry.allocator, entry.kind)).or_default().insert(entry.address, buffer(entry));
+        for event in &listing.live {
+            set.rows.entry(key_of(event)).or_default().insert(event.address, buffer(event));
         }
-        let torn_down = TornDown::of(listing, recorded);
-        for event in recorded.events.iter().rev().filter(|event| event.number <= listing.totals.events) {
+        let torn_down = TornDown::of(listing, new);
+        for event in new.events.iter().rev().filter(|event| event.number <= listing.ledger.events) {
             let row = set.rows.entry(key_of(event)).or_default();
             match event.op {
                 Op::Alloc => {
                     row.remove(&event.address);
                 }
                 Op::Free => {
-                    let freed = LiveBuffer { event: 0, size: event.size, per_bank: event.per_bank, stack: event.stack };
-                    row.insert(event.address, freed);
+                    row.insert(event.address, LiveBuffer { event: 0, ..buffer(event) });
                 }
-                Op::FreeAll => row.extend(torn_down.by(event).map(|entry| (entry.address, buffer(entry)))),
+                Op::FreeAll => row.extend(torn_down.by(event).map(|left| (left.address, buffer(left)))),
                 Op::UnlistedAlloc | Op::UnlistedFree => {
                     set.unknown.insert(key_of(event));
                 }
@@ -80,7 +79,7 @@ impl LiveSet {
         let key = key_of(event);
         match event.op {
             Op::Alloc => {
-                let new = LiveBuffer { event: event.number, size: event.size, per_bank: event.per_bank, stack: event.stack };
+                let new = buffer(event);
                 self.rows.entry(key).or_default().insert(event.address, new);
                 Some(Change::Added(new))
             }
@@ -117,29 +116,29 @@ pub(crate) struct TornDown<'a> {
     /// Numbers of the free-all events by row, ascending.
     events: HashMap<RowKey, Vec<u64>>,
     /// The buffers that were live, by row and in the order of creation.
-    left: HashMap<RowKey, Vec<&'a Entry>>,
+    left: HashMap<RowKey, Vec<&'a Event>>,
 }
 
 impl<'a> TornDown<'a> {
-    pub(crate) fn of(listing: &'a Listing, recorded: &Recorded) -> Self {
+    pub(crate) fn of(listing: &'a LiveEvents, new: &NewEvents) -> Self {
         let mut events: HashMap<RowKey, Vec<u64>> = HashMap::new();
-        for event in recorded.events.iter().filter(|event| event.op == Op::FreeAll) {
+        for event in new.events.iter().filter(|event| event.op == Op::FreeAll) {
             events.entry(key_of(event)).or_default().push(event.number);
         }
-        let mut left: HashMap<RowKey, Vec<&Entry>> = HashMap::new();
-        for entry in &listing.left {
-            left.entry((entry.allocator, entry.kind)).or_default().push(entry);
+        let mut left: HashMap<RowKey, Vec<&Event>> = HashMap::new();
+        for event in &listing.left {
+            left.entry(key_of(event)).or_default().push(event);
         }
-        left.values_mut().for_each(|entries| entries.sort_unstable_by_key(|entry| entry.event));
+        left.values_mut().for_each(|events| events.sort_unstable_by_key(|event| event.number));
         Self { events, left }
     }
 
-    pub(crate) fn by(&self, event: &Event) -> impl Iterator<Item = &'a Entry> {
+    pub(crate) fn by(&self, event: &Event) -> impl Iterator<Item = &'a Event> {
         let numbers = self.events.get(&key_of(event)).map_or(&[][..], Vec::as_slice);
         let earlier = numbers[..numbers.partition_point(|number| *number < event.number)].last().copied().unwrap_or(0);
         let left = self.left.get(&key_of(event)).map_or(&[][..], Vec::as_slice);
-        let from = left.partition_point(|entry| entry.event <= earlier);
-        let to = left.partition_point(|entry| entry.event < event.number);
+        let from = left.partition_point(|left| left.number <= earlier);
+        let to = left.partition_point(|left| left.number < event.number);
         left[from..to.max(from)].iter().copied()
     }
 }

@@ -31,7 +31,7 @@ impl Names {
     pub(crate) fn of(digests: &[Digest]) -> Self {
         let mut mock: BTreeMap<u64, bool> = BTreeMap::new();
         let mut given: BTreeSet<(u64, u64)> = BTreeSet::new();
-        for ledger in digests.iter().map(|digest| &digest.places) {
+        for ledger in digests.iter().map(|digest| &digest.ledger) {
             let identities = Identities::of(ledger);
             for allocator in &ledger.allocators {
                 for chip in &allocator.chips {
@@ -103,13 +103,13 @@ impl Identities {
 /// Returns the chips of each allocator of each digest.
 pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<ChipPlace>>> {
     let Some(machine) = machine else {
-        return digests.iter().map(|digest| Identities::of(&digest.places).unmapped(&digest.places)).collect();
+        return digests.iter().map(|digest| Identities::of(&digest.ledger).unmapped(&digest.ledger)).collect();
     };
     // Each digest gets its own number, because a program that was started by `exec` has the pid of the previous program.
     let owner = |digest: &Digest, number| ProcessKey { pid: digest.pid, start_ticks: number };
     let ledgers = digests.iter().zip(0..);
     let ledgers =
-        ledgers.map(|(digest, number)| LedgerSample { owner: owner(digest, number), content: Ok(digest.places.clone()) }).collect();
+        ledgers.map(|(digest, number)| LedgerSample { owner: owner(digest, number), content: Ok(digest.ledger.clone()) }).collect();
     let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
     let derived = Snapshot::derive(&sample, None).allocators;
     let mut by_number: HashMap<u64, Vec<&Allocator>> = HashMap::new();
@@ -117,8 +117,8 @@ pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Ve
         by_number.entry(allocator.process.start_ticks).or_default().push(allocator);
     }
     let mapped = |(digest, number): (&Digest, u64)| {
-        let identities = Identities::of(&digest.places);
-        let allocators = by_number.get(&number).map_or(&[][..], Vec::as_slice).iter().zip(&digest.places.allocators);
+        let identities = Identities::of(&digest.ledger);
+        let allocators = by_number.get(&number).map_or(&[][..], Vec::as_slice).iter().zip(&digest.ledger.allocators);
         allocators.map(|(derived, allocator)| identities.places(derived, allocator)).collect()
     };
     digests.iter().zip(0..).map(mapped).collect()

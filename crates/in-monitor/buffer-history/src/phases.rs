@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ttmon_collect::Lines;
+use ttmon_ledger_reader::Lines;
 use ttmon_model::phase::{Growth, Phase, PhaseBytes};
 use ttmon_model::room::HeldByLine;
 

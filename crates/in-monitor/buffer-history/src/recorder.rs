@@ -1,21 +1,21 @@
 //! Reads the flight recorders of all ledgers. Returns the new events of all processes as model events, ordered by time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::mem;
 use std::sync::Arc;
 
-use ttmon_ledger::layout::{self, Op as RecordOp};
-use ttmon_ledger_reader::{Event as Record, Failure, Recorded};
-use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
+use ttmon_collect::ledgers::OpenLedger;
+use ttmon_collect::{Departed, End};
+use ttmon_ledger_reader::{Event as Record, EventCursor, Lines, NewEvents, Op as RecordOp};
+use ttmon_model::event::{BufferEvent, Op, Refused};
 use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::LedgerRefusal;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
 use crate::history::History;
-use ttmon_collect::ledgers::{OpenLedger, buffer_kind, tag};
-use ttmon_collect::{Departed, End, Lines};
 
 /// Maximum number of events per ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
@@ -31,13 +31,9 @@ pub struct Recorder {
 
 #[derive(Debug, Default)]
 struct FollowedLedger {
-    /// Number and time of the last returned event.
-    seen: u64,
-    last: u64,
+    cursor: EventCursor,
     /// Stored for the last events of a process that has left the snapshot.
     allocators: Vec<Allocator>,
-    /// The lines of the stacks in the events.
-    lines: Arc<Lines>,
     /// Whether the end of the program was returned.
     is_over: bool,
 }
@@ -67,9 +63,9 @@ pub struct News(Vec<Batch>);
 struct Batch {
     pid: u32,
     allocators: Vec<Allocator>,
-    recorded: Recorded,
+    new: NewEvents,
     /// Details of the last refused requests among the events.
-    failures: Vec<Failure>,
+    refusals: Vec<LedgerRefusal>,
     /// The live buffers at the refusals, if only one process is read.
     history: Option<History>,
     lines: Arc<Lines>,
@@ -110,8 +106,8 @@ impl Recorder {
     /// Reads the last few new events of each ledger, for a screen or a recording. If `devices` is not empty, returns only their events.
     pub fn newest(&mut self, scene: &Scene<'_>, devices: &[DeviceId]) -> Vec<BufferEvent> {
         let mut news = self.read_new(scene);
-        for Batch { recorded, .. } in &mut news.0 {
-            recorded.events.drain(..recorded.events.len().saturating_sub(NEWEST_MAX));
+        for Batch { new, .. } in &mut news.0 {
+            new.events.drain(..new.events.len().saturating_sub(NEWEST_MAX));
         }
         news.events(devices).collect()
     }
@@ -131,33 +127,27 @@ impl Recorder {
             Some(departed) => last_allocators(scene.sample, departed).unwrap_or(mem::take(&mut known.allocators)),
             None => scene.snapshot.allocators.iter().filter(of_owner).cloned().collect(),
         };
-        // The snapshot has the reason of an unreadable ledger. After the end of its program, only the end is reported.
-        let mut recorded = found.region.events(known.seen).ok().or(departed.map(|_| nothing(known.seen)))?;
-        if departed.is_none() {
-            leave_for_later(&mut recorded, &known.allocators, scene.sample.time);
-        }
-        take_newest(&mut recorded, most);
-        known.seen = recorded.next;
-        known.last = recorded.events.last().map_or(known.last, |event| event.time);
+        // Events of allocators that the snapshot does not have yet are read later.
+        let is_later = |event: &Record| departed.is_none() && is_of_unknown(event, &known.allocators, scene.sample.time);
+        let new = match known.cursor.read(&found.region, is_later, most) {
+            Ok(new) => new,
+            // The snapshot has the reason of an unreadable ledger. After the end of its program, only the end is reported.
+            Err(_) if departed.is_some() => NewEvents::default(),
+            Err(_) => return None,
+        };
         known.is_over = departed.is_some();
+        let last = known.cursor.last_time();
         let end = departed.map(|departed| match departed.end {
-            End::Exited => (known.last.max(departed.time.0), End::Exited),
+            End::Exited => (last.max(departed.time.0), End::Exited),
             // The exec is sorted before the events of the next program.
-            End::Replaced => (known.last, End::Replaced),
+            End::Replaced => (last, End::Replaced),
         });
-        let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
-        // Without its details, a refused allocation is still an event.
-        let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
+        let refusals = known.cursor.refusals(&found.region, &new);
         // This reads the whole ledger, so it is done only if one process is requested. Without it, a refusal has fewer details.
-        let history = if has_failed && scene.pid.is_some() { History::of(&found.region).ok() } else { None };
-        // Stacks are only appended, so they are read again only if an event refers to a new one.
-        let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
-        if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
-            // If reading fails, the new stacks have no lines until the next attempt.
-            known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
-        }
-        let lines = known.lines.clone();
-        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, history, lines, end })
+        let has_refused = scene.pid.is_some() && new.events.iter().any(|event| event.op == RecordOp::Failed);
+        let history = if has_refused { History::of(&found.region).ok() } else { None };
+        let lines = if new.events.is_empty() { Arc::default() } else { known.cursor.lines(&found.region) };
+        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), new, refusals, history, lines, end })
     }
 }
 
@@ -172,34 +162,11 @@ fn last_allocators(sample: &Sample, departed: &Departed) -> Option<Vec<Allocator
     Some(Snapshot::derive(&sample, None).allocators)
 }
 
-/// Defers events of allocators that the snapshot does not have yet.
-fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
-    let is_known = |event: &Record| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
-    let is_placeless = |event: &Record| {
-        matches!(event.op, RecordOp::Mark | RecordOp::Repair | RecordOp::Nothing | RecordOp::PhaseBegin | RecordOp::PhaseEnd)
-    };
-    if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
-        recorded.next = recorded.events[first].number.saturating_sub(1);
-        recorded.events.truncate(first);
-    }
-}
-
-/// Keeps the newest events and the tags that they use.
-fn take_newest(recorded: &mut Recorded, most: usize) {
-    let Some(surplus) = recorded.events.len().checked_sub(most).filter(|surplus| *surplus > 0) else { return };
-    recorded.events = recorded.events.split_off(surplus);
-    recorded.overrun += surplus as u64;
-    let used: BTreeSet<u32> = recorded.events.iter().map(|event| event.tag).collect();
-    for (number, tag) in (0..).zip(&mut recorded.tags) {
-        if !used.contains(&number) {
-            *tag = String::new();
-        }
-    }
-}
-
-/// Returns the result for a ledger that cannot be read any more.
-fn nothing(seen: u64) -> Recorded {
-    Recorded { events: Vec::new(), overrun: 0, next: seen, tags: Vec::new() }
+/// Returns whether an event belongs to an allocator that was opened after the snapshot.
+fn is_of_unknown(event: &Record, allocators: &[Allocator], time: UnixTime) -> bool {
+    let has_no_allocator =
+        matches!(event.op, RecordOp::Mark | RecordOp::Repair | RecordOp::Nothing | RecordOp::PhaseBegin | RecordOp::PhaseEnd);
+    !has_no_allocator && event.time > time.0 && !allocators.iter().any(|allocator| allocator.slot == event.allocator)
 }
 
 impl News {
@@ -227,9 +194,9 @@ enum Item<'a> {
 impl Batch {
     /// Returns an item of the batch: first the overrun, then the events, then the end.
     fn item(&self, position: usize) -> Option<Item<'_>> {
-        let events = &self.recorded.events;
-        let Some(position) = position.checked_sub(usize::from(self.recorded.overrun > 0)) else {
-            return Some(Item::Overrun(self.recorded.overrun));
+        let events = &self.new.events;
+        let Some(position) = position.checked_sub(usize::from(self.new.overrun > 0)) else {
+            return Some(Item::Overrun(self.new.overrun));
         };
         match events.get(position) {
             Some(event) => Some(Item::Record(event)),
@@ -239,7 +206,7 @@ impl Batch {
     }
 
     fn time(&self, position: usize) -> Option<u64> {
-        let first = || self.recorded.events.first().map(|event| event.time);
+        let first = || self.new.events.first().map(|event| event.time);
         let ended = self.end.map(|(time, _)| time);
         Some(match self.item(position)? {
             // A batch with an overrun or an end has at least one of these times.
@@ -291,10 +258,10 @@ impl Batch {
         let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
         // A refused request and a free-all have no address.
         let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
-        let failure = self.failures.iter().find(|failure| record.op == RecordOp::Failed && failure.event == record.number);
+        let refused = self.refusals.iter().find(|refused| record.op == RecordOp::Failed && refused.event == record.number);
         BufferEvent {
             number: Some(record.number),
-            kind: is_of_buffer.then(|| buffer_kind(record.kind)),
+            kind: is_of_buffer.then_some(record.kind),
             allocator: allocator.map(|allocator| allocator.id.clone()),
             devices: allocator.map_or_else(Vec::new, |allocator| allocator.devices.clone()),
             unmapped: allocator.map_or_else(Vec::new, |allocator| allocator.unmapped.clone()),
@@ -302,13 +269,10 @@ impl Batch {
             size: is_of_buffer.then_some(record.size),
             refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
             program: is_of_program.then_some(u64::from(record.page)),
-            tag: tag(&self.recorded.tags, record.tag).cloned(),
-            refusal: failure.map(|failure| {
-                let plain = refusal(failure, &self.lines);
-                match &self.history {
-                    Some(history) => history.complete(failure.event, plain),
-                    None => plain,
-                }
+            tag: self.new.tags.get(record.tag).map(|tag| tag.as_str().to_owned()),
+            refusal: refused.map(|refused| match &self.history {
+                Some(history) => history.complete(refused.event, refused.refusal.clone()),
+                None => refused.refusal.clone(),
             }),
             line: self.lines.line(record.stack).cloned(),
             ..plain.clone()
@@ -324,7 +288,7 @@ fn op(record: &Record) -> Option<Op> {
         RecordOp::Ref => Op::Ref,
         RecordOp::Unref => Op::Unref,
         RecordOp::FreeAll => Op::FreeAll,
-        RecordOp::Failed if record.slot == u32::from(layout::Refused::Clash as u8) => Op::Clash,
+        RecordOp::Failed if record.refused() == Some(Refused::Clash) => Op::Clash,
         RecordOp::Failed => Op::OutOfMemory,
         RecordOp::Open => Op::Open,
         RecordOp::Close => Op::Close,
@@ -332,71 +296,4 @@ fn op(record: &Record) -> Option<Op> {
         RecordOp::Repair | RecordOp::Nothing | RecordOp::PhaseBegin | RecordOp::PhaseEnd => return None,
         RecordOp::TraceBegin | RecordOp::TraceEnd | RecordOp::TraceReplay | RecordOp::TraceRelease => return None,
     })
-}
-
-/// Converts a refused request of a ledger.
-pub fn refusal(failure: &Failure, lines: &Lines) -> Refusal {
-    Refusal {
-        what: match failure.what {
-            layout::Refused::OutOfMemory => Refused::OutOfMemory,
-            layout::Refused::Clash => Refused::Clash,
-        },
-        kind: buffer_kind(failure.kind),
-        size: failure.size,
-        banks: u64::from(failure.banks),
-        per_bank: failure.per_bank,
-        free_per_bank: failure.free_per_bank,
-        largest_free_per_bank: failure.largest_free_per_bank,
-        largest: failure
-            .largest
-            .iter()
-            .map(|large| Large {
-                address: large.address,
-                size: large.size,
-                per_bank: u64::from(large.per_bank),
-                tag: large.tag.clone(),
-                operation: large.operation.clone(),
-                line: lines.line(large.stack).cloned(),
-            })
-            .collect(),
-        operation: failure.operation.clone(),
-        message: failure.message.clone(),
-        line: lines.line(failure.stack).cloned(),
-        bank_bytes: 0,
-        window: None,
-        l1_small: None,
-        is_overrun: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_events_and_their_tags_are_taken() {
-        let event = |number: u64| Record {
-            number,
-            time: number,
-            op: RecordOp::Alloc,
-            allocator: 0,
-            kind: 0,
-            address: 0,
-            size: 0,
-            slot: 0,
-            tag: u32::try_from(number).unwrap(),
-            per_bank: 0,
-            page: 0,
-            refs: 1,
-            operation: 0,
-            stack: 0,
-        };
-        let tags = ["", "a", "b", "c"].map(str::to_owned).to_vec();
-        let mut recorded = Recorded { events: (1..4).map(event).collect(), overrun: 5, next: 3, tags };
-        take_newest(&mut recorded, 3);
-        assert_eq!((recorded.events.len(), recorded.overrun, recorded.tags[1].as_str()), (3, 5, "a"));
-        take_newest(&mut recorded, 1);
-        assert_eq!((recorded.events[0].number, recorded.overrun, recorded.next), (3, 7, 3));
-        assert_eq!(recorded.tags, ["", "", "", "c"]);
-    }
 }

@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 
 use ttmon_json::run::{RunBuffer, RunChip, RunDevice, RunKind, RunProcess, RunRefusal, RunReport, RunTightest};
-use ttmon_model::ledger::{BufferKind, BufferLayout};
+use ttmon_model::ledger::{BufferKind, LedgerRefusal};
 use ttmon_model::phase::Tightest;
 use ttmon_model::units::UnixTime;
 
 use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind};
-use crate::digest::{Digest, DigestAllocator, DigestFailure};
+use crate::digest::Digest;
 
 impl Account {
     /// Returns the document. `name_of_signal` returns the name of a signal.
@@ -30,7 +30,7 @@ impl Account {
             is_exact: self.why_inexact().is_none(),
             unread_processes: self.unread,
             overhead: self.overhead(),
-            coverage: self.digests.iter().flat_map(|digest| &digest.places.coverage).collect(),
+            coverage: self.digests.iter().flat_map(|digest| &digest.ledger.coverage).collect(),
             processes: self.digests.iter().map(process).collect(),
             devices: self.devices(),
             leaks: left(false),
@@ -79,35 +79,35 @@ impl Account {
     }
 
     fn buffer(&self, Leftover { digest, left, places }: &Leftover<'_>) -> RunBuffer {
-        let entry = &left.entry;
-        let allocator = digest.allocators.get(left.allocator);
+        let allocator = digest.ledger.allocators.get(usize::from(left.allocator));
+        let banks = allocator.and_then(|allocator| allocator.geometry_of(left.kind)).map(|geometry| geometry.banks);
         RunBuffer {
             pid: digest.pid,
             allocator: allocator.map(|allocator| format!("{}.{}.{}", digest.pid, allocator.slot, allocator.generation)),
             kind: left.kind,
-            address: entry.address,
-            size: entry.size,
-            per_bank: NonZeroU32::new(entry.per_bank),
-            banks: allocator.and_then(|allocator| banks(allocator, left.kind)),
-            page_size: NonZeroU32::new(entry.page),
-            layout: BufferLayout::from_number(entry.layout),
-            cores: NonZeroU32::new(entry.cores.into()),
+            address: left.address,
+            size: left.size,
+            per_bank: left.per_bank,
+            banks: banks.and_then(|banks| NonZeroU32::new(u32::try_from(banks).ok()?)),
+            page_size: left.page_size,
+            layout: left.layout,
+            cores: left.cores,
             chips: self.chips(places),
-            refs: entry.refs,
-            age_s: seconds_between(entry.time, self.span.1),
-            tag: left.tag.clone(),
-            operation: left.operation.clone(),
-            line: left.line.clone(),
+            refs: left.refs,
+            age_s: seconds_between(left.time.0, self.span.1),
+            tag: left.tag.as_ref().map(ToString::to_string),
+            operation: left.operation.as_ref().map(ToString::to_string),
+            line: left.line().cloned(),
         }
     }
 
-    fn refusal(&self, DigestFailure { failure, refusal }: &DigestFailure, places: &[ChipPlace]) -> RunRefusal {
+    fn refusal(&self, refused: &LedgerRefusal, places: &[ChipPlace]) -> RunRefusal {
         RunRefusal {
-            refusal: refusal.clone(),
+            refusal: refused.refusal.clone(),
             place: self.names(places),
             chips: self.chips(places),
-            time_s: self.seconds(failure.time),
-            tag: Some(failure.tag.clone()).filter(|tag| !tag.is_empty()),
+            time_s: self.seconds(refused.time.0),
+            tag: refused.tag.clone(),
         }
     }
 
@@ -121,20 +121,16 @@ impl Account {
     }
 }
 
-fn banks(allocator: &DigestAllocator, kind: BufferKind) -> Option<NonZeroU32> {
-    NonZeroU32::new(allocator.rows.iter().find(|row| row.kind == kind)?.row.geometry?.banks)
-}
-
 fn process(digest: &Digest) -> RunProcess<'_> {
     RunProcess {
         pid: digest.pid,
         name: &digest.program,
         is_running: digest.is_running,
-        is_exact: digest.is_exact,
-        is_mock: digest.places.is_mock,
-        events: digest.events,
+        is_exact: digest.is_exact(),
+        is_mock: digest.ledger.is_mock,
+        events: digest.ledger.events,
         host_rss: digest.host_rss,
-        lost: digest.lost,
+        lost: digest.ledger.lost,
     }
 }
 

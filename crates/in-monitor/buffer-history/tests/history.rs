@@ -2,14 +2,15 @@
 
 use std::fs::File;
 
-use ttmon_buffer_history::{GrowthSinceMark, History, growth_since_mark, refusal};
-use ttmon_collect::Lines;
+use ttmon_buffer_history::{GrowthSinceMark, History, growth_since_mark};
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, TraceStep, Writer,
 };
-use ttmon_ledger_reader::Region;
+use ttmon_ledger_reader::{Lines, Region};
+use ttmon_model::Kind;
 use ttmon_model::event::Refusal;
+use ttmon_model::ledger::BufferKind;
 use ttmon_model::phase::Point;
 
 const BASE: u64 = 0x100;
@@ -69,9 +70,8 @@ fn churn(session: &mut Session<'_>, allocator: AllocatorId) {
 }
 
 fn refusals(region: &Region, history: &History) -> Vec<Refusal> {
-    let lines = Lines::read(region).expect("read");
-    let failures = region.failures().expect("read");
-    failures.iter().map(|failure| history.complete(failure.event, refusal(failure, &lines))).collect()
+    let refusals = region.refusals(&region.lines().expect("read")).expect("read").into_iter();
+    refusals.map(|refused| history.complete(refused.event, refused.refusal)).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_refusal_that_was_followed_is_known_after_the_ring_went_round() {
     history.follow(&region).expect("read");
     assert_eq!(refusals(&region, &history)[1].window.as_ref().map(|window| window.bytes), Some(200));
     assert_eq!(
-        History::of(&region).expect("read").room(region.failures().expect("read")[1].event).map(|room| room.bank_bytes),
+        History::of(&region).expect("read").room(region.refusals(&Lines::default()).expect("read")[1].event).map(|room| room.bank_bytes),
         Some(Some(BANK))
     );
 }
@@ -118,7 +118,7 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     session.free_all(id);
     drop(session);
     let history = History::of(&region).expect("read");
-    let phases = history.phases(&Lines::read(&region).expect("read"));
+    let phases = history.phases(&region.lines().expect("read"));
     let names: Vec<(&str, u64)> = phases.iter().map(|phase| (phase.name.as_str(), phase.count)).collect();
     assert_eq!(names, [("load", 1), ("step", 10)]);
     let [load, step] = [&phases[0], &phases[1]];
@@ -131,7 +131,7 @@ fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
     assert_eq!(kept, [(Some(3), 1, 120)]);
     // 100 bytes are taken at the start and 100 after them. The rest is one free block.
     assert_eq!(step.smallest_largest_free[0], Some(800));
-    let tightest = history.tightest(0, kind::DRAM).expect("known");
+    let tightest = history.tightest(0, BufferKind::Of(Kind::Dram)).expect("known");
     assert_eq!((tightest.bytes, tightest.points, &tightest.at), (800, 11, &Point::Phase("step".to_owned())));
 }
 
@@ -152,7 +152,7 @@ fn a_phase_that_frees_what_it_takes_has_no_leak() {
         session.phase(false, step, 0);
     }
     drop(session);
-    let phases = History::of(&region).expect("read").phases(&Lines::read(&region).expect("read"));
+    let phases = History::of(&region).expect("read").phases(&region.lines().expect("read"));
     let growth = phases[0].growth.as_ref().expect("a trend");
     assert_eq!((growth.bytes, growth.lines.len()), ([0, 0], 0), "{growth:?}");
 }
@@ -176,7 +176,7 @@ fn buffers_from_after_a_capture_that_live_at_a_replay_are_listed() {
     session.trace(id, TraceStep::Replay, 3);
     session.trace(id, TraceStep::Replay, 77);
     drop(session);
-    let traces = History::of(&region).expect("read").unsafe_traces(&Lines::read(&region).expect("read"));
+    let traces = History::of(&region).expect("read").unsafe_traces(&region.lines().expect("read"));
     let [trace] = traces.as_slice() else { panic!("one: {traces:?}") };
     let lines: Vec<_> = trace.lines.iter().map(|held| (held.line.as_ref().map(|line| line.line), held.count, held.bytes)).collect();
     assert_eq!((trace.id, trace.replays, lines), (3, 2, vec![(Some(4), 1, 120)]));

@@ -9,7 +9,6 @@ mod lead;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -18,38 +17,18 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
-use ttmon_ledger::layout::{Coverage, KINDS, WriterKind, flag, kind, origin, status};
-use ttmon_ledger_reader::{
-    Allocator, Chip, Circular, Entry, Exactness, Feature, Live, ReadError, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
-};
+use ttmon_ledger_reader::{LedgerPart, MayRead, Region};
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::{
-    BufferKind, BufferLayout, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature,
-    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerShared, LedgerSharedPeak, LedgerWriter, VisibleDevices,
-};
-use ttmon_model::order::{BufferOrder, FirstBuffers};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip};
 use ttmon_model::sample::ProcessSample;
-use ttmon_model::units::UnixTime;
-use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
+use ttmon_model::{Kind, Missing, Reading, Source};
 
-use crate::Lines;
 use crate::budget::{Budget, Resource};
+
+pub use ttmon_ledger_reader::Detail;
 
 pub(crate) use free_blocks::FreeBlocks;
 pub(crate) use lead::{Lead, maps_request, names_ledger};
-
-/// How much of a ledger is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Allocators and their totals.
-    Totals,
-    /// Totals and every live buffer.
-    Buffers,
-    /// Totals, every live buffer, and the tables of blocks.
-    Blocks,
-    /// Totals and the first buffers of each allocator in this order, at most this many.
-    First(BufferOrder, usize),
-}
 
 /// An open ledger and its path.
 #[derive(Debug)]
@@ -153,314 +132,48 @@ const COMPARED_MAX: u64 = 100_000;
 
 /// Reads a ledger within the limits of its user. If a list is over a limit, only the totals are returned.
 pub fn read(found: &OpenLedger, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
-    read_granted(&found.region, detail, &mut |resource, amount| budget.take_or_cut(resource, amount, found.uid))
+    read_granted(&found.region, detail, &mut |part, amount| budget.take_or_cut(resource(part), amount, found.uid))
 }
 
-/// Returns whether a list of this length may be read.
-type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
-
-fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
-    let counted = region.totals_if(|entries| granted(Resource::Buffers, entries)).map_err(|_| Missing::Unparsable)?;
-    let Some(totals) = counted else { return Err(Missing::NotTracked) };
-    let chips: usize = totals.allocators.iter().map(|allocator| allocator.chips.len()).sum();
-    if !granted(Resource::Allocators, totals.allocators.len() as u64) || !granted(Resource::Chips, chips as u64) {
-        return Err(Missing::NotTracked);
-    }
-    // All buffers are needed to compare those on shared chips.
-    let wanted = match detail {
-        Detail::Totals if totals.live_entries <= COMPARED_MAX && shares_chips(&totals) => Some(Detail::Blocks),
-        Detail::Totals => None,
-        Detail::First(..) if shares_chips(&totals) => Some(Detail::Buffers),
-        Detail::Buffers | Detail::Blocks | Detail::First(..) => Some(detail),
+fn read_granted(region: &Region, detail: Detail, may_read: MayRead<'_>) -> Reading<Ledger> {
+    // All buffers are needed to compare those on shared chips. Only the list shows the types of kernels.
+    let choose = |figures: &Ledger| match detail {
+        Detail::Totals | Detail::Kernels if figures.live_buffers() > COMPARED_MAX => Detail::Totals,
+        Detail::Totals | Detail::Kernels if shares_chips(figures) => Detail::Blocks,
+        Detail::Totals | Detail::Kernels if has_kernels(figures) => Detail::Kernels,
+        Detail::Totals | Detail::Kernels => Detail::Totals,
+        Detail::First(..) if shares_chips(figures) => Detail::Buffers,
+        Detail::Buffers | Detail::Blocks | Detail::First(..) => detail,
     };
-    if (wanted.is_none() && !has_kernels(&totals)) || !granted(Resource::Buffers, totals.live_entries) {
-        return ledger(region, &totals, granted);
-    }
-    let Live { totals, entries, tags } = match region.live(listed_most(totals.live_entries)) {
-        Ok(live) => live,
-        Err(ReadError::TooMany) => {
-            // A ledger that lists more than it counts exceeds any limit.
-            granted(Resource::Buffers, u64::MAX);
-            return ledger(region, &totals, granted);
-        }
-        Err(_) => return Err(Missing::Unparsable),
-    };
-    let kernels = kernel_types(&totals, &entries);
-    let mut ledger = ledger(region, &totals, granted)?;
-    for allocator in &mut ledger.allocators {
-        for row in allocator.rows.iter_mut().filter(|row| row.kind == BufferKind::Of(Kind::Kernel)) {
-            row.kernel_types = kernels.get(&allocator.slot).cloned();
-        }
-    }
-    if let Some(detail) = wanted {
-        // Lines that cannot be read are treated as missing.
-        let lines = if totals.stacks.0 > 0 { Lines::read(region).unwrap_or_default() } else { Lines::default() };
-        add_buffers(&mut ledger, &totals, detail, (entries, tags), &lines);
-    }
-    Ok(ledger)
+    // Lines that cannot be read are treated as missing.
+    let ledger = region.ledger(choose, || region.lines().unwrap_or_default(), may_read).map_err(|_| Missing::Unparsable)?;
+    ledger.ok_or(Missing::NotTracked)
 }
 
-/// A buffer fits into the memory of its entry, so a million buffers are collected in place.
-const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>());
-
-/// Adds the wanted buffers, and the figures of each row that need the list.
-fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (Vec<Entry>, Vec<String>), lines: &Lines) {
-    let places = places(totals);
-    let tags: Vec<Arc<String>> = tags.into_iter().map(Arc::new).collect();
-    // By allocator and kind: whether any buffer is per core, and whether the bytes per bank of any other buffer are unknown.
-    let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
-    let buffers = entries.into_iter().filter_map(|entry| {
-        let buffer = buffer(&entry, &places, &tags, lines)?;
-        let seen = seen.get_mut(usize::from(buffer.allocator))?.get_mut(usize::from(entry.kind))?;
-        seen.0 |= buffer.is_per_core;
-        seen.1 |= !buffer.is_per_core && buffer.per_bank.is_none();
-        Some(buffer)
-    });
-    match detail {
-        Detail::First(order, most) => {
-            let mut first: Vec<FirstBuffers> = ledger.allocators.iter().map(|_| FirstBuffers::new(order, most)).collect();
-            buffers.for_each(|buffer| first[usize::from(buffer.allocator)].add(buffer));
-            for (allocator, first) in ledger.allocators.iter_mut().zip(first) {
-                let (kept, left_out) = first.finish();
-                ledger.buffers.extend(kept);
-                allocator.buffers_left_out = left_out;
-            }
-        }
-        Detail::Buffers | Detail::Blocks | Detail::Totals => {
-            ledger.buffers = buffers.collect();
-            ledger.is_listed = true;
-            ledger.has_blocks = detail == Detail::Blocks;
-        }
-    }
-    for (allocator, seen) in ledger.allocators.iter_mut().zip(seen) {
-        for (number, seen) in (0..).zip(seen) {
-            for row in allocator.rows.iter_mut().filter(|row| row.kind == buffer_kind(number)) {
-                (row.has_per_core, row.has_unknown_blocks) = seen;
-            }
-        }
+fn resource(part: LedgerPart) -> Resource {
+    match part {
+        LedgerPart::Allocators => Resource::Allocators,
+        LedgerPart::Chips => Resource::Chips,
+        LedgerPart::Buffers => Resource::Buffers,
+        LedgerPart::Circulars => Resource::Circulars,
     }
 }
 
-/// Returns the maximum number of entries that are listed if the ledger counted `counted`. The ledger may have grown meanwhile.
-fn listed_most(counted: u64) -> u64 {
-    counted.saturating_add(counted / 8).saturating_add(4096)
-}
-
-/// Returns whether the ledger has kernels. Only the list shows their types.
-fn has_kernels(totals: &Totals) -> bool {
-    let has_some = |allocator: &Allocator| allocator.rows.iter().any(|row| row.kind == kind::KERNEL && row.count > 0);
-    totals.live_entries <= COMPARED_MAX && totals.allocators.iter().any(|allocator| allocator.is_open && has_some(allocator))
-}
-
-/// Returns the number of live kernels of each allocator by type. Returns nothing if some kernels are not in the list.
-fn kernel_types(totals: &Totals, entries: &[Entry]) -> HashMap<u16, Box<KernelTypes>> {
-    let mut types: HashMap<u16, Box<KernelTypes>> = HashMap::new();
-    let is_unlisted = |row: &Row| row.kind == kind::KERNEL && row.unlisted_count > 0;
-    let is_partial = totals.allocators.iter().any(|allocator| allocator.rows.iter().any(is_unlisted));
-    if is_partial || totals.exactness == Exactness::Changing {
-        return types;
-    }
-    for entry in entries {
-        if let Some(kernel_type) = kernel_type(entry) {
-            types.entry(entry.allocator).or_default().add(kernel_type, KernelUse { used: entry.size, count: 1 });
-        }
-    }
-    types
-}
-
-/// Returns the type of a kernel, or `None` for an entry of another kind.
-pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
-    let number = ttmon_ledger::report::kernel_type(entry.flags);
-    (entry.kind == kind::KERNEL).then(|| KernelType::from_number(number))
-}
-
-/// Returns a ledger without its buffers, from totals that were already read.
-pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
-    ledger(region, totals, &mut |_, _| true)
-}
-
-fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Ledger> {
-    let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
-    let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };
-    let environment = &totals.environment;
-    let places = places(totals);
-    Ok(Ledger {
-        is_exact: totals.status & status::INEXACT == 0,
-        is_changing: totals.exactness == Exactness::Changing,
-        is_listed: false,
-        has_blocks: false,
-        writer: region.identity().writer.map_or(LedgerWriter::Unknown, writer),
-        is_mock: environment.is_mock,
-        visible_devices: match (&environment.visible_devices, environment.is_visible_cut) {
-            (_, true) => VisibleDevices::Cut,
-            (Some(text), false) => VisibleDevices::Only(text.clone()),
-            (None, false) => VisibleDevices::All,
-        },
-        events: totals.events,
-        allocators: totals.allocators.iter().map(allocator).collect(),
-        shared: totals.shared.iter().map(shared).collect(),
-        buffers: Vec::new(),
-        circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
-        has_circulars,
-        launches: totals
-            .launches
-            .iter()
-            .map(|chip| LedgerLaunches { metal_id: chip.metal_id, programs: chip.programs, last: UnixTime(chip.last_time) })
-            .collect(),
-        coverage: totals.coverage.iter().map(feature).collect(),
-    })
+/// Returns whether the ledger has kernels.
+fn has_kernels(ledger: &Ledger) -> bool {
+    let has_some = |allocator: &LedgerAllocator| allocator.rows.iter().any(|row| row.kind == BufferKind::Of(Kind::Kernel) && row.count > 0);
+    ledger.allocators.iter().any(|allocator| allocator.is_open() && has_some(allocator))
 }
 
 /// Returns whether two allocators have buffers on the same chip. Such buffers may overlap.
-fn shares_chips(totals: &Totals) -> bool {
-    let holds = |allocator: &&Allocator| allocator.is_open && allocator.rows.iter().any(|row| row.count > 0 && row.geometry.is_some());
-    let holders: Vec<&Allocator> = totals.allocators.iter().filter(holds).collect();
+fn shares_chips(ledger: &Ledger) -> bool {
+    let holds =
+        |allocator: &&LedgerAllocator| allocator.is_open() && allocator.rows.iter().any(|row| row.count > 0 && row.capacity.is_some());
+    let holders: Vec<&LedgerAllocator> = ledger.allocators.iter().filter(holds).collect();
     // The first allocator with each chip.
     let mut seen: HashMap<(Option<u32>, Option<u64>), u16> = HashMap::new();
-    let mut is_shared = |slot: u16, chip: &Chip| *seen.entry((chip.metal_id, chip.unique_id)).or_insert(slot) != slot;
+    let mut is_shared = |slot: u16, chip: &LedgerChip| *seen.entry((chip.metal_id, chip.unique_id)).or_insert(slot) != slot;
     holders.len() > 1 && holders.iter().any(|allocator| allocator.chips.iter().any(|chip| is_shared(allocator.slot, chip)))
-}
-
-/// The index of each slot among the allocators.
-type Places = [Option<usize>; 256];
-
-fn places(totals: &Totals) -> Places {
-    let mut places = [None; 256];
-    for (index, allocator) in totals.allocators.iter().enumerate() {
-        if let Some(place) = places.get_mut(usize::from(allocator.slot)) {
-            *place = Some(index);
-        }
-    }
-    places
-}
-
-fn writer(kind: WriterKind) -> LedgerWriter {
-    match kind {
-        WriterKind::Client => LedgerWriter::Client,
-        WriterKind::Hook => LedgerWriter::Hook,
-        WriterKind::Service => LedgerWriter::Service,
-    }
-}
-
-fn feature(feature: &Feature) -> LedgerFeature {
-    LedgerFeature {
-        name: feature.name.clone(),
-        hits: feature.hits,
-        state: match feature.state {
-            Coverage::Found => FeatureState::Found,
-            Coverage::SteppedAside => FeatureState::SteppedAside,
-            Coverage::Missing => FeatureState::Missing,
-        },
-        reason: Some(feature.reason.clone()).filter(|reason| !reason.is_empty()),
-    }
-}
-
-fn allocator(allocator: &Allocator) -> LedgerAllocator {
-    LedgerAllocator {
-        slot: allocator.slot,
-        generation: allocator.generation,
-        is_open: allocator.is_open,
-        mesh: allocator.mesh,
-        given_id: allocator.given_id,
-        origin: origin(allocator.origin),
-        chips: allocator.chips.iter().map(|chip: &Chip| LedgerChip { metal_id: chip.metal_id, unique_id: chip.unique_id }).collect(),
-        geometry: PerKind::from_fn(|kind| {
-            let geometry = allocator.geometry.get(kind as usize).copied().flatten()?;
-            Some(LedgerGeometry { banks: u64::from(geometry.banks), bank_bytes: geometry.bank_bytes, base: geometry.base })
-        }),
-        self_check: self_check(allocator.self_check),
-        rows: allocator.rows.iter().map(row).collect(),
-        buffers_left_out: 0,
-    }
-}
-
-fn origin(number: u32) -> LedgerWriter {
-    match number {
-        origin::CLIENT => LedgerWriter::Client,
-        origin::HOOK => LedgerWriter::Hook,
-        origin::SOCKET => LedgerWriter::Service,
-        _ => LedgerWriter::Unknown,
-    }
-}
-
-fn shared(chip: &SharedChip) -> LedgerShared {
-    let peak = |kind: Kind| {
-        // A kind without a shared peak has none.
-        let SharedPeak { used, time, allocated, .. } = chip.peaks.get(kind as usize).copied().unwrap_or_default();
-        LedgerSharedPeak { used, time: UnixTime(time), allocated }
-    };
-    LedgerShared { metal_id: chip.metal_id, origin: origin(chip.origin), peaks: PerKind::from_fn(peak) }
-}
-
-fn self_check(check: SelfCheck) -> LedgerSelfCheck {
-    let SelfCheck { is_inexact, is_restored, is_per_core, l1_lower_end, checks, differences } = check;
-    LedgerSelfCheck { is_inexact, is_restored, is_per_core, l1_lower_end, checks, differences }
-}
-
-fn row(row: &Row) -> LedgerRow {
-    LedgerRow {
-        used: row.used,
-        allocated: row.geometry.as_ref().map(|_| row.allocated),
-        count: row.count,
-        refused: row.failed,
-        peak: row.peak,
-        peak_time: UnixTime(row.peak_time),
-        unlisted_count: row.unlisted_count,
-        unlisted_bytes: row.unlisted_bytes,
-        capacity: row.geometry.as_ref().map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes)),
-        ..LedgerRow::empty(buffer_kind(row.kind))
-    }
-}
-
-fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
-    Some(LedgerCircular {
-        allocator: (*places.get(usize::from(circular.allocator))?)?,
-        chip: circular.chip.map(usize::from),
-        program: circular.program,
-        address: u64::from(circular.address),
-        size: u64::from(circular.size),
-        cores: circular.cores,
-        is_global: circular.is_global,
-    })
-}
-
-fn buffer(entry: &Entry, places: &Places, tags: &[Arc<String>], lines: &Lines) -> Option<LedgerBuffer> {
-    Some(LedgerBuffer {
-        allocator: u16::try_from((*places.get(usize::from(entry.allocator))?)?).ok()?,
-        kind: buffer_kind(entry.kind),
-        address: entry.address,
-        size: entry.size,
-        per_bank: NonZeroU32::new(entry.per_bank),
-        page_size: NonZeroU32::new(entry.page),
-        layout: BufferLayout::from_number(entry.layout),
-        cores: NonZeroU32::new(entry.cores.into()),
-        refs: entry.refs,
-        time: UnixTime(entry.time),
-        tag: tag(tags, entry.tag).cloned(),
-        operation: tag(tags, entry.operation).cloned(),
-        stack: lines.stack(entry.stack).cloned(),
-        is_per_core: entry.flags & flag::PER_CORE != 0,
-        kernel_type: kernel_type(entry),
-    })
-}
-
-/// Returns the text of a tag by its number in the ledger. Number 0 means no tag.
-pub fn tag<T>(tags: &[T], number: u32) -> Option<&T> {
-    usize::try_from(number).ok().filter(|number| *number > 0).and_then(|number| tags.get(number))
-}
-
-/// Returns the kind for a number in the ledger.
-pub fn buffer_kind(number: u8) -> BufferKind {
-    match number {
-        kind::DRAM => BufferKind::Of(Kind::Dram),
-        kind::L1 => BufferKind::Of(Kind::L1),
-        kind::L1_SMALL => BufferKind::Of(Kind::L1Small),
-        kind::TRACE => BufferKind::Of(Kind::Trace),
-        kind::CB => BufferKind::Of(Kind::Cb),
-        kind::KERNEL => BufferKind::Of(Kind::Kernel),
-        kind::HOST => BufferKind::Host,
-        _ => BufferKind::Other,
-    }
 }
 
 #[cfg(test)]
@@ -471,9 +184,10 @@ mod tests {
     use std::time::Duration;
 
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    use ttmon_ledger::layout::header;
+    use ttmon_ledger::layout::{WriterKind, header};
     use ttmon_ledger::writer::{ClockChoice, Config, Writer};
     use ttmon_model::sample::{ProcessFacts, Workload};
+    use ttmon_model::units::UnixTime;
 
     use super::lead::parse_mapping;
     use super::*;
@@ -551,11 +265,11 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let region = Region::open(file).unwrap();
         let mut asked = Vec::new();
-        let read = read_granted(&region, Detail::Totals, &mut |resource, _| {
-            asked.push(resource);
+        let read = read_granted(&region, Detail::Totals, &mut |part, _| {
+            asked.push(part);
             false
         });
-        assert_eq!((read.err(), asked.as_slice()), (Some(Missing::NotTracked), &[Resource::Buffers][..]));
+        assert_eq!((read.err(), asked.as_slice()), (Some(Missing::NotTracked), &[LedgerPart::Buffers][..]));
         assert!(read_granted(&region, Detail::Totals, &mut |_, _| true).is_ok());
     }
 

@@ -19,7 +19,6 @@ mod device;
 mod examined;
 pub mod handover;
 pub mod ledgers;
-mod lines;
 mod machine;
 mod naming;
 mod process;
@@ -30,7 +29,7 @@ pub mod served;
 mod users;
 
 pub use cluster::{parse_cluster, read_cluster};
-pub use lines::{Lines, Resolver, resolve_snapshot, set_resolver};
 pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
 pub use process::Life;
 pub use root::Root;
+pub use ttmon_ledger_reader::{Lines, Resolver, resolve_snapshot, set_resolver};

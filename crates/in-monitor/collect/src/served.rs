@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::geteuid;
 
-use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger_reader::Region;
 use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::LedgerWriter;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::{Missing, Reading, Source};
 
@@ -90,7 +90,7 @@ impl ServedLedger {
         let region = Region::open(file).map_err(|_| Missing::NoSource)?;
         let identity = region.identity();
         let says = ProcessKey { pid: identity.owner_pid, start_ticks: identity.owner_start_ticks };
-        if identity.writer != Some(WriterKind::Service) || says != self.owner || identity.machine != machine {
+        if identity.writer != LedgerWriter::Service || says != self.owner || identity.machine != machine {
             return Err(Missing::NoSource);
         }
         Ok(OpenLedger::new(process, Source::Server, region, self.path.clone(), &metadata))

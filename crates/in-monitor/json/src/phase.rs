@@ -1,20 +1,9 @@
 //! JSON of phases, traces, free blocks and host memory in the report of a run.
 
 use serde_json::{Map, Value, json};
-use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, UnsafeTrace};
+use ttmon_model::phase::{Growth, HostMemory, PHASE_KINDS, Phase, UnsafeTrace};
 
 use crate::event::held_json;
-
-/// Resident bytes of a process during the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostMemory {
-    /// The first value.
-    pub first: u64,
-    /// The highest value.
-    pub peak: u64,
-    /// The last value.
-    pub last: u64,
-}
 
 pub(crate) fn host_json(host: HostMemory) -> Value {
     json!({"first": host.first, "peak": host.peak, "last": host.last})

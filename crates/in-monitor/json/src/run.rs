@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{Refusal, Refused};
-use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature};
-use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature, PeakGroup};
+use ttmon_model::phase::{HostMemory, Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::room::HeldByLine;
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{DeviceId, Kind};
 
 use crate::event::held_json;
-pub use crate::phase::HostMemory;
 use crate::phase::{host_json, phase_json, trace_json};
 use crate::{line_json, refusal_json, rounded};
 
@@ -127,17 +126,7 @@ pub struct RunKind {
     pub is_at_least: bool,
     pub capacity: Option<u64>,
     pub at_end: u64,
-    pub groups: Vec<RunGroup>,
-}
-
-/// Buffers at a peak with the same tag, operation and line.
-#[derive(Clone, Debug)]
-pub struct RunGroup {
-    pub line: Option<Arc<SourceLine>>,
-    pub tag: Option<String>,
-    pub operation: Option<String>,
-    pub bytes: u64,
-    pub count: u64,
+    pub groups: Vec<PeakGroup>,
 }
 
 /// A buffer that was not freed.
@@ -338,8 +327,8 @@ fn peak_set(on_chip: &RunDevice) -> Vec<Value> {
             json!({
                 "device": name,
                 "kind": kind.name(),
-                "tag": group.tag,
-                "op": group.operation,
+                "tag": group.tag.as_deref(),
+                "op": group.operation.as_deref(),
                 "line": line_json(group.line.as_deref()),
                 "bytes": group.bytes,
                 "count": group.count,

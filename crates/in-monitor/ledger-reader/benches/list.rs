@@ -10,7 +10,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ttmon_ledger_reader::{Exactness, Region};
+use ttmon_ledger_reader::{Detail, Lines, Region};
+use ttmon_model::ledger::Exactness;
 use ttmon_testing::measure::{Limit, Verdicts, load, quantile, thread_time};
 
 #[path = "../tests/all/encoder.rs"]
@@ -34,12 +35,13 @@ fn main() {
     for _ in 0..ROUNDS {
         read.push(timed(|| plain(&file, offset, bytes)));
         list.push(timed(|| {
-            let listing = black_box(reader.list().unwrap());
-            assert_eq!((listing.totals.exactness, listing.entries.len()), (Exactness::Exact, LIVE as usize));
+            let listed = reader.ledger(|_| Detail::Buffers, Lines::default, &mut |_, _| true);
+            let ledger = black_box(listed.unwrap().unwrap());
+            assert_eq!((ledger.exactness, ledger.buffers.len()), (Exactness::Exact, LIVE as usize));
         }));
         let hundred = timed(|| {
             for _ in 0..100 {
-                black_box(reader.totals().unwrap());
+                black_box(reader.figures().unwrap());
             }
         });
         totals.push(hundred / 100);

@@ -7,6 +7,7 @@
 use super::bytes::{u32_at, u64_at};
 use ttmon_ledger::layout::{Clock, header};
 use ttmon_ledger::tsc;
+use ttmon_model::units::UnixTime;
 
 /// The creation of a ledger in each clock.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +115,12 @@ fn nanoseconds(ticks: u64, scale: u64) -> u64 {
 }
 
 impl Converter {
+    /// Returns a time of the ledger as [`UnixTime`].
+    #[inline]
+    pub(super) fn unix(&self, time: u64) -> UnixTime {
+        UnixTime(self.unix_ns(time))
+    }
+
     /// Returns nanoseconds since 1970. 0 means never and stays 0. If the clock is not known, the result is always 0.
     #[inline]
     pub(super) fn unix_ns(&self, time: u64) -> u64 {

@@ -1,40 +1,16 @@
 //! Counters without the writer's lock: launched programs, and calls of each hooked function.
 
+use ttmon_ledger::layout::{Coverage, coverage, launches};
+use ttmon_model::ledger::{FeatureState, LedgerFeature, LedgerLaunches};
+
 use super::bytes::{text_at, u64_at};
 use super::clock::Converter;
 use super::{ReadError, Region};
-use ttmon_ledger::layout::{Coverage, coverage, launches};
-
-/// A feature of the hook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Feature {
-    /// The number of the feature.
-    pub feature: u8,
-    /// The name of the feature.
-    pub name: String,
-    /// Number of calls of its function. 0 means that the program never called it, not that there is no memory.
-    pub hits: u64,
-    /// Whether it works.
-    pub state: Coverage,
-    /// The reason if it does not work, or additional information.
-    pub reason: String,
-}
-
-/// Programs launched on a chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launches {
-    /// TT-Metal's number of the chip.
-    pub metal_id: u32,
-    /// Number of launches.
-    pub programs: u64,
-    /// Time of the last launch, in nanoseconds since 1970.
-    pub last_time: u64,
-}
 
 /// Number of attempts before a record that changes each time is omitted.
 const TRIES: u32 = 4;
 
-pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadError> {
+pub(super) fn features(region: &Region, used: u32) -> Result<Vec<LedgerFeature>, ReadError> {
     if used == 0 {
         return Ok(Vec::new());
     }
@@ -51,31 +27,32 @@ pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadE
     }
     // A text is complete if the state is unchanged after the read, because the state counts changes.
     let records = bytes.chunks_exact(stride).zip(after.chunks_exact(stride));
-    let whole = (0..).zip(records).filter(|(_, (record, after))| state(record) == state(after));
-    Ok(whole.filter_map(|(feature, (record, _))| Feature::decode(feature, record)).collect())
+    let whole = records.filter(|(record, after)| state(record) == state(after));
+    Ok(whole.filter_map(|(record, _)| feature(record)).collect())
 }
 
 fn state(record: &[u8]) -> u64 {
     u64_at(record, coverage::STATE)
 }
 
-impl Feature {
-    fn decode(feature: u8, record: &[u8]) -> Option<Self> {
-        Some(Self {
-            feature,
-            name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
-            hits: u64_at(record, coverage::HITS),
-            state: Coverage::from_number(state(record).to_le_bytes()[0])?,
-            reason: text_at(record, coverage::REASON, coverage::REASON_BYTES),
-        })
-    }
+fn feature(record: &[u8]) -> Option<LedgerFeature> {
+    Some(LedgerFeature {
+        name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
+        hits: u64_at(record, coverage::HITS),
+        state: match Coverage::from_number(state(record).to_le_bytes()[0])? {
+            Coverage::Found => FeatureState::Found,
+            Coverage::SteppedAside => FeatureState::SteppedAside,
+            Coverage::Missing => FeatureState::Missing,
+        },
+        reason: Some(text_at(record, coverage::REASON, coverage::REASON_BYTES)).filter(|reason| !reason.is_empty()),
+    })
 }
 
-pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<Launches>, ReadError> {
+pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<LedgerLaunches>, ReadError> {
     let decode = |record: &[u8]| {
         let metal_id = u32::try_from(u64_at(record, launches::CHIP).checked_sub(1)?).ok()?;
-        let last_time = converter.unix_ns(u64_at(record, launches::LAST_TIME));
-        Some(Launches { metal_id, programs: u64_at(record, launches::PROGRAMS), last_time })
+        let last = converter.unix(u64_at(record, launches::LAST_TIME));
+        Some(LedgerLaunches { metal_id, programs: u64_at(record, launches::PROGRAMS), last })
     };
     let mut found = region.source.decoded(region.header.tables.launches, used, decode)?;
     found.sort_unstable_by_key(|launches| launches.metal_id);

@@ -1,52 +1,63 @@
 //! An entry: one buffer, from the entry table, the graveyard or its allocation event.
+//!
+//! Entries are private scratch of the reader. There may be a million, so they are turned into [`LedgerBuffer`]s in place.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use ttmon_ledger::layout::{SIZE_END, entry, flag, kind};
+use ttmon_ledger::report;
+use ttmon_model::KernelType;
+use ttmon_model::ledger::{BufferLayout, LedgerAllocator, LedgerBuffer, LedgerGeometry};
+use ttmon_model::units::UnixTime;
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
+use super::events::Event;
 use super::header::Counters;
+use super::lines::Lines;
+use super::numbers::{Tags, buffer_kind, place_of};
 use super::replay::Record;
-use super::rows::place_of;
-use super::{stacks, tags};
-use ttmon_ledger::layout::{Geometry, SIZE_END, entry};
+use super::{lines, tags};
 
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Index in the entry table; `u32::MAX` for a member of a peak that is no longer in the table.
-    pub slot: u32,
+    pub(super) slot: u32,
     /// Number of the allocation event.
-    pub event: u64,
+    pub(super) event: u64,
     /// The allocator's slot.
-    pub allocator: u16,
+    pub(super) allocator: u16,
     /// The kind of memory.
-    pub kind: u8,
-    /// The address.
-    pub address: u64,
+    pub(super) kind: u8,
+    pub(super) address: u64,
     /// Requested bytes.
-    pub size: u64,
+    pub(super) size: u64,
     /// Time of the allocation, in nanoseconds since 1970.
-    pub time: u64,
+    pub(super) time: u64,
     /// Bytes in each bank; 0 if unknown.
-    pub per_bank: u32,
+    pub(super) per_bank: u32,
     /// Bytes of a page.
-    pub page: u32,
+    pub(super) page: u32,
     /// 0 unknown, 1 interleaved, 2 height, 3 width, 4 block, 5 nd sharded.
-    pub layout: u8,
+    pub(super) layout: u8,
     /// Number of cores that hold the buffer.
-    pub cores: u16,
-    /// Bits of [`layout::flag`](ttmon_ledger::layout::flag).
-    pub flags: u16,
+    pub(super) cores: u16,
+    /// Bits of [`flag`].
+    pub(super) flags: u16,
     /// The tag.
-    pub tag: u32,
+    pub(super) tag: u32,
     /// Number of references.
-    pub refs: u32,
-    /// The thread that allocated the buffer; 0 if unknown.
-    pub thread: u32,
+    pub(super) refs: u32,
     /// The tag with the name of the operation that allocated the buffer; 0 if unknown.
-    pub operation: u32,
-    /// The stack of the allocation: a number in [`Region::stacks`](super::Region::stacks), or a constant of
-    /// [`layout::stack`](ttmon_ledger::layout::stack); 0 if unknown.
-    pub stack: u32,
+    pub(super) operation: u32,
+    /// The stack of the allocation: a number in [`Lines`], or a constant of [`stack`](ttmon_ledger::layout::stack); 0 if unknown.
+    pub(super) stack: u32,
 }
+
+/// A buffer or an event fits into the memory of its entry, so a million entries are turned into them in place.
+const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>() && size_of::<Event>() <= size_of::<Entry>());
 
 impl Entry {
     /// No event has this number; events count from 1.
@@ -72,7 +83,6 @@ impl Entry {
             flags: u16_at(record, entry::FLAGS),
             tag: u16_at(record, entry::TAG).into(),
             refs: u32_at(record, entry::REFS),
-            thread: u32_at(record, entry::THREAD),
             operation: u16_at(record, entry::OPERATION).into(),
             stack: u32_at(record, entry::STACK),
         };
@@ -81,9 +91,9 @@ impl Entry {
     }
 
     /// Occupied bytes: those in each bank times the banks, or the size if that is not known.
-    pub(super) fn allocated(&self, geometry: Option<Geometry>) -> u64 {
+    pub(super) fn allocated(&self, geometry: Option<LedgerGeometry>) -> u64 {
         match geometry {
-            Some(geometry) if geometry.banks != 0 && self.per_bank != 0 => u64::from(self.per_bank) * u64::from(geometry.banks),
+            Some(geometry) if geometry.banks != 0 && self.per_bank != 0 => u64::from(self.per_bank).saturating_mul(geometry.banks),
             _ => self.size,
         }
     }
@@ -105,7 +115,6 @@ impl Entry {
             flags: 0,
             tag: record.tag,
             refs: 1,
-            thread: 0,
             operation: record.operation,
             stack: record.stack,
         }
@@ -116,7 +125,7 @@ impl Entry {
     pub(super) fn drop_unknown_names(&mut self, counters: &Counters) {
         self.tag = tags::known(self.tag, counters.tags_used);
         self.operation = tags::known(self.operation, counters.tags_used);
-        self.stack = stacks::known(self.stack, counters.stacks_used);
+        self.stack = lines::known(self.stack, counters.stacks_used);
     }
 
     /// Sets the fields that the event does not have from the entry's record.
@@ -124,6 +133,57 @@ impl Entry {
         self.layout = u8_at(record, entry::LAYOUT);
         self.cores = u16_at(record, entry::CORES);
         self.flags = u16_at(record, entry::FLAGS);
-        self.thread = u32_at(record, entry::THREAD);
+    }
+
+    /// Whether the buffer belongs to the program cache.
+    pub(super) fn is_cached(&self) -> bool {
+        self.flags & flag::CACHE != 0
+    }
+
+    /// Returns the type of a kernel, or `None` for an entry of another kind.
+    pub(super) fn kernel_type(&self) -> Option<KernelType> {
+        (self.kind == kind::KERNEL).then(|| KernelType::from_number(report::kernel_type(self.flags)))
+    }
+
+    /// Returns the buffer; `None` if its allocator is unknown.
+    pub(super) fn buffer(&self, names: &Names<'_>) -> Option<LedgerBuffer> {
+        Some(LedgerBuffer {
+            allocator: (*names.allocators.get(usize::from(self.allocator))?)?,
+            kind: buffer_kind(self.kind),
+            address: self.address,
+            size: self.size,
+            per_bank: NonZeroU32::new(self.per_bank),
+            page_size: NonZeroU32::new(self.page),
+            layout: BufferLayout::from_number(self.layout),
+            cores: NonZeroU32::new(self.cores.into()),
+            refs: self.refs,
+            time: UnixTime(self.time),
+            tag: names.tags.get(self.tag).map(Arc::clone),
+            operation: names.tags.get(self.operation).map(Arc::clone),
+            stack: names.lines.stack(self.stack).map(Arc::clone),
+            is_per_core: self.flags & flag::PER_CORE != 0,
+            is_cached: self.is_cached(),
+            kernel_type: self.kernel_type(),
+        })
+    }
+}
+
+/// What the numbers of entries mean in one ledger.
+pub(super) struct Names<'a> {
+    /// The index of each slot among the allocators.
+    allocators: [Option<u16>; 256],
+    pub(super) tags: &'a Tags,
+    pub(super) lines: &'a Lines,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(allocators: &[LedgerAllocator], tags: &'a Tags, lines: &'a Lines) -> Self {
+        let mut indices = [None; 256];
+        for (index, allocator) in (0..).zip(allocators) {
+            if let Some(place) = indices.get_mut(usize::from(allocator.slot)) {
+                *place = Some(index);
+            }
+        }
+        Self { allocators: indices, tags, lines }
     }
 }

@@ -1,30 +1,24 @@
 //! The devices that a program sees. A program may change them after its ledger was created, so they are read with the figures.
 
-use super::bytes::{text_at, u32_at};
 use ttmon_ledger::layout::header;
+use ttmon_model::ledger::VisibleDevices;
 
-/// The device settings in a program's environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Environment {
-    /// TT_VISIBLE_DEVICES of the program; `None` if it is not set.
-    pub visible_devices: Option<String>,
-    /// Whether the text is truncated because the list was longer than its field.
-    pub is_visible_cut: bool,
-    /// Whether the chips are mock, or simulated by TT-Metal.
-    pub is_mock: bool,
+use super::bytes::{text_at, u32_at};
+
+/// Offset of the environment in the header.
+pub(super) const START: u64 = header::VISIBLE_IS_SET;
+
+/// Decodes TT_VISIBLE_DEVICES of the program from a part of the header that begins at [`START`].
+pub(super) fn visible_devices(bytes: &[u8]) -> VisibleDevices {
+    match u32_at(bytes, header::VISIBLE_IS_SET - START) {
+        0 => VisibleDevices::All,
+        header::VISIBLE_WHOLE => VisibleDevices::Only(text_at(bytes, header::VISIBLE - START, header::VISIBLE_BYTES)),
+        // An unknown value of a later version is treated as truncated, too.
+        _ => VisibleDevices::Cut,
+    }
 }
 
-impl Environment {
-    /// Offset in the header.
-    pub(super) const AT: u64 = header::VISIBLE_IS_SET;
-
-    pub(super) fn decode(bytes: &[u8]) -> Self {
-        let visible_is = u32_at(bytes, header::VISIBLE_IS_SET - Self::AT);
-        Self {
-            visible_devices: (visible_is != 0).then(|| text_at(bytes, header::VISIBLE - Self::AT, header::VISIBLE_BYTES)),
-            // An unknown value of a later version is treated as truncated, too.
-            is_visible_cut: visible_is > header::VISIBLE_WHOLE,
-            is_mock: u32_at(bytes, header::FLAGS - Self::AT) & header::FLAG_MOCK != 0,
-        }
-    }
+/// Whether the chips are mock, or simulated by TT-Metal.
+pub(super) fn is_mock(bytes: &[u8]) -> bool {
+    u32_at(bytes, header::FLAGS - START) & header::FLAG_MOCK != 0
 }

@@ -1,21 +1,26 @@
 //! The flight recorder.
 
-use super::header::Counters;
-use super::replay::{self, Record};
-use super::{ReadError, Region, stacks, tags};
-use ttmon_ledger::layout::Op;
+use ttmon_ledger::layout::{self, Op};
+use ttmon_model::event::Refused;
+use ttmon_model::ledger::BufferKind;
 
-/// Recorded events, and the number of events that were lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+use super::entry::Entry;
+use super::header::Counters;
+use super::numbers::{Tags, buffer_kind};
+use super::replay::{self, Record};
+use super::{ReadError, Region, lines, tags};
+
+/// New events, and the number of events that were lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewEvents {
     /// The events, oldest first.
     pub events: Vec<Event>,
     /// Number of requested events that could not be read: overwritten, or of a row that now belongs to another allocator.
     pub overrun: u64,
     /// Number of the last event, to be passed as `after` in the next call.
     pub next: u64,
-    /// Texts of the tags by id. Every id in these events has a text; 0 is "".
-    pub tags: Vec<String>,
+    /// Texts of the tags by id.
+    pub tags: Tags,
 }
 
 /// An event.
@@ -30,13 +35,13 @@ pub struct Event {
     /// The allocator's slot.
     pub allocator: u16,
     /// The kind of memory.
-    pub kind: u8,
+    pub kind: BufferKind,
     /// Address of the buffer.
     pub address: u64,
     /// Bytes of the buffer.
     pub size: u64,
-    /// Index in the entry table.
-    pub slot: u32,
+    /// Index in the entry table, or the type of a refusal.
+    pub(super) slot: u32,
     /// The tag.
     pub tag: u32,
     /// Bytes in each bank; 0 if unknown.
@@ -47,11 +52,39 @@ pub struct Event {
     pub refs: u32,
     /// The tag with the name of the operation; 0 if unknown.
     pub operation: u32,
-    /// The stack of the allocation, as in an entry.
+    /// The stack of the allocation: a number in [`Lines`](super::Lines) if it has lines.
     pub stack: u32,
 }
 
-pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
+impl Event {
+    /// Returns the type of a refusal.
+    pub fn refused(&self) -> Option<Refused> {
+        let is_clash = self.slot == u32::from(layout::Refused::Clash as u8);
+        (self.op == Op::Failed).then_some(if is_clash { Refused::Clash } else { Refused::OutOfMemory })
+    }
+
+    /// Creates the event that allocated a buffer.
+    pub(super) fn of(entry: Entry) -> Self {
+        Self {
+            number: entry.event,
+            time: entry.time,
+            op: Op::Alloc,
+            allocator: entry.allocator,
+            kind: buffer_kind(entry.kind),
+            address: entry.address,
+            size: entry.size,
+            slot: entry.slot,
+            tag: entry.tag,
+            per_bank: entry.per_bank,
+            page: entry.page,
+            refs: entry.refs,
+            operation: entry.operation,
+            stack: entry.stack,
+        }
+    }
+}
+
+pub(super) fn read(region: &Region, after: u64) -> Result<NewEvents, ReadError> {
     let tables = &region.header.tables;
     let ring = u64::from(tables.events.records);
     let last = region.source.seq()? / 2;
@@ -77,7 +110,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
                 time: converter.unix_ns(record.time),
                 op,
                 allocator: record.allocator(),
-                kind: record.kind(),
+                kind: buffer_kind(record.kind()),
                 address: record.address,
                 size: record.size,
                 slot: record.slot,
@@ -86,9 +119,9 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
                 page: record.page,
                 refs,
                 operation: tags::known(record.operation, counters.tags_used),
-                stack: stacks::known(record.stack, counters.stacks_used),
+                stack: lines::known(record.stack, counters.stacks_used),
             })
         })
         .collect();
-    Ok(Recorded { overrun: last - after - events.len() as u64, events, next: last, tags })
+    Ok(NewEvents { overrun: last - after - events.len() as u64, events, next: last, tags })
 }

@@ -3,7 +3,9 @@
 use super::ReadError;
 use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
 use super::clock::Creation;
+use super::numbers::ledger_writer;
 use ttmon_ledger::layout::{self, Table, WriterKind, header};
+use ttmon_model::ledger::LedgerWriter;
 
 /// The writer of a ledger, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +18,8 @@ pub struct Identity {
     pub pid_namespace: u64,
     /// 0 on a real machine, otherwise the mark of the simulated machine.
     pub machine: u64,
-    /// The kind of writer; `None` for one that this version does not know.
-    pub writer: Option<WriterKind>,
+    /// The kind of writer.
+    pub writer: LedgerWriter,
     /// The pid of the process that owns the memory, if the service writes for a peer.
     pub owner_pid: u32,
     /// The start time of that process.
@@ -64,7 +66,7 @@ fn identity(bytes: &[u8], creation: &Creation) -> Identity {
         start_ticks: u64_at(bytes, header::START_TICKS),
         pid_namespace: u64_at(bytes, header::PID_NAMESPACE),
         machine: u64_at(bytes, header::MACHINE),
-        writer: WriterKind::from_number(u32_at(bytes, header::WRITER)),
+        writer: ledger_writer(WriterKind::from_number(u32_at(bytes, header::WRITER))),
         owner_pid: u32_at(bytes, header::OWNER_PID),
         owner_start_ticks: u64_at(bytes, header::OWNER_START_TICKS),
         program: text_at(bytes, header::PROGRAM, header::PROGRAM_BYTES),
@@ -173,7 +175,6 @@ pub(super) struct Counters {
     pub(super) stacks_used: u32,
     pub(super) frames_used: u32,
     pub(super) codes_used: u32,
-    pub(super) stacks_refused: u64,
     pub(super) failures: u64,
     pub(super) mark_event: u64,
 }
@@ -207,7 +208,6 @@ impl Counters {
             stacks_used: used(header::STACKS_USED, tables.stacks),
             frames_used: used(header::FRAMES_USED, tables.frames),
             codes_used: used(header::CODES_USED, tables.codes),
-            stacks_refused: field(header::STACKS_REFUSED),
             failures: field(header::FAILURES),
             mark_event: field(header::MARK_EVENT),
         }

@@ -7,50 +7,82 @@
 //! The caller finds the file and opens it without blocking. The caller also checks that its file system always responds (docs/ledger.md: a
 //! memfd's, or the service's tmpfs), and that the [`Identity`] is that of the process at which the file was found.
 
+mod buffers;
 mod bytes;
 mod circulars;
 mod clock;
 mod coverage;
+mod cursor;
+mod end;
 mod entry;
 mod environment;
 mod events;
-mod failures;
 mod header;
+mod lines;
 mod list;
 mod live_at_close;
+mod numbers;
 mod peak;
 mod recount;
+mod refusals;
 mod replay;
 mod rows;
 mod shared;
-mod stacks;
 mod tags;
+#[cfg(test)]
+mod tests;
 mod totals;
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 
+pub use buffers::Detail;
 pub use bytes::ReadAt;
-pub use circulars::Circular;
-pub use coverage::{Feature, Launches};
-pub use entry::Entry;
-pub use environment::Environment;
-pub use events::{Event, Recorded};
-pub use failures::{Failure, Large};
+pub use cursor::EventCursor;
+pub use end::FinalLedger;
+pub use events::{Event, NewEvents};
 pub use header::Identity;
-pub use list::{Listing, Live};
-pub use peak::PeakSet;
-pub use rows::{Allocator, Chip, Marked, Row, SelfCheck};
-pub use shared::{SharedChip, SharedPeak};
-pub use stacks::{Code, Stacks};
-pub use totals::{Mark, Totals};
-pub use ttmon_ledger::layout::Geometry;
+pub use lines::{Lines, Resolver, resolve_snapshot, set_resolver};
+pub use numbers::{Tags, buffer_kind};
+pub use ttmon_ledger::layout::{COST_ONE_IN, Op};
 
 use bytes::Source;
 use clock::Converter;
 use header::Header;
 use ttmon_ledger::layout::VERSION_MAJOR;
+use ttmon_model::ledger::{Ledger, LedgerRefusal};
+
+/// A part of a ledger that its owner can make large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerPart {
+    /// The allocators.
+    Allocators,
+    /// The chips of all allocators.
+    Chips,
+    /// The live buffers.
+    Buffers,
+    /// The circular buffers of programs.
+    Circulars,
+}
+
+/// Decides whether this many items of a part may be read.
+pub type MayRead<'a> = &'a mut dyn FnMut(LedgerPart, u64) -> bool;
+
+/// The live buffers of a ledger, as the events that allocated them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveEvents {
+    /// The figures at the same time, without circular buffers.
+    pub ledger: Ledger,
+    /// The event of the program's last mark.
+    pub mark: Option<u64>,
+    /// The listed live buffers.
+    pub live: Vec<Event>,
+    /// Buffers that ended with their allocator, as far as they are stored.
+    pub left: Vec<Event>,
+    /// Texts of the tags by id.
+    pub tags: Tags,
+}
 
 /// An opened ledger.
 pub struct Region {
@@ -90,55 +122,61 @@ impl Region {
         self.header.region_bytes
     }
 
-    /// Returns the figures without the individual entries. This takes a few short reads, unless the writer is stuck in the middle of an
-    /// event.
-    pub fn totals(&self) -> Result<Totals, ReadError> {
-        self.totals_if(|_| true)?.ok_or(ReadError::TooShort)
+    /// Returns the figures, without buffers and circular buffers. This takes a few short reads, unless the writer is stuck in the middle of
+    /// an event.
+    pub fn figures(&self) -> Result<Ledger, ReadError> {
+        buffers::figures(self, |_| true)?.map(|frame| frame.ledger).ok_or(ReadError::TooShort)
     }
 
-    /// Like [`Region::totals`], but counts entries only if `may_count` accepts their number. Entries are counted when the writer is in the
-    /// middle of an event, which the owner of the ledger may prolong forever.
-    pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, ReadError> {
-        let converter = self.converter();
-        let frame = totals::frame(self, converter)?;
-        if frame.is_exact {
-            Ok(Some(frame.totals))
-        } else if may_count(frame.counters.entries_used.into()) {
-            list::recount(self, converter).map(Some)
-        } else {
-            Ok(None)
-        }
+    /// Returns the figures and the circular buffers.
+    pub fn figures_with_circulars(&self) -> Result<Ledger, ReadError> {
+        self.ledger(|_| Detail::Totals, Lines::default, &mut |_, _| true)?.ok_or(ReadError::TooShort)
     }
 
-    /// Returns all live entries, the figures at the same time, and the entries at the peak of each row.
-    pub fn list(&self) -> Result<Listing, ReadError> {
-        list::list(self)
+    /// Returns the ledger, with the detail that `choose` returns for the figures. Returns `None` if `may_read` refuses the figures. A list
+    /// that it refuses is omitted. `lines` is called if there are buffers to be listed.
+    ///
+    /// Entries are also read if the writer is in the middle of an event, which the owner of the ledger may prolong forever.
+    pub fn ledger(
+        &self,
+        choose: impl FnOnce(&Ledger) -> Detail,
+        lines: impl FnOnce() -> Lines,
+        may_read: MayRead<'_>,
+    ) -> Result<Option<Ledger>, ReadError> {
+        buffers::read(self, choose, lines, may_read)
     }
 
-    /// Returns the live entries and the figures at the same time. A ledger may list more entries than it counts. If it lists more than
-    /// `most`, reading stops with [`ReadError::TooMany`].
-    pub fn live(&self, most: u64) -> Result<Live, ReadError> {
-        list::live(self, most)
+    /// Returns the ledger with the buffers at its peaks, and the `left_max` largest buffers that were never freed.
+    pub fn final_ledger(&self, left_max: usize) -> Result<FinalLedger, ReadError> {
+        let listing = list::list(self)?;
+        // A stack is written before its buffers, so lines that are read afterwards have all of them.
+        Ok(end::final_ledger(listing, self.lines()?, left_max))
     }
 
-    /// Returns the live circular and dataflow buffers of programs, for figures that were just read. Each record is complete. They are
-    /// consistent with each other if the writer paused during one read.
-    pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
-        circulars::read(self, totals)
+    /// Returns the live buffers as events, to follow them through later events.
+    pub fn live_events(&self) -> Result<LiveEvents, ReadError> {
+        let listing = list::live_and_left(self)?;
+        Ok(LiveEvents {
+            mark: Some(listing.frame.counters.mark_event).filter(|event| *event != 0),
+            ledger: listing.frame.ledger,
+            live: listing.entries.into_iter().map(Event::of).collect(),
+            left: listing.left.into_iter().map(Event::of).collect(),
+            tags: listing.tags,
+        })
     }
 
-    /// Returns the last failed allocations of the program, oldest first: at most 64.
-    pub fn failures(&self) -> Result<Vec<Failure>, ReadError> {
-        failures::read(self)
+    /// Returns the last refused requests of the program, oldest first: at most 64.
+    pub fn refusals(&self, lines: &Lines) -> Result<Vec<LedgerRefusal>, ReadError> {
+        refusals::read(self, lines)
     }
 
-    /// Returns the stacks, which resolve the stack numbers in entries, events and failures that were read before.
-    pub fn stacks(&self) -> Result<Stacks, ReadError> {
-        stacks::read(self)
+    /// Returns the lines of all stacks, which resolve the stack numbers in events that were read before.
+    pub fn lines(&self) -> Result<Lines, ReadError> {
+        Lines::read(self)
     }
 
     /// Returns the recorded events after number `after`; 0 returns all.
-    pub fn events(&self, after: u64) -> Result<Recorded, ReadError> {
+    pub fn events(&self, after: u64) -> Result<NewEvents, ReadError> {
         events::read(self, after)
     }
 
@@ -158,17 +196,6 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region").field("identity", &self.header.identity).finish_non_exhaustive()
     }
-}
-
-/// How exact the figures are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exactness {
-    /// The writer's own figures, all of the same time.
-    Exact,
-    /// Counted from the entries, because the writer was in the middle of an event, perhaps forever.
-    Recounted,
-    /// For lists only: the recorder overflowed during the copy, so entries may be missing or outdated.
-    Changing,
 }
 
 /// Why a file cannot be read as a ledger.

@@ -3,87 +3,87 @@
 //! The entries are copied while they change. Then the figures are read, and the events between the start of the copy and the figures are
 //! replayed over the copy. A copied entry can be torn only by an event in this interval, and the replay replaces it.
 
+use ttmon_ledger::layout::{ENTRIES_MAX, entry};
+use ttmon_ledger::pages;
+use ttmon_model::ledger::Exactness;
+
 use super::bytes::u8_at;
 use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Counters;
 use super::live_at_close;
+use super::numbers::{Tags, row_index};
 use super::peak::{self, PeakSet};
 use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
-use super::rows::{RowRecord, row_index};
-use super::totals::{self, Frame, Totals};
-use super::{Exactness, ReadError, Region, tags};
-use ttmon_ledger::layout::{ENTRIES_MAX, entry};
-use ttmon_ledger::pages;
+use super::rows::RowRecord;
+use super::totals::{self, Frame};
+use super::{ReadError, Region, tags};
 
 /// The live entries, and the figures of the same time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub(super) struct Listing {
     /// The figures. Their exactness also applies to the list.
-    pub totals: Totals,
+    pub(super) frame: Frame,
     /// All listed live buffers, in no particular order.
-    pub entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// The buffers that were live at the peak of each row.
-    pub peak_sets: Vec<PeakSet>,
+    pub(super) peak_sets: Vec<PeakSet>,
     /// Buffers that were live at a free-all. The rows count all of them; this has as many as could be stored.
-    pub left: Vec<Entry>,
+    pub(super) left: Vec<Entry>,
     /// Number of invalid entries, which are omitted.
-    pub bad_entries: u64,
-    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
-    pub tags: Vec<String>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests check it"))]
+    pub(super) bad_entries: u64,
+    /// Texts of the tags by id. Every id in this listing has a text.
+    pub(super) tags: Tags,
 }
 
-/// Implements [`Region::list`].
+/// Reads all live entries, the figures at the same time, and the entries at the peak of each row.
 pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
-    let is_settled = taken.frame.totals.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
+    let is_settled = taken.frame.ledger.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // If the writer has stopped, another copy would be no better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
         taken = ListAttempt::take(region, converter, None)?;
         peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     }
+    taken.finish(region, peak_sets)
+}
+
+/// Reads the live entries and those that ended with their row, without the peaks.
+pub(super) fn live_and_left(region: &Region) -> Result<Listing, ReadError> {
+    attempt_twice(region, None)?.finish(region, Vec::new())
+}
+
+/// Reads the live entries and the figures at the same time. A ledger may list more entries than it counts. If it lists more than `most`,
+/// reading stops with [`ReadError::TooMany`].
+pub(super) fn live(region: &Region, most: u64) -> Result<(Frame, Vec<Entry>, Tags), ReadError> {
+    let taken = attempt_twice(region, Some(most))?;
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
-    let mut left = taken.left;
-    live_at_close::complete(region, &mut taken.frame, &mut left)?;
-    Ok(Listing { totals: taken.frame.totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
+    Ok((taken.frame, taken.entries, tags))
 }
 
-/// The live entries, and the figures of the same time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
-    /// The figures. Their exactness also applies to the list.
-    pub totals: Totals,
-    /// All listed live buffers, in no particular order.
-    pub entries: Vec<Entry>,
-    /// Texts of the tags by id. Every id in this listing has a text; 0 is "".
-    pub tags: Vec<String>,
-}
-
-/// Implements [`Region::live`].
-pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
+fn attempt_twice(region: &Region, most: Option<u64>) -> Result<ListAttempt, ReadError> {
     let converter = region.converter();
-    let mut taken = ListAttempt::take(region, converter, Some(most))?;
-    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_stalled {
-        drop(taken);
-        taken = ListAttempt::take(region, converter, Some(most))?;
+    let taken = ListAttempt::take(region, converter, most)?;
+    if taken.frame.ledger.exactness != Exactness::Changing || taken.frame.is_stalled {
+        return Ok(taken);
     }
-    let tags = tags::read(region, taken.frame.counters.tags_used)?;
-    Ok(Live { totals: taken.frame.totals, entries: taken.entries, tags })
+    drop(taken);
+    ListAttempt::take(region, converter, most)
 }
 
 /// Returns only the figures, counted from the entries.
-pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
+pub(super) fn recount(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
     let mut taken = ListAttempt::take(region, converter, None)?;
-    if taken.frame.totals.exactness == Exactness::Changing && !taken.frame.is_exact {
+    if taken.frame.ledger.exactness == Exactness::Changing && !taken.frame.is_exact {
         taken = ListAttempt::take(region, converter, None)?;
     }
     // The writer's own figures may have become readable since. It does not matter here whether the list differs from them.
-    let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
-    Ok(Totals { exactness, ..taken.frame.totals })
+    taken.frame.ledger.exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
+    Ok(taken.frame)
 }
 
 /// One copy of the entries, exact if possible.
@@ -98,6 +98,13 @@ struct ListAttempt {
 }
 
 impl ListAttempt {
+    /// Adds the names, and the entries that ended with their row and were moved.
+    fn finish(mut self, region: &Region, peak_sets: Vec<PeakSet>) -> Result<Listing, ReadError> {
+        let tags = tags::read(region, self.frame.counters.tags_used)?;
+        live_at_close::complete(region, &mut self.frame, &mut self.left)?;
+        Ok(Listing { frame: self.frame, entries: self.entries, peak_sets, left: self.left, bad_entries: self.bad, tags })
+    }
+
     /// Copies the entries. With `most`, it copies at most that many, and none that were freed with their row.
     fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
         let limit = match most {
@@ -109,7 +116,7 @@ impl ListAttempt {
         let before = Counters::read(&region.source, &region.header.tables)?;
         let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
         let mut frame = totals::frame(region, converter)?;
-        let changes = replay::changes(region, from, frame.totals.events, &converter)?;
+        let changes = replay::changes(region, from, frame.ledger.events, &converter)?;
         let is_replayed = changes.is_some();
         if let Some(mut changes) = changes {
             changes.complete(region)?;
@@ -117,7 +124,7 @@ impl ListAttempt {
         }
         let NotLive { gone, left, sums, bad } = copy.split_live(&mut frame);
         let agrees = agree(&frame, &sums);
-        frame.totals.exactness = match (is_replayed, frame.is_exact) {
+        frame.ledger.exactness = match (is_replayed, frame.is_exact) {
             (true, true) if agrees => Exactness::Exact,
             (true, false) => Exactness::Recounted,
             _ => Exactness::Changing,
@@ -203,8 +210,8 @@ impl Copy {
     /// Removes all entries that are not live.
     fn split_live(&mut self, frame: &mut Frame) -> NotLive {
         let last = match (frame.is_exact, frame.is_stalled) {
-            (true, _) => frame.totals.events,
-            (_, true) => frame.totals.events + 1,
+            (true, _) => frame.ledger.events,
+            (_, true) => frame.ledger.events + 1,
             _ => u64::MAX,
         };
         let (rows, counters) = (&mut frame.rows, &frame.counters);

@@ -2,13 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ttmon_ledger::layout::entry;
+use ttmon_model::ledger::AtClose;
+
 use super::bytes::u8_at;
 use super::entry::Entry;
 use super::header::Counters;
-use super::rows::row_index;
+use super::numbers::{kind_number, row_index};
 use super::totals::Frame;
 use super::{ReadError, Region};
-use ttmon_ledger::layout::entry;
 
 /// Adds the table's records to those found in the entries, each once. Reads the table after the entries, because cleared entries are moved
 /// there.
@@ -38,12 +40,13 @@ fn at_least(frame: &mut Frame, left: &[Entry]) {
         let sum = sums.entry(row_index(entry.allocator, entry.kind)).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(entry.size));
     }
-    for allocator in &mut frame.totals.allocators {
+    for allocator in &mut frame.ledger.allocators {
         for row in &mut allocator.rows {
             // A row without entries has no sum.
-            let listed = sums.get(&row_index(allocator.slot, row.kind)).copied().unwrap_or_default();
-            if row.left.0 < listed.0 || row.left.1 < listed.1 {
-                row.left = listed;
+            let listed = sums.get(&row_index(allocator.slot, kind_number(row.kind))).copied().unwrap_or_default();
+            let counted = row.at_close.unwrap_or_default();
+            if counted.all.0 < listed.0 || counted.all.1 < listed.1 {
+                row.at_close = Some(AtClose { all: listed, ..counted });
             }
         }
     }

@@ -3,30 +3,31 @@
 
 use std::collections::HashSet;
 
+use ttmon_ledger::layout::entry;
+
 use super::bytes::u64_at;
 use super::entry::Entry;
-use super::rows::row_index;
+use super::numbers::{kind_number, row_index};
 use super::totals::Frame;
 use super::{ReadError, Region};
-use ttmon_ledger::layout::entry;
 
 /// The buffers that were live at the peak of a row: [members](Self::members), and sums of those that are not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeakSet {
+pub(super) struct PeakSet {
     /// The allocator's slot.
-    pub allocator: u16,
+    pub(super) allocator: u16,
     /// The kind of memory.
-    pub kind: u8,
+    pub(super) kind: u8,
     /// Bytes at the peak.
-    pub peak: u64,
+    pub(super) peak: u64,
     /// Count and bytes of the members that are still live.
-    pub live: (u64, u64),
+    pub(super) live: (u64, u64),
     /// The members that were freed.
-    pub gone: Vec<Entry>,
+    pub(super) gone: Vec<Entry>,
     /// Count and bytes of buffers that were never listed.
-    pub unlisted: (u64, u64),
+    pub(super) unlisted: (u64, u64),
     /// Count and bytes of buffers that were listed, but are no longer stored.
-    pub lost: (u64, u64),
+    pub(super) lost: (u64, u64),
     span: Span,
 }
 
@@ -47,12 +48,12 @@ impl Span {
 
 impl PeakSet {
     /// Returns the members. `entries` are those of the listing that has this set. They are not copied, because there may be a million.
-    pub fn members<'a>(&'a self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
+    pub(super) fn members<'a>(&'a self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
         entries.iter().filter(|entry| self.has(entry)).chain(&self.gone)
     }
 
-    /// Whether the parts add up to the peak exactly. They may not while the list is [changing](super::Exactness::Changing).
-    pub fn is_whole(&self) -> bool {
+    /// Whether the parts add up to the peak exactly. They may not while the list is [changing](ttmon_model::ledger::Exactness::Changing).
+    pub(super) fn is_whole(&self) -> bool {
         self.sum() == self.peak
     }
 
@@ -88,19 +89,21 @@ impl PeakSet {
 pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
     let mut sets = Vec::new();
     let mut set_of_row = vec![None; frame.rows.len()];
-    for allocator in &frame.totals.allocators {
+    for allocator in &frame.ledger.allocators {
         for row in allocator.rows.iter().filter(|row| row.peak > 0) {
-            let index = row_index(allocator.slot, row.kind);
+            let kind = kind_number(row.kind);
+            let index = row_index(allocator.slot, kind);
+            let record = &frame.rows[index];
             set_of_row[index] = Some(sets.len());
             sets.push(PeakSet {
                 allocator: allocator.slot,
-                kind: row.kind,
+                kind,
                 peak: row.peak,
-                live: frame.rows[index].peak_live,
+                live: record.peak_live,
                 gone: Vec::new(),
-                unlisted: row.peak_unlisted,
-                lost: row.peak_lost,
-                span: frame.rows[index].peak_span,
+                unlisted: record.peak_unlisted,
+                lost: record.peak_lost,
+                span: record.peak_span,
             });
         }
     }
@@ -137,7 +140,7 @@ fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -
     region.source.each(table, 0, table.records, |_, record| {
         if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
             // The stack of a graveyard record is at the position of an entry's references.
-            (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
+            (entry.stack, entry.refs) = (entry.refs, 1);
             entry.drop_unknown_names(&frame.counters);
             each(entry, u64_at(record, entry::PEAK_EVENT));
         }

@@ -1,8 +1,10 @@
 //! Sums over the entries, to check or replace the writer's figures.
 
+use ttmon_model::ledger::LedgerRow;
+
 use super::entry::Entry;
+use super::numbers::{kind_number, row_index};
 use super::peak::Span;
-use super::rows::{Row, row_index};
 use super::totals::Frame;
 
 /// The sums of the entries of a row.
@@ -22,30 +24,29 @@ impl Sum {
 
 /// Whether the sums of the entries equal the writer's figures.
 pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
-    let of_row = |allocator: u16, row: &Row| {
+    let of_row = |allocator: u16, row: &LedgerRow| {
         // A row without entries may have no sum.
-        let sum = sums.get(row_index(allocator, row.kind)).copied().unwrap_or_default();
+        let sum = sums.get(row_index(allocator, kind_number(row.kind))).copied().unwrap_or_default();
         row.used == sum.bytes.saturating_add(row.unlisted_bytes) && row.count == sum.count.saturating_add(row.unlisted_count)
     };
-    frame.totals.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
+    frame.ledger.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
 }
 
 /// Replaces inconsistent figures by the sums of the entries.
 pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
     let allocated = allocated(frame, entries);
-    let (events, last_time) = (frame.totals.events, frame.totals.last_time);
-    let (mut live_entries, mut live_bytes) = (0_u64, 0_u64);
-    for allocator in &mut frame.totals.allocators {
+    let (events, last_time) = (frame.ledger.events, frame.ledger.last_time);
+    for allocator in &mut frame.ledger.allocators {
         for row in &mut allocator.rows {
-            let index = row_index(allocator.slot, row.kind);
+            let index = row_index(allocator.slot, kind_number(row.kind));
+            let record = &mut frame.rows[index];
             // As above.
             let sum = sums.get(index).copied().unwrap_or_default();
             row.used = sum.bytes.saturating_add(row.unlisted_bytes);
             row.count = sum.count.saturating_add(row.unlisted_count);
-            row.allocated = allocated.get(index).map_or(0, |bytes| bytes.saturating_add(row.unlisted_allocated));
-            row.peak_allocated = row.peak_allocated.max(row.allocated);
-            live_entries = live_entries.saturating_add(row.count);
-            live_bytes = live_bytes.saturating_add(row.used);
+            let occupied = allocated.get(index).map_or(0, |bytes| bytes.saturating_add(record.unlisted_allocated));
+            row.allocated = row.allocated.map(|_| occupied);
+            row.peak_allocated = row.peak_allocated.max(occupied);
             if row.used < row.peak || row.used == 0 {
                 continue;
             }
@@ -58,25 +59,21 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
                 row.peak_time = last_time;
             }
             row.peak = row.used;
-            row.peak_event = events + 1;
-            row.peak_unlisted = (row.unlisted_count, row.unlisted_bytes);
-            row.peak_lost = (0, 0);
-            if let Some(record) = frame.rows.get_mut(index) {
-                record.peak_span = Span { epoch: row.epoch, event: row.peak_event };
-                record.peak_live = (sum.count, sum.bytes);
-            }
+            record.peak_unlisted = (row.unlisted_count, row.unlisted_bytes);
+            record.peak_lost = (0, 0);
+            record.peak_span = Span { epoch: record.epoch, event: events + 1 };
+            record.peak_live = (sum.count, sum.bytes);
         }
     }
-    (frame.totals.live_entries, frame.totals.live_bytes) = (live_entries, live_bytes);
     frame.settle_marks();
 }
 
 /// Allocated bytes of the listed entries, by row.
 fn allocated(frame: &Frame, entries: &[Entry]) -> Vec<u64> {
     let mut geometries = vec![None; frame.rows.len()];
-    for allocator in &frame.totals.allocators {
+    for allocator in &frame.ledger.allocators {
         for row in &allocator.rows {
-            geometries[row_index(allocator.slot, row.kind)] = row.geometry;
+            geometries[row_index(allocator.slot, kind_number(row.kind))] = allocator.geometry_of(row.kind);
         }
     }
     let mut allocated = vec![0_u64; frame.rows.len()];

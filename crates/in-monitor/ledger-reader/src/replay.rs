@@ -6,7 +6,7 @@ use super::bytes::{position, u32_at, u64_at};
 use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Tables;
-use super::rows::place_of;
+use super::numbers::place_of;
 use super::{ReadError, Region};
 use ttmon_ledger::layout::{Op, entry, event};
 

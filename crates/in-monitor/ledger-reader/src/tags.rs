@@ -1,18 +1,21 @@
 //! Tags: the program's names of its buffers.
 
+use std::sync::Arc;
+
 use super::bytes::{text_at, u8_at};
+use super::numbers::Tags;
 use super::{ReadError, Region};
 use ttmon_ledger::layout::TAG_BYTES_MAX;
 
 /// Returns the published texts by id, so that every valid id has a text. 0 is "".
-pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, ReadError> {
-    let text = |record: &[u8]| Some(text_at(record, 1, TAG_BYTES_MAX.min(u8_at(record, 0).into())));
+pub(super) fn read(region: &Region, used: u32) -> Result<Tags, ReadError> {
+    let text = |record: &[u8]| Some(Arc::new(text_at(record, 1, TAG_BYTES_MAX.min(u8_at(record, 0).into()))));
     let mut tags = region.source.decoded(region.header.tables.tags, used, text)?;
     match tags.first_mut() {
-        Some(none) => none.clear(),
-        None => tags.push(String::new()),
+        Some(none) => *none = Arc::default(),
+        None => tags.push(Arc::default()),
     }
-    Ok(tags)
+    Ok(Tags(tags))
 }
 
 /// Returns a tag's id, or 0 if it has no text, so that no caller indexes with an unchecked number.

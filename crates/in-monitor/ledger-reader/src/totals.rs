@@ -6,67 +6,15 @@ use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
+use ttmon_ledger::layout::{KINDS, allocator, header, row, status};
+use ttmon_model::ledger::{Exactness, Ledger};
+
 use super::bytes::{position, u64_at};
 use super::clock::Converter;
-use super::coverage::{self, Feature, Launches};
-use super::environment::Environment;
 use super::header::Counters;
-use super::rows::{Allocator, Row, RowRecord};
-use super::shared::SharedChip;
-use super::{Exactness, ReadError, Region};
-use ttmon_ledger::layout::{KINDS, LOST_KINDS, allocator, header, row};
-
-/// The figures of a ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Totals {
-    /// How exact the figures are.
-    pub exactness: Exactness,
-    /// Number of completed events.
-    pub events: u64,
-    /// Live buffers of all rows.
-    pub live_entries: u64,
-    /// Bytes of the live buffers.
-    pub live_bytes: u64,
-    /// Bits of [`layout::status`](ttmon_ledger::layout::status).
-    pub status: u64,
-    /// Lost events by [`layout::Lost`](ttmon_ledger::layout::Lost).
-    pub lost: [u64; LOST_KINDS],
-    /// How often the writer repaired the ledger after a thread died in the middle of an event.
-    pub repairs: u64,
-    /// Time of the last event, in nanoseconds since 1970; 0 for none.
-    pub last_time: u64,
-    /// The devices that the program sees.
-    pub environment: Environment,
-    /// All allocators, including closed ones whose slot was not reused.
-    pub allocators: Vec<Allocator>,
-    /// Chips that several allocators shared at the same time.
-    pub shared: Vec<SharedChip>,
-    /// Features of the hook, by number.
-    pub coverage: Vec<Feature>,
-    /// Launched programs, by chip.
-    pub launches: Vec<Launches>,
-    /// Total number of failed allocations.
-    pub failures: u64,
-    /// Count and bytes that were live at free-alls of allocators whose slot was reused since.
-    pub left_forgotten: (u64, u64),
-    /// The last mark of the program.
-    pub mark: Option<Mark>,
-    /// Number of circular buffer records that were ever used.
-    pub circulars_used: u32,
-    /// Cost of recording for the program: number of measured calls, and their total nanoseconds.
-    pub cost: (u64, u64),
-    /// Number of stacks, and of allocations whose stack did not fit.
-    pub stacks: (u32, u64),
-}
-
-/// A mark set by the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// Number of its event.
-    pub event: u64,
-    /// Time in nanoseconds since 1970.
-    pub time: u64,
-}
+use super::numbers::{kind_number, row_index};
+use super::rows::{self, RowRecord};
+use super::{ReadError, Region, coverage, environment, shared};
 
 /// Number of immediate attempts, and of attempts with pauses, before the entries are counted instead.
 const TRIES_QUICK: u32 = 8;
@@ -83,16 +31,20 @@ pub(super) struct Frame {
     pub(super) counters: Counters,
     /// All rows by number, in use or not.
     pub(super) rows: Vec<RowRecord>,
-    pub(super) totals: Totals,
+    /// The figures, without buffers.
+    pub(super) ledger: Ledger,
 }
 
 impl Frame {
     /// Sets the figures of each row at the last mark. Called after the rows are final.
     pub(super) fn settle_marks(&mut self) {
         let mark = self.counters.mark_event;
-        let is_half_done = !self.is_exact && mark == self.totals.events + 1;
-        for row in self.totals.allocators.iter_mut().flat_map(|allocator| &mut allocator.rows) {
-            row.settle_mark(mark, is_half_done);
+        let is_half_done = !self.is_exact && mark == self.ledger.events + 1;
+        for allocator in &mut self.ledger.allocators {
+            for row in &mut allocator.rows {
+                let record = &self.rows[row_index(allocator.slot, kind_number(row.kind))];
+                record.settle_mark(row, mark, is_half_done);
+            }
         }
     }
 }
@@ -151,9 +103,9 @@ struct Raw {
 impl Raw {
     fn read(&mut self, region: &Region) -> Result<Counters, ReadError> {
         let tables = &region.header.tables;
-        self.header.resize(position(Counters::END - Environment::AT), 0);
-        region.source.read(&mut self.header, Environment::AT)?;
-        let counters = Counters::decode(&self.header, Environment::AT, tables);
+        self.header.resize(position(Counters::END - environment::START), 0);
+        region.source.read(&mut self.header, environment::START)?;
+        let counters = Counters::decode(&self.header, environment::START, tables);
         let used = counters.allocators_used;
         region.source.records(tables.allocators, used, &mut self.allocators)?;
         region.source.records(tables.rows, used * KINDS, &mut self.rows)?;
@@ -168,7 +120,7 @@ impl Raw {
         let mut rows = Vec::with_capacity(self.rows.len() / row_bytes);
         let of_each = self.rows.chunks_exact(row_bytes * KINDS as usize);
         for ((slot, record), eight) in (0..).zip(self.allocators.chunks_exact(tables.allocators.stride as usize)).zip(of_each) {
-            let mut read = Allocator::decode(slot, record, &converter);
+            let mut read = rows::allocator(slot, record, &converter);
             let generation = u64_at(record, allocator::STATE) >> 8;
             for (kind, bytes) in (0..).zip(eight.chunks_exact(row_bytes)) {
                 // One generation ahead: the allocator is being opened again.
@@ -176,38 +128,32 @@ impl Raw {
                 let is_used = read.is_some() && in_use.contains(&u64_at(bytes, row::STATE));
                 rows.push(RowRecord::decode(bytes, is_used));
                 if let Some(read) = read.as_mut().filter(|_| is_used) {
-                    read.rows.push(Row::decode(kind, bytes, record, &converter));
+                    let row = rows::ledger_row(kind, bytes, read, &converter);
+                    read.rows.push(row);
                 }
             }
             allocators.extend(read);
         }
-        let field = |offset: u64| u64_at(&self.header, offset - Environment::AT);
+        let field = |offset: u64| u64_at(&self.header, offset - environment::START);
         let is_exact = found == Settled::Exact;
         let shared = self.shared.chunks_exact(tables.shared.stride as usize);
-        let totals = Totals {
+        let ledger = Ledger {
+            is_exact: field(header::STATUS) & status::INEXACT == 0,
             exactness: if is_exact { Exactness::Exact } else { Exactness::Recounted },
+            is_mock: environment::is_mock(&self.header),
+            visible_devices: environment::visible_devices(&self.header),
             events: counters.seq / 2,
-            live_entries: counters.live_entries,
-            live_bytes: field(header::LIVE_BYTES),
-            status: field(header::STATUS),
+            last_time: converter.unix(field(header::LAST_TIME)),
             lost: std::array::from_fn(|reason| field(header::LOST + reason as u64 * 8)),
-            repairs: field(header::REPAIRS),
-            last_time: converter.unix_ns(field(header::LAST_TIME)),
-            environment: Environment::decode(&self.header),
-            allocators,
-            shared: shared.filter_map(|record| SharedChip::decode(record, &converter)).collect(),
-            coverage: coverage::features(region, counters.coverage_used)?,
-            launches: coverage::launches(region, counters.launches_used, &converter)?,
-            failures: counters.failures,
-            left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
-            mark: Some(counters.mark_event)
-                .filter(|event| *event != 0)
-                .map(|event| Mark { event, time: converter.unix_ns(field(header::MARK_TIME)) }),
-            circulars_used: counters.circulars_used,
             cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
-            stacks: (counters.stacks_used, counters.stacks_refused),
+            allocators,
+            shared: shared.filter_map(|record| shared::decode(record, &converter)).collect(),
+            has_circulars: counters.circulars_used == 0,
+            launches: coverage::launches(region, counters.launches_used, &converter)?,
+            coverage: coverage::features(region, counters.coverage_used)?,
+            ..Ledger::empty(region.header.identity.writer)
         };
-        let mut frame = Frame { is_exact, is_stalled: found == Settled::Stalled, converter, counters, rows, totals };
+        let mut frame = Frame { is_exact, is_stalled: found == Settled::Stalled, converter, counters, rows, ledger };
         if frame.is_exact {
             frame.settle_marks();
         }

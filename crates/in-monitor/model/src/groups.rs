@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::ledger::LedgerBuffer;
@@ -49,15 +51,24 @@ pub struct BufferGroup {
 
 /// Groups buffers, most bytes first. With `since`, also sums the bytes of buffers that were allocated at that time or later.
 pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
-    let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
-    for buffer in buffers {
+    let keyed = buffers.map(|buffer| {
         let key = match by {
             GroupBy::Line => GroupKey::Line(buffer.line().cloned()),
             GroupBy::Tag => GroupKey::Text(buffer.tag.clone()),
             GroupBy::Op => GroupKey::Text(buffer.operation.clone()),
         };
-        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: since.map(|_| 0), growth: None };
-        let group = found.entry(key).or_insert(new);
+        (key, buffer)
+    });
+    let new = |key: &GroupKey| BufferGroup {
+        key: key.clone(),
+        bytes: 0,
+        count: 0,
+        largest: 0,
+        oldest: None,
+        since: since.map(|_| 0),
+        growth: None,
+    };
+    let add = |group: &mut BufferGroup, buffer: &LedgerBuffer| {
         group.bytes = group.bytes.saturating_add(buffer.size);
         group.count += 1;
         group.largest = group.largest.max(buffer.size);
@@ -67,10 +78,44 @@ pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, 
                 group.since = group.since.map(|bytes| bytes.saturating_add(buffer.size));
             }
         }
+    };
+    group_by(keyed, new, add, |group| group.bytes).into_iter().map(|(_, group)| group).collect()
+}
+
+/// Groups items with the same key. The groups with the most bytes come first, and equal ones in the order of their keys.
+pub fn group_by<K: Eq + Hash + Ord, T, G, B: Ord>(
+    items: impl IntoIterator<Item = (K, T)>,
+    new: impl Fn(&K) -> G,
+    add: impl Fn(&mut G, T),
+    bytes: impl Fn(&G) -> B,
+) -> Vec<(K, G)> {
+    let mut found: HashMap<K, G> = HashMap::new();
+    for (key, item) in items {
+        let group = match found.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let group = new(entry.key());
+                entry.insert(group)
+            }
+        };
+        add(group, item);
     }
-    let mut groups: Vec<BufferGroup> = found.into_values().collect();
-    groups.sort_by(|a, b| (Reverse(a.bytes), &a.key).cmp(&(Reverse(b.bytes), &b.key)));
+    let mut groups: Vec<(K, G)> = found.into_iter().collect();
+    groups.sort_by(|(key, group), (other_key, other)| (Reverse(bytes(group)), key).cmp(&(Reverse(bytes(other)), other_key)));
     groups
+}
+
+/// Sums counts and bytes by key, in the order of [`group_by`].
+pub fn sums<K: Eq + Hash + Ord>(items: impl IntoIterator<Item = (K, (u64, u64))>) -> Vec<(K, (u64, u64))> {
+    let add = |sum: &mut (u64, u64), (count, bytes): (u64, u64)| {
+        *sum = (sum.0.saturating_add(count), sum.1.saturating_add(bytes));
+    };
+    group_by(items, |_| (0, 0), add, |sum| sum.1)
+}
+
+/// Sums changes of bytes by key, in the order of [`group_by`].
+pub fn changes<K: Eq + Hash + Ord>(items: impl IntoIterator<Item = (K, i64)>) -> Vec<(K, i64)> {
+    group_by(items, |_| 0, |sum: &mut i64, bytes| *sum = sum.saturating_add(bytes), |sum| *sum)
 }
 
 #[cfg(test)]
@@ -98,6 +143,7 @@ mod tests {
             operation: None,
             stack,
             is_per_core: false,
+            is_cached: false,
             kernel_type: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::event::Refusal;
 use crate::identity::ProcessKey;
 use crate::kernels::{KernelType, KernelTypes};
 use crate::memory::{Kind, PerKind};
@@ -24,8 +25,8 @@ pub struct LedgerSample {
 pub struct Ledger {
     /// Whether no events were lost. If false, the figures may be wrong.
     pub is_exact: bool,
-    /// Whether the buffers changed faster than they could be listed. The sum of the list may then differ from the figures, which are exact.
-    pub is_changing: bool,
+    /// How the figures and the list were read.
+    pub exactness: Exactness,
     /// Whether [`Ledger::buffers`] has all live buffers except those that the ledger does not list.
     pub is_listed: bool,
     /// Whether block tables are built from the buffers.
@@ -38,6 +39,12 @@ pub struct Ledger {
     pub visible_devices: VisibleDevices,
     /// Number of events so far.
     pub events: u64,
+    /// Time of the last event, or 0 if there was none.
+    pub last_time: UnixTime,
+    /// Lost events by reason, in the order of the ledger.
+    pub lost: [u64; 8],
+    /// The cost of recording: number of measured calls, and their nanoseconds.
+    pub cost: (u64, u64),
     /// Allocators, including closed ones, which still have peaks.
     pub allocators: Vec<LedgerAllocator>,
     /// Chips that several of its allocators shared at the same time.
@@ -52,6 +59,17 @@ pub struct Ledger {
     pub launches: Vec<LedgerLaunches>,
     /// Coverage of the hook. Empty if the hook did not write the ledger.
     pub coverage: Vec<LedgerFeature>,
+}
+
+/// How the figures of a ledger were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exactness {
+    /// The writer's own figures, all of the same time.
+    Exact,
+    /// Counted from the buffers, because the writer was in the middle of an event, perhaps forever.
+    Recounted,
+    /// The figures are exact, but the buffers changed faster than they could be listed. The list may have other sums.
+    Changing,
 }
 
 /// The highest total of several allocators of one origin on a chip.
@@ -77,6 +95,40 @@ pub struct LedgerSharedPeak {
 }
 
 impl Ledger {
+    /// Returns a complete ledger without allocators.
+    pub fn empty(writer: LedgerWriter) -> Self {
+        Self {
+            is_exact: true,
+            exactness: Exactness::Exact,
+            is_listed: false,
+            has_blocks: false,
+            writer,
+            is_mock: false,
+            visible_devices: VisibleDevices::All,
+            events: 0,
+            last_time: UnixTime(0),
+            lost: [0; 8],
+            cost: (0, 0),
+            allocators: Vec::new(),
+            shared: Vec::new(),
+            buffers: Vec::new(),
+            circulars: Vec::new(),
+            has_circulars: true,
+            launches: Vec::new(),
+            coverage: Vec::new(),
+        }
+    }
+
+    /// Returns whether the sums of the listed buffers may differ from the figures.
+    pub fn is_changing(&self) -> bool {
+        self.exactness == Exactness::Changing
+    }
+
+    /// Returns the number of live buffers, listed or not.
+    pub fn live_buffers(&self) -> u64 {
+        self.allocators.iter().flat_map(|allocator| &allocator.rows).fold(0, |sum, row| sum.saturating_add(row.count))
+    }
+
     /// Returns the common peak of the allocators of an origin on a chip, if several existed at the same time.
     pub fn shared_on(&self, chip: &LedgerChip, origin: LedgerWriter) -> Option<&LedgerShared> {
         self.shared.iter().find(|shared| Some(shared.metal_id) == chip.metal_id && shared.origin == origin)
@@ -84,7 +136,7 @@ impl Ledger {
 }
 
 /// The writer of a ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LedgerWriter {
     /// The client library, with reports of the program.
     Client,
@@ -93,6 +145,7 @@ pub enum LedgerWriter {
     /// The service, for a program on its socket.
     Service,
     /// A writer that this version does not support.
+    #[default]
     Unknown,
 }
 
@@ -108,14 +161,16 @@ pub enum VisibleDevices {
 }
 
 /// An allocator, which manages memory on one or several chips.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LedgerAllocator {
     /// The slot in the ledger.
     pub slot: u16,
     /// How often the slot was used before.
     pub generation: u32,
-    /// Whether the allocator still manages memory.
-    pub is_open: bool,
+    /// When it was opened.
+    pub opened: UnixTime,
+    /// When it was closed. `None` while it manages memory.
+    pub closed: Option<UnixTime>,
     /// Rows and columns of its mesh.
     pub mesh: Option<(u16, u16)>,
     /// The id that the program gave.
@@ -135,6 +190,16 @@ pub struct LedgerAllocator {
 }
 
 impl LedgerAllocator {
+    /// Returns whether the allocator still manages memory.
+    pub fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
+    /// Returns the layout of a kind of memory, if its banks are known.
+    pub fn geometry_of(&self, kind: BufferKind) -> Option<LedgerGeometry> {
+        if let BufferKind::Of(kind) = kind { self.geometry[kind] } else { None }
+    }
+
     /// Returns the number of refused allocations, over all kinds.
     pub fn refused(&self) -> u64 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.refused))
@@ -264,6 +329,14 @@ pub struct LedgerRow {
     pub peak: u64,
     /// Time of the peak.
     pub peak_time: UnixTime,
+    /// Highest bytes that the allocator took.
+    pub peak_allocated: u64,
+    /// Number of allocations so far.
+    pub allocations: u64,
+    /// What was live when all buffers were freed together, for example at the close of the allocator. `None` if nothing was.
+    pub at_close: Option<AtClose>,
+    /// The figures at the last mark of the program. `None` without a mark.
+    pub marked: Option<Marked>,
     /// Number of live buffers that do not fit into the list.
     pub unlisted_count: u64,
     /// Bytes of those buffers.
@@ -278,13 +351,98 @@ pub struct LedgerRow {
     pub has_unknown_blocks: bool,
     /// The largest free block of a bank, if it is known without the list of buffers.
     pub largest_free_per_bank: Option<u64>,
+    /// The buffers at the peak and those that were never freed, if the ledger was read for the last time.
+    pub end: Option<Box<RowEnd>>,
+}
+
+/// The buffers that were live when all buffers of a row were freed together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtClose {
+    /// Count and bytes at the last time.
+    pub last: (u64, u64),
+    /// The last time.
+    pub time: UnixTime,
+    /// Count and bytes at all times together.
+    pub all: (u64, u64),
+}
+
+/// The figures of a row at a mark of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// Requested bytes of live buffers.
+    pub used: u64,
+    /// Bytes that the allocator took.
+    pub allocated: u64,
+    /// Live buffers.
+    pub count: u64,
+}
+
+/// The buffers of a row at its peak and at the end of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowEnd {
+    /// The buffers at the peak, most bytes first.
+    pub at_peak: Vec<PeakGroup>,
+    /// The largest free block of a bank at the peak, if all buffers of the peak are known.
+    pub largest_free_at_peak: Option<u64>,
+    /// Buffers of the program cache that were not freed: count and bytes.
+    pub cached: (u64, u64),
+    /// Other buffers that were not freed: count and bytes.
+    pub leaked: (u64, u64),
+}
+
+/// Buffers at a peak with the same line, tag and operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeakGroup {
+    /// The line that requested them.
+    pub line: Option<Arc<SourceLine>>,
+    /// Their tag.
+    pub tag: Option<Arc<String>>,
+    /// The operation that created them.
+    pub operation: Option<Arc<String>>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub count: u64,
+}
+
+impl PeakGroup {
+    /// The tag of the last group, which has the buffers beyond the largest groups and those that are not listed.
+    pub const OTHER: &str = "(other)";
+
+    /// Returns whether the buffers have a line, a tag or an operation.
+    pub fn is_named(&self) -> bool {
+        self.line.is_some() || self.operation.is_some() || self.tag.as_ref().is_some_and(|tag| *tag.as_str() != *Self::OTHER)
+    }
 }
 
 impl LedgerRow {
+    /// Returns the live bytes at the end of the program, or when the allocator was closed.
+    pub fn at_end(&self, allocator: &LedgerAllocator) -> u64 {
+        let closed = self.at_close.filter(|close| !allocator.is_open() && close.time >= allocator.opened);
+        closed.map_or(self.used, |close| close.last.1)
+    }
+
     /// Returns a row without buffers and banks.
     pub fn empty(kind: BufferKind) -> Self {
         Self { kind, ..Self::default() }
     }
+}
+
+/// A refused request of a ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerRefusal {
+    /// When it was refused.
+    pub time: UnixTime,
+    /// Number of the event.
+    pub event: u64,
+    /// The slot of the allocator.
+    pub slot: u16,
+    /// How often the slot was used before.
+    pub generation: u32,
+    /// The tag that was active.
+    pub tag: Option<String>,
+    /// The request.
+    pub refusal: Refusal,
 }
 
 /// Kind of memory of a buffer. The last two are part of no bar.
@@ -300,6 +458,11 @@ pub enum BufferKind {
 }
 
 impl BufferKind {
+    /// Returns whether the memory is on a chip and consists of buffers, which a program can leak.
+    pub fn is_banked(self) -> bool {
+        matches!(self, Self::Of(kind) if Kind::BANKED.contains(&kind))
+    }
+
     /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -341,6 +504,8 @@ pub struct LedgerBuffer {
     pub stack: Option<Arc<Stack>>,
     /// Whether it has a different address on each core.
     pub is_per_core: bool,
+    /// Whether it belongs to the program cache, which exists as long as its device.
+    pub is_cached: bool,
     /// Type of a kernel.
     pub kernel_type: Option<KernelType>,
 }

@@ -118,3 +118,14 @@ impl Tightest {
         }
     }
 }
+
+/// Resident bytes of a process during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// The first value.
+    pub first: u64,
+    /// The highest value.
+    pub peak: u64,
+    /// The last value.
+    pub last: u64,
+}

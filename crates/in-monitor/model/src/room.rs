@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::groups::sums;
+use crate::ledger::LedgerGeometry;
 use crate::stack::SourceLine;
 
 crate::named! {
@@ -71,15 +73,8 @@ impl HeldByLine {
 
     /// Sums buffers by line, most bytes first. Each item has a line, a number of buffers and their bytes.
     pub fn collect<'a>(buffers: impl IntoIterator<Item = (Option<&'a Arc<SourceLine>>, u64, u64)>) -> Vec<Self> {
-        let mut lines: Vec<Self> = Vec::new();
-        for (line, count, bytes) in buffers {
-            match lines.iter_mut().find(|held| held.line.as_ref() == line) {
-                Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
-                None => lines.push(Self { line: line.cloned(), bytes, count }),
-            }
-        }
-        lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
-        lines
+        let sums = sums(buffers.into_iter().map(|(line, count, bytes)| (line, (count, bytes))));
+        sums.into_iter().map(|(line, (count, bytes))| Self { line: line.cloned(), bytes, count }).collect()
     }
 
     /// Formats the first few lines, and the number of the others.
@@ -125,6 +120,22 @@ pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) ->
     Some(Window { start, bytes: cost(start), lines })
 }
 
+/// Returns the largest free block of a bank with these buffers (address, bytes), or `None` if they do not fit into the bank.
+pub fn largest_free(buffers: impl Iterator<Item = (u64, u64)>, geometry: LedgerGeometry) -> Option<u64> {
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    for (address, bytes) in buffers {
+        let start = address.checked_sub(geometry.base)?;
+        taken.push((start, start.checked_add(bytes).filter(|end| *end <= geometry.bank_bytes && bytes > 0)?));
+    }
+    taken.sort_unstable();
+    let (mut largest, mut free_from) = (0, 0);
+    for (start, end) in taken {
+        largest = largest.max(start.checked_sub(free_from)?);
+        free_from = end;
+    }
+    Some(largest.max(geometry.bank_bytes - free_from))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -168,5 +179,19 @@ mod tests {
             let least = (0..=bank.saturating_sub(wanted)).filter(|_| wanted <= bank).map(cost).min();
             prop_assert_eq!(cheapest_window(live.clone(), bank, wanted).map(|window| window.bytes), least);
         }
+    }
+
+    #[test]
+    fn the_largest_free_block_is_the_widest_gap() {
+        let bank = LedgerGeometry { banks: 8, bank_bytes: 100, base: 1000 };
+        let largest = |buffers: &[(u64, u64)]| largest_free(buffers.iter().copied(), bank);
+        assert_eq!(largest(&[]), Some(100));
+        assert_eq!(largest(&[(1030, 10), (1000, 10)]), Some(60));
+        assert_eq!(largest(&[(1020, 70), (1000, 5)]), Some(15));
+        assert_eq!(largest(&[(1000, 100)]), Some(0));
+        assert_eq!(largest(&[(999, 10)]), None, "before the bank");
+        assert_eq!(largest(&[(1090, 11)]), None, "behind the bank");
+        assert_eq!(largest(&[(1000, 20), (1010, 5)]), None, "two on the same bytes");
+        assert_eq!(largest(&[(1000, 0)]), None, "the bytes in a bank are not known");
     }
 }

@@ -345,6 +345,7 @@ mod tests {
                 operation: None,
                 stack: None,
                 is_per_core: false,
+                is_cached: false,
                 kernel_type: None,
             },
         };

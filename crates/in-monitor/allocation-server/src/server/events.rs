@@ -5,6 +5,8 @@ use std::time::Instant;
 use crate::protocol::{Request, Size, Type};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::{FreeTarget, kernel_flags, kind_of};
+use ttmon_ledger_reader::buffer_kind;
+use ttmon_model::KernelType;
 
 use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};
@@ -295,8 +297,8 @@ impl Server {
             done: change.done,
             pid,
             device: request.device_id,
-            kind: change.kind,
-            kernel_type: change.kernel_type,
+            kind: buffer_kind(change.kind),
+            kernel_type: KernelType::from_number(change.kernel_type),
             size: change.size,
             address: request.buffer_id,
             refs: change.refs,

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ttmon_ledger::layout::kind;
+use ttmon_ledger::layout::{KINDS, kind};
 use ttmon_ledger::report::BUFFER_KINDS;
 
 use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
 use crate::limits::COMPLAINTS_PER_CONNECTION_MAX;
-use crate::lines::{self, Format, KINDS, kilobytes};
+use crate::lines::{self, Format, kilobytes};
 use crate::owner::Tracked;
 use crate::work::unix_ns;
 
@@ -136,8 +136,8 @@ impl Server {
     }
 
     /// Bytes and entries of each device, by the kind's number in the ledger. One pass, because there may be many processes and devices.
-    fn figures(&self) -> BTreeMap<i32, [(u64, u64); KINDS.len()]> {
-        let mut figures: BTreeMap<i32, [(u64, u64); KINDS.len()]> = BTreeMap::new();
+    fn figures(&self) -> BTreeMap<i32, [(u64, u64); KINDS as usize]> {
+        let mut figures: BTreeMap<i32, [(u64, u64); KINDS as usize]> = BTreeMap::new();
         for tracked in self.tracked() {
             for (device, id) in tracked.devices() {
                 let sums = figures.entry(*device).or_default();

@@ -73,9 +73,9 @@ fn the_cheapest_window_is_that_of_the_refusal() {
         }
         drop(session);
         let digest = digest(&writer);
-        let [failure] = digest.failures.as_slice() else { panic!("one: {:?}", digest.failures) };
-        let window = failure.refusal.window.as_ref().expect("known");
-        assert_eq!((failure.refusal.bank_bytes, window.start, window.bytes), (BANK, 300, 50), "closed: {is_closed}");
+        let [refused] = digest.refusals.as_slice() else { panic!("one: {:?}", digest.refusals) };
+        let window = refused.refusal.window.as_ref().expect("known");
+        assert_eq!((refused.refusal.bank_bytes, window.start, window.bytes), (BANK, 300, 50), "closed: {is_closed}");
         let lines: Vec<_> = window.lines.iter().map(|line| (line.line.as_ref().map(|line| line.line), line.count)).collect();
         assert_eq!(lines, [(Some(6), 1)]);
     }
@@ -89,7 +89,7 @@ fn inconsistent_figures_are_not_reported() {
     // The allocator itself reports fewer free bytes.
     refuse(&mut session, id, 900, 700, 700);
     drop(session);
-    assert_eq!(digest(&writer).failures[0].refusal.window, None);
+    assert_eq!(digest(&writer).refusals[0].refusal.window, None);
 
     // The ring of the recorder has been overwritten since the refusal.
     let (writer, id) = self::writer();
@@ -101,7 +101,7 @@ fn inconsistent_figures_are_not_reported() {
         session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 500 }).expect("live");
     }
     drop(session);
-    let refusal = &digest(&writer).failures[0].refusal;
+    let refusal = &digest(&writer).refusals[0].refusal;
     assert_eq!((&refusal.window, refusal.is_overrun), (&None, true));
     assert!(refusal.words("device 0").ends_with("; what was live then is not known (ring overrun)"));
 }

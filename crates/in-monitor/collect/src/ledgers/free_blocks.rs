@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_ledger_reader::Live;
+use ttmon_ledger_reader::{LedgerPart, Lines};
 use ttmon_model::Kind;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerSample};
 
-use super::{Detail, Lines, OpenLedger, add_buffers, ledger};
+use super::{Detail, OpenLedger};
 use crate::budget::{Budget, Resource};
 
 /// Minimum time between two lists of a ledger that keeps changing.
@@ -81,13 +81,11 @@ fn entries(ledger: &Ledger) -> u64 {
 
 impl KnownBlocks {
     fn read(found: &OpenLedger, at: Duration, entries: u64) -> Self {
-        // A ledger that lists more than it counted has changed meanwhile, or is broken. Its blocks stay unknown until it is due again.
-        let listed = found.region.live(entries.saturating_add(entries / 8).saturating_add(64)).ok();
-        let content = listed.and_then(|Live { totals, entries, .. }| {
-            let mut content = ledger(&found.region, &totals, &mut |resource, _| resource != Resource::Circulars).ok()?;
-            add_buffers(&mut content, &totals, Detail::Blocks, (entries, Vec::new()), &Lines::default());
-            Some(content)
-        });
+        // Only this list was granted. If more buffers are listed than were counted, the blocks stay unknown until the ledger is due again.
+        let most = entries.saturating_add(entries / 8);
+        let mut may_read = |part, count| part != LedgerPart::Circulars && (part != LedgerPart::Buffers || count <= most);
+        let content = found.region.ledger(|_| Detail::Blocks, Lines::default, &mut may_read).ok().flatten();
+        let content = content.filter(|content| content.is_listed);
         let largest = content.as_ref().map_or_else(Vec::new, |content| {
             let of = |(index, kind, bytes): (usize, Kind, u64)| {
                 let allocator = &content.allocators[index];

@@ -2,9 +2,9 @@
 
 use ttmon_collect::Options;
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::{Ledger, LedgerAllocator, LedgerChip, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices};
+use ttmon_model::ledger::{Ledger, LedgerAllocator, LedgerChip, LedgerSample, LedgerWriter, VisibleDevices};
 use ttmon_model::sample::Proven;
-use ttmon_model::{PerKind, Sample, Snapshot};
+use ttmon_model::{Sample, Snapshot};
 
 use crate::boards::check;
 use crate::tree::{N300, Tree};
@@ -65,33 +65,11 @@ fn program(pid: u32, chips: &[(u32, u64)]) -> LedgerSample {
     let allocator = LedgerAllocator {
         slot: 0,
         generation: 1,
-        is_open: true,
-        mesh: None,
-        given_id: 0,
         origin: LedgerWriter::Hook,
-        geometry: PerKind::default(),
-        self_check: LedgerSelfCheck::default(),
         chips: chips.iter().map(chip).collect(),
-        rows: Vec::new(),
-        buffers_left_out: 0,
+        ..LedgerAllocator::default()
     };
-    let ledger = Ledger {
-        is_exact: true,
-        is_changing: false,
-        is_listed: false,
-        has_blocks: false,
-        writer: LedgerWriter::Hook,
-        is_mock: false,
-        visible_devices: VisibleDevices::All,
-        events: 1,
-        allocators: vec![allocator],
-        shared: Vec::new(),
-        buffers: Vec::new(),
-        circulars: Vec::new(),
-        has_circulars: true,
-        launches: Vec::new(),
-        coverage: Vec::new(),
-    };
+    let ledger = Ledger { events: 1, allocators: vec![allocator], ..Ledger::empty(LedgerWriter::Hook) };
     LedgerSample { owner: ProcessKey { pid, start_ticks: 1 }, content: Ok(ledger) }
 }
 

@@ -6,11 +6,11 @@ use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Ledgers, Options, Reach};
 use ttmon_model::ledger::{
-    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices,
 };
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot, Source};
+use ttmon_model::{DeviceId, Kind, Missing, Sample, Snapshot, Source};
 
 use crate::tree::{N300, Tree, device};
 
@@ -38,15 +38,11 @@ fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -
     LedgerAllocator {
         slot,
         generation: 1,
-        is_open,
-        mesh: None,
-        given_id: 0,
+        closed: (!is_open).then_some(UnixTime(9)),
         origin: LedgerWriter::Client,
         chips: vec![chip],
-        geometry: PerKind::default(),
-        self_check: LedgerSelfCheck::default(),
         rows,
-        buffers_left_out: 0,
+        ..LedgerAllocator::default()
     }
 }
 
@@ -58,23 +54,7 @@ fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Ve
 fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Sample {
     let owner = sample.processes.iter().find(|process| process.key.pid == PID).unwrap().key;
     let visible_devices = visible.map_or(VisibleDevices::All, |text| VisibleDevices::Only(text.to_owned()));
-    let ledger = Ledger {
-        is_exact: true,
-        is_changing: false,
-        is_listed: false,
-        has_blocks: false,
-        writer: LedgerWriter::Client,
-        is_mock,
-        visible_devices,
-        events: 1,
-        allocators,
-        shared: Vec::new(),
-        buffers: Vec::new(),
-        circulars: Vec::new(),
-        has_circulars: true,
-        launches: Vec::new(),
-        coverage: Vec::new(),
-    };
+    let ledger = Ledger { is_mock, visible_devices, events: 1, allocators, ..Ledger::empty(LedgerWriter::Client) };
     sample.ledgers = vec![LedgerSample { owner, content: Ok(ledger) }];
     sample
 }

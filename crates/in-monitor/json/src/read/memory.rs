@@ -204,6 +204,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners, stacks: &Frames) -> O
             operation: item.text("op").ok().map(Arc::from),
             stack: stack(item, allocator.process, stacks),
             is_per_core: false,
+            is_cached: false,
             kernel_type: item.meaning("kernel_type", KernelType::from_name).ok(),
         },
         allocator: Arc::new(allocator),

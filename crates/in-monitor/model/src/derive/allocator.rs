@@ -149,7 +149,7 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
         () if row.count == 0 => None,
         () if row.has_unknown_blocks => Some(NoBlocks::SizeUnknown),
         () if row.unlisted_count > 0 => Some(NoBlocks::Unlisted),
-        () if ledger.is_listed && ledger.is_changing => Some(NoBlocks::Changing),
+        () if ledger.is_listed && ledger.is_changing() => Some(NoBlocks::Changing),
         () => None,
     }
 }

@@ -241,10 +241,10 @@ pub(super) fn attribute(
 
 fn report_flaws(sample: &Sample, owner: ProcessKey, ledger: &Ledger, problems: &mut Problems) {
     let is_wrong = |allocator: &LedgerAllocator| allocator.self_check.is_inexact;
-    let is_restored = |allocator: &LedgerAllocator| allocator.is_open && allocator.self_check.is_restored;
+    let is_restored = |allocator: &LedgerAllocator| allocator.is_open() && allocator.self_check.is_restored;
     let flaws = [
         (!ledger.is_exact, "some of its events were lost, so its figures may be off"),
-        (ledger.is_changing, "its buffers change faster than they can be listed; its totals are exact, the list is not"),
+        (ledger.is_changing(), "its buffers change faster than they can be listed; its totals are exact, the list is not"),
         (ledger.allocators.iter().any(is_wrong), "its figures differ from TT-Metal's own statistics"),
         (
             ledger.allocators.iter().any(is_restored),
@@ -316,7 +316,7 @@ fn take(
             id: format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation),
             process: owner,
             slot: allocator.slot,
-            is_open: allocator.is_open,
+            is_open: allocator.is_open(),
             mesh: allocator.mesh,
             devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
             unmapped: unmapped.collect(),

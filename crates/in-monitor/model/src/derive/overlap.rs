@@ -22,7 +22,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, 
     let with_banks = |index: usize| {
         let allocator = &ledger.allocators[index];
         let has = |row: &LedgerRow| matches!(row.kind, BufferKind::Of(kind) if row.count > 0 && allocator.geometry[kind].is_some());
-        allocator.is_open && allocator.rows.iter().any(has)
+        allocator.is_open() && allocator.rows.iter().any(has)
     };
     if !ledger.allocators.iter().any(|allocator| allocator.geometry.iter().any(|(_, geometry)| geometry.is_some())) {
         return Err(Missing::NotTracked);
@@ -44,7 +44,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, 
     }
     let is_shared = chips.iter().any(|(_, sharing)| sharing.len() > 1);
     let has_unlisted = ledger.allocators.iter().flat_map(|allocator| &allocator.rows).any(|row| row.unlisted_count > 0);
-    if is_shared && (!ledger.is_listed || ledger.is_changing || has_unlisted) {
+    if is_shared && (!ledger.is_listed || ledger.is_changing() || has_unlisted) {
         return Err(Missing::NotTracked);
     }
     let mut known: BTreeMap<&[usize], u64> = BTreeMap::new();

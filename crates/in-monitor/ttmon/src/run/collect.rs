@@ -15,8 +15,8 @@ use ttmon_buffer_history::History;
 use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
-use ttmon_json::run::HostMemory;
 use ttmon_ledger_reader::Region;
+use ttmon_model::phase::HostMemory;
 
 use crate::show::now;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_buffer_history::{Account, ChipPlace, CommandEnd, DigestFailure, Leftover, OfKind, OnChip, buffers, is_named};
-use ttmon_json::run::RunGroup;
+use ttmon_buffer_history::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, buffers};
 use ttmon_model::event::Large;
-use ttmon_model::ledger::BufferKind;
+use ttmon_model::groups::sums;
+use ttmon_model::ledger::{BufferKind, PeakGroup};
 use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_model::stack::SourceLine;
@@ -154,10 +154,12 @@ impl Writer<'_> {
     }
 
     /// Formats the largest groups. Tags that differ only in numbers are one group: `2.1GB tag "layer *" (64 buffers)`.
-    fn groups(&self, groups: &[RunGroup], peak: u64) -> Vec<String> {
-        let label = |group: &RunGroup| label(group.tag.as_deref(), group.operation.as_deref());
-        let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&RunGroup>> = BTreeMap::new();
-        for group in groups.iter().filter(|group| is_named(group)) {
+    fn groups(&self, groups: &[PeakGroup], peak: u64) -> Vec<String> {
+        let label = |group: &PeakGroup| {
+            label(group.tag.as_ref().map(|tag| tag.as_str()), group.operation.as_ref().map(|operation| operation.as_str()))
+        };
+        let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&PeakGroup>> = BTreeMap::new();
+        for group in groups.iter().filter(|group| group.is_named()) {
             families.entry((group.line.as_deref(), family(&label(group)))).or_default().push(group);
         }
         let mut rows: Vec<(u64, u64, String)> = families
@@ -193,7 +195,7 @@ impl Writer<'_> {
         let left = self.account.left(false);
         let line = |(places, (count, _)): (&[ChipPlace], (u64, u64))| {
             let here = left.iter().filter(|leftover| leftover.places == places);
-            if here.clone().any(|leftover| leftover.left.line.is_some()) {
+            if here.clone().any(|leftover| leftover.left.line().is_some()) {
                 return self.leaks_by_line(places, here, count);
             }
             let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
@@ -208,18 +210,12 @@ impl Writer<'_> {
 
     /// Lists the source lines that allocated most of the bytes that were never freed.
     fn leaks_by_line<'a>(&self, places: &[ChipPlace], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
-        let mut sums: BTreeMap<Option<&SourceLine>, (u64, u64)> = BTreeMap::new();
-        for leftover in left {
-            let sum = sums.entry(leftover.left.line.as_deref()).or_default();
-            *sum = (sum.0.saturating_add(leftover.left.entry.size), sum.1 + 1);
-        }
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
+        let sums = sums(left.map(|leftover| (leftover.left.line().map(AsRef::as_ref), (1, leftover.left.size))));
         let mut lines = vec![format!("  left at exit on {}:", self.account.names(places))];
         let mut listed = 0;
-        for (line, (bytes, several)) in sums.iter().take(LEFTOVERS) {
+        for (line, (several, bytes)) in sums.iter().take(LEFTOVERS) {
             listed += several;
-            let name = line.map_or_else(|| "no line".to_owned(), ToString::to_string);
+            let name = line.map_or_else(|| "no line".to_owned(), SourceLine::to_string);
             lines.push(format!(
                 "    {} {}",
                 size(*bytes),
@@ -236,9 +232,9 @@ impl Writer<'_> {
     fn leftover(&self, leftover: &Leftover<'_>) -> String {
         let left = leftover.left;
         let kind = left.kind.name().to_uppercase();
-        let label = self.label(left.tag.as_deref(), left.operation.as_deref());
-        let age = duration(Duration::from_nanos(self.account.span.1.saturating_sub(left.entry.time)));
-        format!("{} {kind} {:#x}{label} age {age}", size(left.entry.size), left.entry.address)
+        let label = self.label(left.tag.as_ref().map(|tag| tag.as_str()), left.operation.as_ref().map(|operation| operation.as_str()));
+        let age = duration(Duration::from_nanos(self.account.span.1.saturating_sub(left.time.0)));
+        format!("{} {kind} {:#x}{label} age {age}", size(left.size), left.address)
     }
 
     /// Formats ` tag "layer 7" op matmul`, with a leading space.
@@ -250,7 +246,8 @@ impl Writer<'_> {
     fn refusals(&self) -> Vec<String> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
-        for (DigestFailure { refusal, .. }, places) in refusals.iter().take(REFUSALS) {
+        for (refused, places) in refusals.iter().take(REFUSALS) {
+            let refusal = &refused.refusal;
             let words = refusal.words(&self.account.names(places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 600))));
             let largest: Vec<String> = refusal.largest.iter().take(3).map(|large| self.large(large)).collect();

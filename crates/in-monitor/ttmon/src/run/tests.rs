@@ -51,7 +51,7 @@ fn digested_on(chips: [Chip; 2]) -> Digest {
 
 fn account(machine: Option<&Sample>) -> Account {
     let digest = digested();
-    let opened = digest.allocators[0].life.0;
+    let opened = digest.ledger.allocators[0].opened.0;
     let command = ["python", "model.py"].map(str::to_owned).to_vec();
     Account::new(command, CommandEnd::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![digest], machine)
 }
@@ -134,7 +134,7 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
 fn chips_go_by_the_numbers_that_the_program_gave() {
     for machine in [None, Some(machine())] {
         let mut digest = digested_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
-        digest.places.is_mock = true;
+        digest.ledger.is_mock = true;
         let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
         assert!(lines(&account)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&account));
         let document = account.report("0", |_| None).json();

@@ -6,15 +6,21 @@
 mod native;
 mod python;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroU32;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use ttmon_ledger::layout::{Coverage, Lost, Op, Refused, flag, kind};
-use ttmon_ledger_reader::{Listing, Region};
+use ttmon_ledger::layout::{CIRCULARS, Lost, Op, circular, kind};
+use ttmon_ledger_reader::{Detail, Region, buffer_kind};
+use ttmon_model::Kind;
+use ttmon_model::event::Refused;
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, Ledger, LedgerCircular, LedgerRefusal, VisibleDevices};
 
 /// Files that are compiled once for all tests.
 struct Workshop {
@@ -155,32 +161,44 @@ impl Program {
         said.split(' ').next().expect("a number").to_owned()
     }
 
-    fn region(&self) -> Option<Region> {
+    fn file(&self) -> Option<fs::File> {
         let folder = format!("/proc/{}/fd", self.child.id());
         let mut files = fs::read_dir(folder).expect("it lives").map(|file| file.expect("listed").path());
         let path = files.find(|path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("ttmon-ledger")))?;
-        Some(Region::open(fs::File::open(path).expect("opened")).expect("a ledger"))
+        Some(fs::File::open(path).expect("opened"))
     }
 
-    fn listing(&self) -> Listing {
-        self.region().expect("it has a ledger").list().expect("readable")
+    fn region(&self) -> Option<Region> {
+        Some(Region::open(self.file()?).expect("a ledger"))
+    }
+
+    fn ledger(&self) -> Ledger {
+        let region = self.region().expect("it has a ledger");
+        let ledger = region.ledger(|_| Detail::Buffers, || region.lines().expect("readable"), &mut |_, _| true);
+        ledger.expect("readable").expect("no limits")
+    }
+
+    fn refusals(&self) -> Vec<LedgerRefusal> {
+        let region = self.region().expect("it has a ledger");
+        region.refusals(&region.lines().expect("readable")).expect("readable")
     }
 
     /// Live bytes, occupied bytes and buffers of a kind, of all open allocators.
     fn figures(&self, kind: u8) -> (u64, u64, u64) {
-        let totals = self.listing().totals;
-        let rows = totals.allocators.iter().filter(|allocator| allocator.is_open).flat_map(|allocator| &allocator.rows);
-        rows.filter(|row| row.kind == kind).fold((0, 0, 0), |sum, row| (sum.0 + row.used, sum.1 + row.allocated, sum.2 + row.count))
+        let ledger = self.ledger();
+        let rows = ledger.allocators.iter().filter(|allocator| allocator.is_open()).flat_map(|allocator| &allocator.rows);
+        let rows = rows.filter(|row| row.kind == buffer_kind(kind));
+        rows.fold((0, 0, 0), |sum, row| (sum.0 + row.used, sum.1 + row.allocated.unwrap_or(row.used), sum.2 + row.count))
     }
 
     fn lost(&self, why: Lost) -> u64 {
-        self.listing().totals.lost[why as usize]
+        self.ledger().lost[why as usize]
     }
 
-    fn feature(&self, name: &str) -> (Coverage, u64, String) {
-        let totals = self.listing().totals;
-        let feature = totals.coverage.iter().find(|feature| feature.name == name).unwrap_or_else(|| panic!("no feature {name}"));
-        (feature.state, feature.hits, feature.reason.clone())
+    fn feature(&self, name: &str) -> (FeatureState, u64, String) {
+        let ledger = self.ledger();
+        let feature = ledger.coverage.iter().find(|feature| feature.name == name).unwrap_or_else(|| panic!("no feature {name}"));
+        (feature.state, feature.hits, feature.reason.clone().unwrap_or_default())
     }
 }
 
@@ -195,14 +213,16 @@ fn buffers_come_and_go_with_their_blocks() {
         assert_eq!(program.figures(kind::DRAM), (4000, 448 * 12, 1), "{shape}");
         let second = program.allocate("0 1 64 16 2");
         assert_eq!(program.figures(kind::L1), (64, 32 * 64, 1), "{shape}: a block of 16 bytes is rounded up to 32");
-        let entry = *program.listing().entries.iter().find(|entry| entry.kind == kind::L1).expect("listed");
-        assert_eq!((entry.layout, entry.cores, entry.page, entry.per_bank), (2, 4, 16, 32), "{shape}");
+        let ledger = program.ledger();
+        let buffer = ledger.buffers.iter().find(|buffer| buffer.kind == BufferKind::Of(Kind::L1)).expect("listed");
+        let numbers = [buffer.cores, buffer.page_size, buffer.per_bank].map(|number| number.map_or(0, NonZeroU32::get));
+        assert_eq!((buffer.layout, numbers), (Some(BufferLayout::HeightSharded), [4, 16, 32]), "{shape}");
         program.say(&format!("free {first}"));
         program.say(&format!("free {second}"));
         assert_eq!((program.figures(kind::DRAM).2, program.figures(kind::L1).2), (0, 0), "{shape}");
-        let totals = program.listing().totals;
-        assert_eq!((totals.status, totals.lost), (0, [0; 8]), "{shape}");
-        assert_eq!(program.feature("allocations"), (Coverage::Found, 2, String::new()), "{shape}");
+        let ledger = program.ledger();
+        assert_eq!((ledger.is_exact, ledger.lost), (true, [0; 8]), "{shape}");
+        assert_eq!(program.feature("allocations"), (FeatureState::Found, 2, String::new()), "{shape}");
     }
 }
 
@@ -210,16 +230,16 @@ fn buffers_come_and_go_with_their_blocks() {
 fn an_allocator_is_described_by_itself() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.on_mesh("new", 3);
-    let totals = program.listing().totals;
-    let [allocator] = &totals.allocators[..] else { panic!("one allocator") };
+    let ledger = program.ledger();
+    let [allocator] = &ledger.allocators[..] else { panic!("one allocator") };
     let chips: Vec<_> = allocator.chips.iter().map(|chip| (chip.metal_id, chip.unique_id)).collect();
     assert_eq!(chips, [(Some(0), Some(1000)), (Some(1), Some(1001)), (Some(2), Some(1002))]);
     assert_eq!(allocator.mesh, None, "a mesh whose rows throw has no shape");
-    let dram = allocator.geometry[0].expect("known");
-    assert_eq!((dram.banks, dram.alignment, dram.bank_bytes, dram.base), (12, 32, 1 << 20, 0x1000));
-    let small = allocator.geometry[2].expect("known");
+    let dram = allocator.geometry[Kind::Dram].expect("known");
+    assert_eq!((dram.banks, dram.bank_bytes, dram.base), (12, 1 << 20, 0x1000));
+    let small = allocator.geometry[Kind::L1Small].expect("known");
     assert_eq!((small.banks, small.base), (64, 0x1000 + (1 << 16)));
-    assert_eq!(allocator.geometry[3], None, "a bank of 2^64 bytes does not exist");
+    assert_eq!(allocator.geometry[Kind::Trace], None, "a bank of 2^64 bytes does not exist");
     assert_eq!(program.feature("unique ids").1, 3, "also what came before the ledger is counted");
 }
 
@@ -232,14 +252,15 @@ fn out_of_memory_reaches_the_program_and_the_ledger() {
     let thrown = program.throws("allocate 0 0 99999744 256");
     assert!(thrown.contains("info:|Out of Memory: Not enough space|backtrace:"), "{thrown}");
     assert_eq!(program.figures(kind::DRAM).2, 1);
-    let failures = program.region().expect("a ledger").failures().expect("readable");
-    let [failure] = &failures[..] else { panic!("one failure") };
-    assert_eq!((failure.what, failure.kind, failure.size, failure.banks), (Refused::OutOfMemory, kind::DRAM, 99_999_744, 12));
-    assert_eq!(failure.message, "Out of Memory: Not enough space");
-    assert_eq!(failure.tag, "decoder");
+    let refusals = program.refusals();
+    let [LedgerRefusal { refusal, tag, .. }] = &refusals[..] else { panic!("one refusal") };
+    let dram = BufferKind::Of(Kind::Dram);
+    assert_eq!((refusal.what, refusal.kind, refusal.size, refusal.banks), (Refused::OutOfMemory, dram, 99_999_744, 12));
+    assert_eq!(refusal.message, "Out of Memory: Not enough space");
+    assert_eq!(tag.as_deref(), Some("decoder"));
     let free = (1 << 20) - 2048;
-    assert_eq!((failure.per_bank, failure.free_per_bank, failure.largest_free_per_bank), (8_333_312, free, free / 2));
-    assert_eq!(failure.largest.len(), 1);
+    assert_eq!((refusal.per_bank, refusal.free_per_bank, refusal.largest_free_per_bank), (8_333_312, free, free / 2));
+    assert_eq!(refusal.largest.len(), 1);
     program.allocate("0 0 64 64");
 }
 
@@ -254,7 +275,7 @@ fn a_free_that_throws_leaves_the_buffer_there() {
     program.say("call fake_free_throws 0 0");
     program.say(&format!("free {buffer}"));
     assert_eq!(program.figures(kind::DRAM).2, 0);
-    let row = program.listing().totals.allocators[0].rows[0];
+    let row = &program.ledger().allocators[0].rows[0];
     assert_eq!((row.used, row.count), (0, 0));
     assert_eq!(program.lost(Lost::UnknownFree), 0);
 }
@@ -282,9 +303,9 @@ fn closing_and_opening_again_is_the_same_device() {
         program.say(&format!("call fake_close {mesh}"));
         assert_eq!(program.figures(kind::DRAM).2, 0, "round {round}");
     }
-    let totals = program.listing().totals;
-    assert_eq!(totals.allocators.len(), 2, "slots are used again");
-    assert_eq!(totals.allocators.iter().filter(|allocator| allocator.is_open).count(), 1);
+    let ledger = program.ledger();
+    assert_eq!(ledger.allocators.len(), 2, "slots are used again");
+    assert_eq!(ledger.allocators.iter().filter(|allocator| allocator.is_open()).count(), 1);
 }
 
 #[test]
@@ -320,20 +341,30 @@ fn a_library_loaded_again_and_again_is_found_each_time() {
     }
 }
 
+/// Returns the addresses of the dataflow buffers that are in the ledger. The reader does not tell them apart.
+fn dataflow_buffers(program: &Program) -> BTreeSet<u64> {
+    let file = program.file().expect("a ledger");
+    let records = (0..64).map(|slot| {
+        let mut record = [0; 32];
+        file.read_exact_at(&mut record, CIRCULARS.offset + slot * u64::from(CIRCULARS.stride)).expect("readable");
+        record
+    });
+    let flagged = records.filter(|record| record[usize::try_from(circular::FLAGS).unwrap()] & circular::FLAG_DATAFLOW != 0);
+    let at = usize::try_from(circular::ADDRESS).unwrap();
+    flagged.map(|record| u32::from_le_bytes(*record[at..].first_chunk().unwrap()).into()).collect()
+}
+
 #[test]
 fn programs_have_their_circular_buffers_by_core_range() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 2);
     let all = program.say("program 0 7 0 0");
     program.say(&format!("run {all} 0"));
-    let circulars = |program: &Program| {
-        let region = program.region().expect("a ledger");
-        let mut circulars = region.circulars(&region.totals().expect("readable")).expect("readable");
-        circulars.sort_by_key(|circular| circular.event);
-        circulars
-    };
+    let circulars = |program: &Program| program.ledger().circulars;
+    let dataflow = dataflow_buffers(&program);
+    let is_dataflow = |it: &LedgerCircular| dataflow.contains(&it.address);
     let found: Vec<_> =
-        circulars(&program).iter().map(|it| (it.program, it.chip, it.address, it.size, it.cores, it.is_dataflow, it.is_global)).collect();
+        circulars(&program).iter().map(|it| (it.program, it.chip, it.address, it.size, it.cores, is_dataflow(it), it.is_global)).collect();
     let (wide, single) = ([0, 0, 3, 1], [5, 5, 5, 5]);
     let expected = [
         (7, None, 0x2000, 256, wide, false, false),
@@ -347,14 +378,14 @@ fn programs_have_their_circular_buffers_by_core_range() {
 
     let some = program.say("program 0 8 0 1");
     program.say(&format!("run {some} 0"));
-    let of_second: Vec<_> = circulars(&program).iter().filter(|it| it.program == 8 && !it.is_dataflow).map(|it| it.chip).collect();
+    let of_second: Vec<_> = circulars(&program).iter().filter(|it| it.program == 8 && !is_dataflow(it)).map(|it| it.chip).collect();
     assert_eq!(of_second, [Some(0); 4], "a chip without it has no record");
 
     program.say(&format!("call fake_drop {all}"));
     assert!(circulars(&program).iter().all(|it| it.program == 8));
     program.say(&format!("call fake_drop {some}"));
     assert_eq!(circulars(&program), []);
-    let launches: Vec<_> = program.listing().totals.launches.iter().map(|it| (it.metal_id, it.programs)).collect();
+    let launches: Vec<_> = program.ledger().launches.iter().map(|it| (it.metal_id, it.programs)).collect();
     assert_eq!(launches, [(0, 2), (1, 2)]);
 }
 
@@ -364,9 +395,10 @@ fn a_clash_has_tt_metals_message() {
     let mut program = workshop.on_mesh("new", 1);
     let clashing = program.say("program 0 1 1 0");
     assert!(program.throws(&format!("run {clashing} 0")).contains("circular buffers clash"));
-    let failures = program.region().expect("a ledger").failures().expect("readable");
-    assert_eq!(failures.len(), 1);
-    assert_eq!((failures[0].what, failures[0].message.as_str()), (Refused::Clash, "Statically allocated circular buffers clash"));
+    let refusals = program.refusals();
+    assert_eq!(refusals.len(), 1);
+    let refusal = &refusals[0].refusal;
+    assert_eq!((refusal.what, refusal.message.as_str()), (Refused::Clash, "Statically allocated circular buffers clash"));
 }
 
 #[test]
@@ -375,16 +407,16 @@ fn binaries_of_cached_programs_are_marked() {
     let mut program = workshop.on_mesh("new", 1);
     program.say("binaries 0 0 1024 256");
     program.allocate("0 0 1024 256");
-    let mut flags: Vec<_> = program.listing().entries.iter().map(|entry| entry.flags).collect();
-    flags.sort_unstable();
-    assert_eq!(flags, [0, flag::CACHE]);
+    let mut cached: Vec<_> = program.ledger().buffers.iter().map(|buffer| buffer.is_cached).collect();
+    cached.sort_unstable();
+    assert_eq!(cached, [false, true]);
 }
 
 #[test]
 fn figures_that_differ_from_the_allocators_own_are_inexact() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    let check = |program: &Program| program.listing().totals.allocators[0].self_check;
+    let check = |program: &Program| program.ledger().allocators[0].self_check;
     for _ in 0..20 {
         program.allocate("0 0 64 64");
     }
@@ -402,7 +434,7 @@ fn figures_that_differ_from_the_allocators_own_are_inexact() {
 fn other_sizes_and_restored_states_are_reported() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    let check = |program: &Program| program.listing().totals.allocators[0].self_check;
+    let check = |program: &Program| program.ledger().allocators[0].self_check;
     program.say("call fake_shrink 0 4096");
     assert_eq!(check(&program).l1_lower_end, Some(0x1000 + 4096));
     program.say("call fake_shrink 0 0");
@@ -424,9 +456,9 @@ fn threads_are_counted_exactly() {
     program.say("threads 0 1000");
     // 1024 bytes in 4 pages over 12 banks: 256 bytes of each bank.
     assert_eq!(program.figures(kind::DRAM), (400 * 1024, 400 * 256 * 12, 400));
-    let totals = program.listing().totals;
-    assert_eq!((totals.status, totals.lost), (0, [0; 8]));
-    let check = totals.allocators[0].self_check;
+    let ledger = program.ledger();
+    assert_eq!((ledger.is_exact, ledger.lost), (true, [0; 8]));
+    let check = ledger.allocators[0].self_check;
     assert_eq!((check.differences, check.is_inexact), (0, false));
 }
 
@@ -452,7 +484,7 @@ fn the_cost_of_recording_is_measured() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     program.say("bench 0 5020");
-    let (measured, nanoseconds) = program.listing().totals.cost;
+    let (measured, nanoseconds) = program.ledger().cost;
     assert!((20..=40).contains(&measured) && nanoseconds > 10 * measured && nanoseconds < 100_000 * measured, "{measured} {nanoseconds}");
 }
 
@@ -461,9 +493,9 @@ fn a_forked_child_leaves_its_parents_ledger_alone() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let buffer = program.allocate("0 0 1024 256");
-    let before = program.listing().totals.events;
+    let before = program.ledger().events;
     assert_eq!(program.say(&format!("fork 0 {buffer}")), "0");
-    assert_eq!(program.listing().totals.events, before);
+    assert_eq!(program.ledger().events, before);
     assert_eq!(program.figures(kind::DRAM).2, 1);
 }
 
@@ -474,13 +506,13 @@ fn an_unknown_layout_is_left_aside_and_said() {
     let buffer = program.allocate("0 0 1024 256");
     program.say(&format!("free {buffer}"));
     let (state, hits, reason) = program.feature("allocations");
-    assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 1, "a Buffer that is not laid out as known"));
+    assert_eq!((state, hits, reason.as_str()), (FeatureState::SteppedAside, 1, "a Buffer that is not laid out as known"));
     assert_eq!(program.figures(kind::DRAM), (0, 0, 0));
-    assert_ne!(program.listing().totals.status & ttmon_ledger::layout::status::INEXACT, 0);
+    assert!(!program.ledger().is_exact);
     let metal = program.say("program 0 7 0 0");
     program.say(&format!("run {metal} 0"));
     let (state, hits, reason) = program.feature("dataflow buffers");
-    assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 2, "a CircularBufferAllocator that is not laid out as known"));
+    assert_eq!((state, hits, reason.as_str()), (FeatureState::SteppedAside, 2, "a CircularBufferAllocator that is not laid out as known"));
 }
 
 /// After a library was unloaded, its names are not used for another library at the same address.
@@ -491,10 +523,9 @@ fn operations_of_a_library_that_takes_the_place_of_another() {
     program.load(&workshop.library("new"));
     program.say("open 0 1");
     let places = ["relu", "gelu", "relu"].map(|name| program.say(&format!("operate {} 0", workshop.operation(name).display())));
-    let listing = program.listing();
-    let mut entries: Vec<_> = listing.entries.iter().filter(|entry| entry.operation != 0).collect();
-    entries.sort_by_key(|entry| entry.address);
-    let names: Vec<&str> = entries.iter().map(|entry| listing.tags[entry.operation as usize].as_str()).collect();
+    let mut buffers = program.ledger().buffers;
+    buffers.sort_by_key(|buffer| buffer.address);
+    let names: Vec<&str> = buffers.iter().filter_map(|buffer| Some(buffer.operation.as_ref()?.as_str())).collect();
     assert_eq!(names, ["ttnn::relu", "ttnn::gelu", "ttnn::relu"], "{places:?}");
 }
 
@@ -508,11 +539,11 @@ fn missing_functions_turn_off_what_needs_them_alone() {
     assert_eq!(program.figures(kind::DRAM).2, 40);
     for name in ["device open", "unique ids", "program cache", "launches", "circular buffers", "dataflow buffers", "self-check"] {
         let (state, hits, reason) = program.feature(name);
-        assert_eq!((state, hits, reason.as_str()), (Coverage::Missing, 0, "this version of TT-Metal does not export it"), "{name}");
+        assert_eq!((state, hits, reason.as_str()), (FeatureState::Missing, 0, "this version of TT-Metal does not export it"), "{name}");
     }
-    assert_eq!(program.feature("allocations").0, Coverage::Found);
-    let totals = program.listing().totals;
-    assert_eq!((totals.allocators[0].self_check.checks, totals.allocators[0].chips.len()), (0, 2));
+    assert_eq!(program.feature("allocations").0, FeatureState::Found);
+    let ledger = program.ledger();
+    assert_eq!((ledger.allocators[0].self_check.checks, ledger.allocators[0].chips.len()), (0, 2));
 }
 
 #[test]
@@ -524,9 +555,9 @@ fn tags_and_questions_reach_what_the_hook_sees() {
     program.load(&workshop.library("new"));
     program.say("open 0 2");
     program.allocate("0 0 1024 256");
-    let listing = program.listing();
-    let [entry] = &listing.entries[..] else { panic!("one buffer") };
-    assert_eq!(listing.tags[entry.tag as usize], "layer-7");
+    let ledger = program.ledger();
+    let [buffer] = &ledger.buffers[..] else { panic!("one buffer") };
+    assert_eq!(buffer.tag.as_ref().map(|tag| tag.as_str()), Some("layer-7"));
     assert_eq!((program.say("memory 0 0"), program.say("memory 1 0")), ("0 1024".to_owned(), "0 1024".to_owned()));
     assert_eq!((program.say("memory 0 1"), program.say("memory 5 0")), ("0 0".to_owned(), "0 0".to_owned()));
 }
@@ -540,13 +571,13 @@ fn the_environment_is_what_it_was_when_the_device_opened() {
     program.say("setenv TT_VISIBLE_DEVICES 2,3");
     program.say("setenv TT_METAL_SIMULATOR /somewhere");
     let seen = |program: &Program| {
-        let environment = program.listing().totals.environment;
-        (environment.visible_devices, environment.is_mock)
+        let ledger = program.ledger();
+        (ledger.visible_devices, ledger.is_mock)
     };
-    assert_eq!(seen(&program), (None, false));
+    assert_eq!(seen(&program), (VisibleDevices::All, false));
     program.load(&workshop.library("new"));
     program.say("open 0 1");
-    let at_first = (Some("2,3".to_owned()), true);
+    let at_first = (VisibleDevices::Only("2,3".to_owned()), true);
     assert_eq!(seen(&program), at_first);
     // This change is for a child process: the open chips do not change, and neither do those of a submesh.
     program.say("setenv TT_VISIBLE_DEVICES 0");

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use ttmon_ledger::layout::Coverage;
 use ttmon_ledger::layout::stack::NO_PYTHON;
+use ttmon_model::ledger::FeatureState;
 use ttmon_testing::pythons::{Installed, installed};
 
 use super::{Program, Workshop};
@@ -19,9 +19,9 @@ fn start(workshop: &Workshop, python: &Path) -> Program {
 
 /// The stack numbers of live buffers, oldest first.
 fn stacks(program: &Program) -> Vec<u32> {
-    let mut entries = program.listing().entries;
-    entries.sort_by_key(|entry| entry.address);
-    entries.iter().map(|entry| entry.stack).collect()
+    let mut live = program.region().expect("a ledger").live_events().expect("readable").live;
+    live.sort_by_key(|buffer| buffer.address);
+    live.iter().map(|buffer| buffer.stack).collect()
 }
 
 /// A thread without Python has no line, no matter whether it makes the first allocation or a later one.
@@ -37,10 +37,10 @@ fn a_thread_without_python_has_no_line() {
         }
         let numbers = stacks(&program);
         assert_eq!(numbers, [NO_PYTHON, 1, NO_PYTHON], "{python:?}");
-        let stacks = program.region().expect("a ledger").stacks().expect("readable");
-        let (code, at) = stacks.frames(1).next().expect("a frame");
-        assert_eq!((code.file.as_str(), Some(at), code.function.as_str()), (SCRIPT, line, "allocate"), "{python:?}");
-        assert_eq!(program.feature("stacks"), (Coverage::Found, 1, String::new()), "{python:?}");
+        let lines = program.region().expect("a ledger").lines().expect("readable");
+        let frame = &lines.frames(1)[0];
+        assert_eq!((&*frame.file, Some(frame.line), &*frame.function), (SCRIPT, line, "allocate"), "{python:?}");
+        assert_eq!(program.feature("stacks"), (FeatureState::Found, 1, String::new()), "{python:?}");
     }
 }
 
@@ -52,7 +52,7 @@ fn an_unknown_python_has_no_lines_and_coverage_has_the_reason() {
         words.iter().for_each(|word| drop(program.say(word)));
         assert_eq!(stacks(&program), [0], "{python:?}");
         let (state, hits, why) = program.feature("stacks");
-        assert_eq!((state, hits, why.as_str()), (Coverage::SteppedAside, 0, reason), "{python:?}");
+        assert_eq!((state, hits, why.as_str()), (FeatureState::SteppedAside, 0, reason), "{python:?}");
     };
     for python in &installed() {
         if python.is_known() {

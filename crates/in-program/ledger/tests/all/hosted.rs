@@ -8,6 +8,7 @@ use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, VisibleDevicesVariable,
 };
 use ttmon_ledger_reader::Region;
+use ttmon_model::ledger::{LedgerWriter, VisibleDevices};
 
 const CONFIG: Config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
 
@@ -35,20 +36,19 @@ fn put(hosted: &mut Hosted, allocator: AllocatorId, address: u64, size: u64) {
 
 #[test]
 fn the_header_names_the_owner() {
-    for (seen, expected, is_cut) in [
-        (VisibleDevicesVariable::All, None, false),
-        (VisibleDevicesVariable::Only(b"1,2"), Some("1,2".to_owned()), false),
-        (VisibleDevicesVariable::Unknown, Some(String::new()), true),
+    for (seen, expected) in [
+        (VisibleDevicesVariable::All, VisibleDevices::All),
+        (VisibleDevicesVariable::Only(b"1,2"), VisibleDevices::Only("1,2".to_owned())),
+        (VisibleDevicesVariable::Unknown, VisibleDevices::Cut),
     ] {
         let file = file();
         let hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(seen)).unwrap();
         let region = Region::open(file).unwrap();
         let identity = region.identity();
         assert_eq!((identity.owner_pid, identity.owner_start_ticks, identity.machine), (4242, 99, 7));
-        assert_eq!((identity.pid, identity.writer), (std::process::id(), Some(WriterKind::Service)));
+        assert_eq!((identity.pid, identity.writer), (std::process::id(), LedgerWriter::Service));
         assert_eq!(identity.program, "model.py");
-        let environment = region.totals().unwrap().environment;
-        assert_eq!((environment.visible_devices, environment.is_visible_cut), (expected, is_cut));
+        assert_eq!(region.figures().unwrap().visible_devices, expected);
         assert_eq!(hosted.owner(), (4242, 99));
     }
 }
@@ -76,8 +76,8 @@ fn nothing_is_written_where_no_room_was_made() {
     let mut bytes = vec![1; usize::try_from(to - from).unwrap()];
     file.read_exact_at(&mut bytes, from).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
-    let row = Region::open(file).unwrap().list().unwrap().totals.allocators[0].rows[0];
-    assert_eq!((row.left, row.left_last), ((1500, 15_000), (500, 5000)), "still counted");
+    let closed = Region::open(file).unwrap().figures().unwrap().allocators[0].rows[0].at_close.unwrap();
+    assert_eq!((closed.all, closed.last), ((1500, 15_000), (500, 5000)), "still counted");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_hosted_ledger_is_read_as_written() {
         hosted.session().remove(Key { allocator: zero, kind: kind::DRAM, address }).unwrap();
     }
     assert_eq!((hosted.live_entries(), hosted.live_of(zero, kind::DRAM), hosted.live_of(far, kind::L1)), (4001, (40_000, 4000), (0, 0)));
-    let listing = Region::open(file).unwrap().list().unwrap();
-    assert_eq!(listing.entries.len(), 4001);
-    assert_eq!(listing.totals.allocators.iter().map(|one| one.given_id).collect::<Vec<_>>(), [0, 300]);
-    assert_eq!(listing.totals.allocators[0].rows[0].used, 40_000);
+    let listing = Region::open(file).unwrap().live_events().unwrap();
+    assert_eq!(listing.live.len(), 4001);
+    assert_eq!(listing.ledger.allocators.iter().map(|one| one.given_id).collect::<Vec<_>>(), [0, 300]);
+    assert_eq!(listing.ledger.allocators[0].rows[0].used, 40_000);
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn another_service_takes_over() {
     }
     put(&mut second, again, 70_002, 3);
     assert_eq!(second.live_of(again, kind::DRAM), (35_002 * 3, 35_002));
-    let listing = Region::open(file).unwrap().list().unwrap();
-    assert_eq!(listing.entries.len(), 35_002);
-    assert_eq!(listing.totals.allocators[0].rows[0].peak, 70_001 * 3);
+    let listing = Region::open(file).unwrap().live_events().unwrap();
+    assert_eq!(listing.live.len(), 35_002);
+    assert_eq!(listing.ledger.allocators[0].rows[0].peak, 70_001 * 3);
 }
 
 /// A ledger with this capacity.
@@ -150,9 +150,9 @@ fn nothing_goes_unlisted_while_the_dead_take_room() {
     (3000..u64::from(CAPACITY)).for_each(|address| put(&mut hosted, one, address, 1));
     hosted.session().free_all(one);
     (0..500).for_each(|address| put(&mut hosted, one, address, 1));
-    let listing = Region::open(file).unwrap().list().unwrap();
-    assert_eq!(listing.entries.len(), 3500);
-    assert!(listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).all(|row| row.unlisted_count == 0));
+    let listing = Region::open(file).unwrap().live_events().unwrap();
+    assert_eq!(listing.live.len(), 3500);
+    assert!(listing.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).all(|row| row.unlisted_count == 0));
 }
 
 #[test]

@@ -350,18 +350,17 @@ fn a_device_opened_again_goes_on_in_its_slot() {
     drop(session);
     let file = std::fs::File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
     let region = ttmon_ledger_reader::Region::open(file).expect("a ledger");
-    let listing = region.list().expect("list");
-    let [allocator] = listing.totals.allocators.as_slice() else { panic!("one slot") };
-    assert_eq!((allocator.generation, allocator.is_open, allocator.rows.len()), (1001, false, 2));
+    let ledger = region.final_ledger(0).expect("read").ledger;
+    let [allocator] = ledger.allocators.as_slice() else { panic!("one slot") };
+    assert_eq!((allocator.generation, allocator.is_open(), allocator.rows.len()), (1001, false, 2));
     let row = &allocator.rows[0];
-    assert_eq!((row.peak, row.peak_allocated, row.allocs, row.frees, row.used), (GIB, GIB, 10_002, 10_002, 0));
-    assert_eq!(allocator.rows[1].failed, 1);
-    let [peak] = listing.peak_sets.as_slice() else { panic!("one peak") };
-    let mut sizes: Vec<u64> = peak.members(&listing.entries).map(|entry| entry.size).collect();
-    sizes.sort_unstable();
-    assert_eq!((sizes, peak.is_whole()), (vec![5, GIB - 5], true));
+    assert_eq!((row.peak, row.peak_allocated, row.allocations, row.count, row.used), (GIB, GIB, 10_002, 0, 0));
+    assert_eq!(allocator.rows[1].refused, 1);
+    let [peak] = row.end.as_ref().expect("read for the last time").at_peak.as_slice() else { panic!("one group") };
+    assert_eq!((peak.bytes, peak.count, peak.is_named()), (GIB, 2, false), "5 bytes and the others, both known: {peak:?}");
+    assert_eq!(peak.tag, None, "none is lost");
     let recorded = region.events(0).expect("events");
-    assert_eq!((recorded.overrun, recorded.events.len() as u64), (0, listing.totals.events));
+    assert_eq!((recorded.overrun, recorded.events.len() as u64), (0, ledger.events));
 }
 
 #[test]

@@ -4,10 +4,13 @@ use std::{fs::File, thread};
 
 use proptest::prelude::*;
 use ttmon_ledger::{
-    layout::{Coverage, Lost, Op, Refused, flag, stack},
+    layout::{CODES, Coverage, FAILURES, Lost, Op, Refused, STACKS, code, failure, flag, header, stack},
     writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer},
 };
-use ttmon_ledger_reader::{Listing, Marked, Region};
+use ttmon_ledger_reader::{Lines, LiveEvents, Region};
+use ttmon_model::Kind;
+use ttmon_model::event::Refused as What;
+use ttmon_model::ledger::{BufferKind, FeatureState, Marked};
 
 use crate::made::{circular, key, open, refused, writer};
 use crate::raw::{Raw, Truth};
@@ -25,8 +28,17 @@ fn region(writer: &Writer) -> Region {
     Region::open(file).expect("a ledger")
 }
 
-fn list(writer: &Writer) -> Listing {
-    region(writer).list().expect("list")
+fn list(writer: &Writer) -> LiveEvents {
+    region(writer).live_events().expect("list")
+}
+
+fn word(writer: &Writer, at: u64) -> u64 {
+    raw(writer).word(usize::try_from(at).expect("within the ledger"))
+}
+
+/// Number of stacks, and of allocations whose stack did not fit.
+fn stack_counts(writer: &Writer) -> (u64, u64) {
+    (word(writer, header::STACKS_USED), word(writer, header::STACKS_REFUSED))
 }
 
 fn sized(size: u64) -> Buffer {
@@ -91,10 +103,11 @@ proptest! {
         let mut held: Vec<(usize, u32, u32)> =
             truth(&writer).circulars.iter().flat_map(|(allocator, of)| of.iter().map(|one| (*allocator, one.0, one.1))).collect();
         held.sort_unstable();
-        let read = region(&writer);
-        let read = read.circulars(&read.totals().expect("totals")).expect("circulars");
+        let read = region(&writer).figures_with_circulars().expect("circulars");
+        let slot = |index: usize| usize::from(read.allocators[index].slot);
+        let address = |address: u64| u32::try_from(address).expect("in L1");
         let mut read: Vec<(usize, u32, u32)> =
-            read.iter().map(|one| (usize::from(one.allocator), one.program, one.address)).collect();
+            read.circulars.iter().map(|one| (slot(one.allocator), one.program, address(one.address))).collect();
         read.sort_unstable();
         model.sort_unstable();
         prop_assert_eq!(&held, &model);
@@ -112,12 +125,15 @@ fn a_circular_buffer_is_read_as_written() {
     drop(session);
     assert_eq!(truth(&writer).circulars[&0], [(9, 0x1_9D60, 4096, [1, 2, 3, 4], 7, 3)]);
     let read = region(&writer);
-    let totals = read.totals().expect("totals");
-    let one = read.circulars(&totals).expect("circulars")[0];
-    assert_eq!((one.chip, one.is_dataflow, one.is_global), (Some(7), true, true));
-    assert_eq!(totals.allocators[0].rows[0].used, 0, "its bytes are not the row's");
+    let ledger = read.figures_with_circulars().expect("circulars");
+    let one = ledger.circulars[0];
+    assert_eq!((one.chip, one.cores, one.is_global), (Some(7), [1, 2, 3, 4], true));
+    assert_eq!(ledger.allocators[0].rows[0].used, 0, "its bytes are not the row's");
     let event = read.events(0).expect("events").events[1];
-    assert_eq!((event.op, event.kind, event.address, event.size, event.page), (Op::AddCircular, 4, 0x1_9D60, 4096, 9));
+    assert_eq!(
+        (event.op, event.kind, event.address, event.size, event.page),
+        (Op::AddCircular, BufferKind::Of(Kind::Cb), 0x1_9D60, 4096, 9)
+    );
 }
 
 /// A table that is full of dead buffers is cleared, and only live ones stay.
@@ -171,10 +187,10 @@ fn launches_are_counted_without_the_lock() {
     assert!(launches.values().all(|(programs, time)| *programs == 4000 && *time > 0));
     assert_eq!(raw.coverage(5).1, 4000);
     assert_eq!(raw.word(0x200), 0, "no events");
-    let totals = region(&writer).totals().expect("totals");
-    assert_eq!(totals.launches.iter().map(|chip| chip.metal_id).collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
-    assert!(totals.coverage.is_empty(), "a feature without a name is not reported");
-    assert_eq!(totals.cost, (4000, 280_000));
+    let ledger = region(&writer).figures().expect("figures");
+    assert_eq!(ledger.launches.iter().map(|chip| chip.metal_id).collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
+    assert!(ledger.coverage.is_empty(), "a feature without a name is not reported");
+    assert_eq!(ledger.cost, (4000, 280_000));
 }
 
 #[test]
@@ -192,9 +208,9 @@ fn coverage_changes_once() {
     assert_eq!(first.coverage(63), (1 << 8 | 3, 0, "é".repeat(19), "x".repeat(71)));
     writer.session().expect("session").cover(2, "allocate", Coverage::SteppedAside, "unknown layout");
     assert_eq!(raw(&writer).coverage(2), (2 << 8 | 2, 1, "allocate".into(), "unknown layout".into()));
-    let totals = region(&writer).totals().expect("totals");
-    let states: Vec<_> = totals.coverage.iter().map(|feature| (feature.feature, feature.hits, feature.state)).collect();
-    assert_eq!(states, [(2, 1, Coverage::SteppedAside), (63, 0, Coverage::Missing)]);
+    let ledger = region(&writer).figures().expect("figures");
+    let states: Vec<_> = ledger.coverage.iter().map(|feature| (feature.name.chars().next(), feature.hits, feature.state)).collect();
+    assert_eq!(states, [(Some('a'), 1, FeatureState::SteppedAside), (Some('é'), 0, FeatureState::Missing)]);
 }
 
 #[test]
@@ -203,7 +219,8 @@ fn a_failure_names_the_largest_of_its_row() {
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
     let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
-    let stack = session.add_stack(3, &[], false);
+    let code = session.code("model.py", "forward", 1).expect("room");
+    let stack = session.add_stack(3, &[Frame { code, line: 12 }], false);
     // More than the table lists, so that the largest one is unlisted.
     for number in 0..1500_u64 {
         let buffer = Buffer { size: number, per_bank: 64, tag, operation, stack, flags: flag::CACHE, ..Buffer::default() };
@@ -220,13 +237,20 @@ fn a_failure_names_the_largest_of_its_row() {
     drop(session);
     let truth = truth(&writer);
     assert_eq!((truth.failures, truth.rows[&0].failed, truth.rows[&2].failed), (72, 71, 1));
-    let failures = region(&writer).failures().expect("failures");
-    assert_eq!(failures.iter().map(|failure| failure.number).collect::<Vec<_>>(), (9..=72).collect::<Vec<_>>(), "the last 64");
-    let sizes: Vec<u64> = failures[0].largest.iter().map(|large| large.size).collect();
+    let region = region(&writer);
+    let refusals = region.refusals(&region.lines().expect("lines")).expect("refusals");
+    let last = region.last_event().expect("events");
+    assert!(refusals.iter().map(|refused| refused.event).eq(last - 63..=last), "the last 64");
+    let largest = &refusals[0].refusal.largest;
+    let sizes: Vec<u64> = largest.iter().map(|large| large.size).collect();
     assert_eq!(sizes, (1491..=1498).rev().collect::<Vec<_>>());
-    let first = &failures[0].largest[0];
-    assert_eq!((first.address, first.per_bank, first.flags), (1498 * 64, 64, flag::CACHE));
-    assert_eq!((first.tag.as_str(), first.operation.as_str(), first.stack), ("layer 7", "ttnn::matmul", 1));
+    let first = &largest[0];
+    assert_eq!((first.address, first.per_bank), (1498 * 64, 64));
+    let line = first.line.as_ref().map(ToString::to_string);
+    assert_eq!((first.tag.as_str(), first.operation.as_str(), line.as_deref()), ("layer 7", "ttnn::matmul", Some("model.py:12 forward")));
+    let record = (0..64).map(|slot| FAILURES.offset + slot * u64::from(FAILURES.stride)).find(|at| word(&writer, *at) == 9);
+    let flags = word(&writer, record.expect("the first of them") + failure::LARGEST + 24) >> 32 & 0xFFFF;
+    assert_eq!(flags, u64::from(flag::CACHE));
 }
 
 #[test]
@@ -247,12 +271,16 @@ fn stacks_are_known_by_their_hash() {
     assert_eq!(session.add_stack(0xABC | 1 << 40, &[Frame { code: outer, line: 15 }; 70], true), 2);
     drop(session);
     assert_eq!([0xABC, 0xABC | 1 << 40, 5].map(|hash| writer.stack(hash)), [Some(1), Some(2), None]);
-    let stacks = region(&writer).stacks().expect("stacks");
-    let lines = |number| stacks.frames(number).map(|(code, line)| (code.function.as_str(), line)).collect::<Vec<_>>();
+    let stacks = region(&writer).lines().expect("stacks");
+    let lines = |number| stacks.frames(number).iter().map(|frame| (&*frame.function, frame.line)).collect::<Vec<_>>();
     assert_eq!(lines(1), [("FastOperation.__call__", 214), ("forward", 14)]);
-    assert_eq!((lines(2).len(), stacks.is_cut(2), stacks.refused), (64, true, 0));
-    let (code, _) = stacks.frames(1).nth(1).expect("two frames");
-    assert!(code.is_file_cut && code.file.len() == 375 && code.file.ends_with("/model.py"));
+    let is_cut =
+        |number: u64| word(&writer, STACKS.offset + (number - 1) * u64::from(STACKS.stride)) >> stack::FLAGS_SHIFT & stack::CUT != 0;
+    assert_eq!((is_cut(1), lines(2).len(), is_cut(2), stack_counts(&writer)), (false, 64, true, (2, 0)));
+    let file = &stacks.frames(1)[1].file;
+    assert!(file.len() == 375 && file.ends_with("/model.py"), "{file}");
+    let flags = word(&writer, (CODES.offset + u64::from(CODES.stride) + code::FLAGS) & !7) >> (8 * (code::FLAGS & 7));
+    assert_ne!(flags & code::FILE_CUT, 0);
 }
 
 #[test]
@@ -265,7 +293,7 @@ fn a_full_table_of_stacks_is_said() {
     assert_eq!(session.add_stack(70_000, &[], false), stack::TABLE_FULL);
     drop(session);
     assert_eq!((writer.stack(65_536), writer.stack(70_001)), (Some(65_536), Some(stack::TABLE_FULL)));
-    assert_eq!(list(&writer).totals.stacks, (65_536, 2));
+    assert_eq!(stack_counts(&writer), (65_536, 2));
 
     // The frame table becomes full first.
     let writer = self::writer(1024);
@@ -274,7 +302,7 @@ fn a_full_table_of_stacks_is_said() {
     let frames = [Frame { code, line: 1 }; 64];
     assert_eq!((1..=8193).map(|hash| session.add_stack(hash, &frames, false)).last(), Some(stack::TABLE_FULL));
     drop(session);
-    assert_eq!(list(&writer).totals.stacks, (8192, 1));
+    assert_eq!(stack_counts(&writer), (8192, 1));
 
     // The function table becomes full before the frame table.
     let writer = self::writer(1024);
@@ -291,12 +319,13 @@ fn a_failure_has_the_programs_error_message() {
     let message = "Out of Memory: é".repeat(40);
     session.failed(&Failure { what: Refused::Clash, message: &message, ..refused(id, 1, 1 << 45) });
     drop(session);
-    let [failure] = &region(&writer).failures().expect("failures")[..] else { panic!("one") };
-    assert_eq!((failure.what, failure.kind, failure.size, failure.largest.len()), (Refused::Clash, 1, 1 << 45, 0));
-    assert_eq!((failure.banks, failure.free_per_bank, failure.largest_free_per_bank), (12, 10, 5));
-    assert!(failure.is_message_cut && message.starts_with(&failure.message) && failure.message.len() >= 382);
+    let [refused] = &region(&writer).refusals(&Lines::default()).expect("refusals")[..] else { panic!("one") };
+    let refusal = &refused.refusal;
+    assert_eq!((refusal.what, refusal.kind, refusal.size), (What::Clash, BufferKind::Of(Kind::L1), 1 << 45));
+    assert_eq!((refusal.banks, refusal.free_per_bank, refusal.largest_free_per_bank, refusal.largest.len()), (12, 10, 5, 0));
+    assert!(message.starts_with(&refusal.message) && (382..message.len()).contains(&refusal.message.len()));
     let event = region(&writer).events(0).expect("events").events[1];
-    assert_eq!((event.op, event.number), (Op::Failed, failure.event));
+    assert_eq!((event.op, event.number), (Op::Failed, refused.event));
 }
 
 #[test]
@@ -313,9 +342,9 @@ fn buffers_left_by_a_free_all_are_found_before_and_after_the_sweep() {
     let check = |count: u64, bytes: u64, text: &str| {
         truth(&writer);
         let listing = list(&writer);
-        let row = &listing.totals.allocators[0].rows[0];
-        assert_eq!(row.left, (count, bytes), "{text}");
-        let bytes_listed: u64 = listing.left.iter().map(|entry| entry.size).sum();
+        let closed = listing.ledger.allocators[0].rows[0].at_close.expect("closed");
+        assert_eq!(closed.all, (count, bytes), "{text}");
+        let bytes_listed: u64 = listing.left.iter().map(|left| left.size).sum();
         assert_eq!((listing.left.len() as u64, bytes_listed), (count, bytes), "{text}");
     };
     check(9, sum, "not swept");
@@ -330,7 +359,7 @@ fn buffers_left_by_a_free_all_are_found_before_and_after_the_sweep() {
     writer.session().expect("session").free_all(id);
     writer.session().expect("session").free_all(id);
     check(9 + 102, sum + 115, "the second free-all found nothing");
-    assert_eq!(list(&writer).totals.allocators[0].rows[0].left_last, (102, 115));
+    assert_eq!(list(&writer).ledger.allocators[0].rows[0].at_close.map(|closed| closed.last), Some((102, 115)));
 }
 
 /// Unlisted buffers, and buffers that do not fit in the table, are still counted.
@@ -346,7 +375,7 @@ fn more_left_than_there_is_room_for() {
         session.free_all(id);
     }
     let listing = list(&writer);
-    assert_eq!(listing.totals.allocators[0].rows[0].left, (9000, 90_000));
+    assert_eq!(listing.ledger.allocators[0].rows[0].at_close.map(|closed| closed.all), Some((9000, 90_000)));
     let (listed, most) = (listing.left.len() as u64, 4096 + 1024);
     assert!((4096..=most).contains(&listed), "{listed}");
     truth(&writer);
@@ -370,8 +399,10 @@ fn leaks_of_a_recycled_allocator_are_not_the_new_ones() {
     }
     drop(session);
     let listing = list(&writer);
-    assert_eq!((listing.left.len(), listing.totals.left_forgotten), (0, (1, 100)));
-    assert!(listing.totals.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| row.left == (0, 0))));
+    let forgotten = [header::LEFT_FORGOTTEN_COUNT, header::LEFT_FORGOTTEN_BYTES].map(|at| word(&writer, at));
+    assert_eq!((listing.left.len(), forgotten), (0, [1, 100]));
+    let mut rows = listing.ledger.allocators.iter().flat_map(|allocator| &allocator.rows);
+    assert!(rows.all(|row| row.at_close.is_none_or(|closed| closed.all == (0, 0))));
     truth(&writer);
 }
 
@@ -382,19 +413,19 @@ fn marks_say_what_was_there() {
     let (id, other) = (open(&mut session, 0), open(&mut session, 1));
     session.insert(key(id, 0, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
     drop(session);
-    assert_eq!(list(&writer).totals.mark, None);
+    assert_eq!(list(&writer).mark, None);
     let mut session = writer.session().expect("session");
     session.mark();
     session.insert(key(id, 0, 128), &sized(50)).expect("room");
     session.insert(key(other, 1, 128), &sized(5)).expect("room");
     drop(session);
-    let totals = list(&writer).totals;
-    assert_eq!(totals.mark.expect("marked").event, 4);
-    let marked: Vec<_> = totals.allocators.iter().map(|allocator| allocator.rows[0].marked).collect();
+    let listing = list(&writer);
+    assert_eq!(listing.mark, Some(4));
+    let marked: Vec<_> = listing.ledger.allocators.iter().map(|allocator| allocator.rows[0].marked).collect();
     assert_eq!(marked, [Some(Marked { used: 100, allocated: 120, count: 1 }), Some(Marked::default())]);
     writer.session().expect("session").mark();
-    let totals = list(&writer).totals;
-    let marked: Vec<_> = totals.allocators.iter().filter_map(|allocator| allocator.rows[0].marked).map(|mark| mark.used).collect();
+    let ledger = list(&writer).ledger;
+    let marked: Vec<_> = ledger.allocators.iter().filter_map(|allocator| allocator.rows[0].marked).map(|mark| mark.used).collect();
     assert_eq!(marked, [150, 5]);
     assert_eq!(truth(&writer).rows[&0].mark, (7, 150, 2));
 }
@@ -456,7 +487,7 @@ fn self_checks() {
     }
     session.check(id, SelfCheck::Shrunk { l1_lower_end: 0x3_0000 });
     drop(session);
-    let read = |writer: &Writer| list(writer).totals.allocators[0].self_check;
+    let read = |writer: &Writer| list(writer).ledger.allocators[0].self_check;
     let check = read(&writer);
     assert_eq!((check.checks, check.differences, check.l1_lower_end), (2, 1, Some(0x3_0000)));
     assert_eq!((check.is_inexact, check.is_restored, check.is_per_core), (true, false, true));
@@ -479,13 +510,16 @@ fn a_member_of_the_peak_keeps_its_operation_and_stack() {
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
     let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
-    let stacks = (1..=9).map(|hash| session.add_stack(hash, &[], false)).max();
+    let code = session.code("model.py", "forward", 1).expect("room");
+    let stacks = (1..=9).map(|line| session.add_stack(line.into(), &[Frame { code, line }], false)).max();
     assert_eq!(stacks, Some(9));
     session.insert(key(id, 0, 64), &Buffer { size: 4096, per_bank: 64, tag, operation, stack: 9, ..Buffer::default() }).expect("room");
     session.remove(key(id, 0, 64)).expect("there");
     drop(session);
-    let listing = region(&writer).list().expect("list");
-    let [set] = listing.peak_sets.as_slice() else { panic!("one peak") };
-    let [gone] = set.gone.as_slice() else { panic!("one member, which is gone: {set:?}") };
-    assert_eq!((gone.size, gone.tag, gone.operation, gone.refs, gone.stack), (4096, tag, operation, 1, 9));
+    let ledger = region(&writer).final_ledger(0).expect("read").ledger;
+    let peak = &ledger.allocators[0].rows[0].end.as_ref().expect("read for the last time").at_peak;
+    let [gone] = peak.as_slice() else { panic!("one member, which is gone: {peak:?}") };
+    let names = [&gone.tag, &gone.operation].map(|name| name.as_ref().map(|name| name.as_str()));
+    assert_eq!((gone.bytes, gone.count, names), (4096, 1, [Some("layer 7"), Some("ttnn::matmul")]));
+    assert_eq!(gone.line.as_ref().map(|line| line.line), Some(9));
 }

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fs::File};
 
 use proptest::prelude::*;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Writer};
-use ttmon_ledger_reader::{Region, Totals};
+use ttmon_ledger_reader::{Region, buffer_kind};
+use ttmon_model::Kind;
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerWriter};
 
 use crate::made::{key, spec, writer};
 
@@ -77,19 +79,24 @@ fn opened(writer: &Writer, number: usize) -> AllocatorId {
     writer.session().expect("session").open_allocator(&spec).expect("free")
 }
 
-fn totals(writer: &Writer) -> Totals {
+fn figures(writer: &Writer) -> Ledger {
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
-    Region::open(file).expect("a ledger").totals().expect("totals")
+    Region::open(file).expect("a ledger").figures().expect("figures")
 }
 
 /// The peak as defined in docs/ledger.md: of a row, of the chip's record, or the current value.
-fn recorded_peak(totals: &Totals, (origin, chip, kind): OriginChipKind) -> u64 {
-    let here = totals.allocators.iter().filter(|one| one.origin == origin && one.chips.iter().any(|there| there.metal_id == Some(chip)));
+fn recorded_peak(ledger: &Ledger, (origin, chip, kind): OriginChipKind) -> u64 {
+    let (origin, kind) = (writer_of(origin), buffer_kind(kind));
+    let here = ledger.allocators.iter().filter(|one| one.origin == origin && one.chips.iter().any(|there| there.metal_id == Some(chip)));
     let rows: Vec<_> = here.flat_map(|allocator| &allocator.rows).filter(|row| row.kind == kind).collect();
-    let shared = totals.shared.iter().find(|shared| (shared.metal_id, shared.origin) == (chip, origin));
+    let shared = ledger.shared.iter().find(|shared| (shared.metal_id, shared.origin) == (chip, origin));
     let of_rows = rows.iter().map(|row| row.peak).max().unwrap_or(0);
-    let together = shared.map_or(0, |shared| shared.peaks[usize::from(kind)].used);
+    let together = shared.map_or(0, |shared| if let BufferKind::Of(kind) = kind { shared.peaks[kind].used } else { 0 });
     of_rows.max(together).max(rows.iter().map(|row| row.used).sum())
+}
+
+fn writer_of(origin: u32) -> LedgerWriter {
+    [LedgerWriter::Unknown, LedgerWriter::Client, LedgerWriter::Hook, LedgerWriter::Service][origin as usize]
 }
 
 fn apply(writer: &Writer, model: &mut Model, step: &Step) {
@@ -143,10 +150,10 @@ fn check(steps: &[Step]) {
             *was |= now.is_some();
         }
     }
-    let totals = totals(&writer);
+    let ledger = figures(&writer);
     let session = writer.session().expect("session");
     for spot @ (origin, chip, kind) in spots() {
-        assert_eq!(recorded_peak(&totals, spot), model.peaks.get(&spot).copied().unwrap_or(0), "peak of {spot:?}");
+        assert_eq!(recorded_peak(&ledger, spot), model.peaks.get(&spot).copied().unwrap_or(0), "peak of {spot:?}");
         let known = ALLOCATORS.iter().zip(were_open).filter(|((_, chips), was)| *was && chips.contains(&chip));
         if known.map(|((origin, _), _)| *origin).max() == Some(origin) {
             let figures = session.figures_on(chip, kind).expect("an allocator was there");
@@ -179,13 +186,13 @@ fn two_at_once_had_more_than_either() {
     put(half, 128, 200);
     writer.session().expect("session").remove(key(mesh, 0, 64)).expect("live");
     put(half, 192, 10);
-    let totals = totals(&writer);
-    let chips: Vec<_> = totals.shared.iter().map(|shared| (shared.metal_id, shared.origin)).collect();
-    assert_eq!(chips, [(0, 1), (1, 1)], "only where both are");
-    let peak = totals.shared[0].peaks[0];
+    let ledger = figures(&writer);
+    let chips: Vec<_> = ledger.shared.iter().map(|shared| (shared.metal_id, shared.origin)).collect();
+    assert_eq!(chips, [0, 1].map(|chip| (chip, LedgerWriter::Client)), "only where both are");
+    let peak = ledger.shared[0].peaks[Kind::Dram];
     assert_eq!((peak.used, peak.allocated), (1500, 3 * 5 * 12));
-    assert!(peak.time > 0 && peak.time == peak.allocated_time && peak.time <= totals.last_time);
-    assert!(totals.shared[0].peaks[1..].iter().all(|peak| peak.used == 0));
+    assert!(peak.time.0 > 0 && peak.time <= ledger.last_time);
+    assert!(ledger.shared[0].peaks.iter().all(|(kind, peak)| kind == Kind::Dram || peak.used == 0));
 }
 
 /// There are records for 64 chips. For more chips, the rows give a lower bound.
@@ -198,7 +205,7 @@ fn more_chips_than_records() {
         let id = writer.session().expect("session").open_allocator(&AllocatorSpec { chips: &chips, ..spec(given_id) }).expect("free");
         writer.session().expect("session").insert(key(id, 0, 0), &Buffer { size: 5, ..Buffer::default() }).expect("room");
     }
-    let totals = totals(&writer);
-    assert_eq!(totals.shared.len(), 64);
-    assert!(totals.shared.iter().all(|shared| shared.peaks[0].used == 10));
+    let ledger = figures(&writer);
+    assert_eq!(ledger.shared.len(), 64);
+    assert!(ledger.shared.iter().all(|shared| shared.peaks[Kind::Dram].used == 10));
 }

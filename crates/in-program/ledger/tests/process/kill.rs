@@ -226,13 +226,13 @@ fn new_stack(session: &mut Session<'_>, line: u32) -> u32 {
 /// Checks that every live buffer has the stack of its allocation.
 fn compare_stacks(held: &File, round: u64) -> u64 {
     let region = Region::open(held.try_clone().expect("another descriptor")).expect("a ledger");
-    let (listing, stacks) = (region.list().expect("readable"), region.stacks().expect("readable"));
-    for entry in &listing.entries {
-        let frames: Vec<(String, u32)> = stacks.frames(entry.stack).map(|(code, line)| (code.function.clone(), line)).collect();
-        let function = format!("function {}", line_of(entry.size) % 100);
-        assert_eq!(frames, [(function.clone(), line_of(entry.size)), (function, 1)], "round {round}: {entry:?}");
+    let (live, lines) = (region.live_events().expect("readable").live, region.lines().expect("readable"));
+    for buffer in &live {
+        let frames: Vec<(&str, u32)> = lines.frames(buffer.stack).iter().map(|frame| (&*frame.function, frame.line)).collect();
+        let function = format!("function {}", line_of(buffer.size) % 100);
+        assert_eq!(frames, [(function.as_str(), line_of(buffer.size)), (&function, 1)], "round {round}: {buffer:?}");
     }
-    listing.entries.len() as u64
+    live.len() as u64
 }
 
 /// Events of every kind, each followed by others that depend on it.

@@ -23,7 +23,8 @@ use ttmon_ledger::{
     layout::{Lost, status},
     writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
 };
-use ttmon_ledger_reader::{Exactness, Region};
+use ttmon_ledger_reader::Region;
+use ttmon_model::ledger::{Exactness, VisibleDevices};
 
 use crate::cases::{Case, in_child, wait};
 use crate::made::{CONFIG, Random, key, open};
@@ -129,10 +130,15 @@ fn says(variables: &[(&str, &str)], expected: (Option<&str>, bool, bool)) {
 }
 
 fn check_environment(region: &Region, expected: (Option<&str>, bool, bool)) {
-    let totals = region.totals().expect("totals");
-    let environment = &totals.environment;
-    assert_eq!((environment.visible_devices.as_deref(), environment.is_visible_cut, environment.is_mock), expected);
-    assert_eq!((totals.exactness, totals.live_bytes), (Exactness::Exact, 100));
+    let ledger = region.figures().expect("figures");
+    let visible = match (expected.0, expected.1) {
+        (_, true) => VisibleDevices::Cut,
+        (Some(text), false) => VisibleDevices::Only(text.to_owned()),
+        (None, false) => VisibleDevices::All,
+    };
+    assert_eq!((ledger.visible_devices, ledger.is_mock), (visible, expected.2));
+    let used: u64 = ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.used).sum();
+    assert_eq!((ledger.exactness, used), (Exactness::Exact, 100));
 }
 
 fn environment_in_the_header() {

@@ -1,10 +1,16 @@
 //! Every field of docs/ledger.md, at the offset given there.
 
-use ttmon_ledger::layout::{Op, WriterKind};
-use ttmon_ledger_reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geometry, Marked, SelfCheck};
+use ttmon_ledger::layout::Op;
+use ttmon_model::ledger::{
+    AtClose, BufferKind, Exactness, LedgerAllocator, LedgerChip, LedgerGeometry, LedgerSelfCheck, LedgerWriter, Marked, VisibleDevices,
+};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, PerKind};
 
 use super::encoder::{Encoder, Entry, Shape, event_words, filled};
-use super::open;
+use super::{list, open};
+use crate::Event;
+use crate::entry::Entry as Read;
 
 /// Unix time of a ledger time. The encoder's ledgers are created at 1,000 of their clock.
 fn unix(time: u64) -> u64 {
@@ -35,11 +41,13 @@ fn identity() {
     let read = open(&region.bytes).unwrap();
     let identity = read.identity();
     assert_eq!((identity.pid, identity.start_ticks, identity.pid_namespace), (4711, 123_456, 4_026_531_836));
-    assert_eq!((identity.machine, identity.writer), (77, Some(WriterKind::Service)));
+    assert_eq!((identity.machine, identity.writer), (77, LedgerWriter::Service));
     assert_eq!((identity.owner_pid, identity.owner_start_ticks), (815, 999));
     assert_eq!((identity.program.as_str(), identity.version.as_str()), ("python3", "0.1.0"));
-    let environment = read.totals().unwrap().environment;
-    assert_eq!((environment.visible_devices.as_deref(), environment.is_visible_cut, environment.is_mock), (Some("0,3"), false, true));
+    let ledger = read.figures().unwrap();
+    assert_eq!((ledger.visible_devices, ledger.is_mock, ledger.writer), (VisibleDevices::Only("0,3".into()), true, LedgerWriter::Service));
+    region.put32(0x0C8, 2);
+    assert_eq!(open(&region.bytes).unwrap().figures().unwrap().visible_devices, VisibleDevices::Cut);
     assert_eq!(identity.created_unix_ns, unix(1_000));
 }
 
@@ -49,8 +57,9 @@ fn identity_of_little() {
     region.put32(0x084, 9);
     region.text(0x0F0, &[0xFF; 64]);
     let read = open(&region.bytes).unwrap();
-    let environment = read.totals().unwrap().environment;
-    assert_eq!((read.identity().writer, environment.visible_devices, environment.is_mock), (None, None, false));
+    let ledger = read.figures().unwrap();
+    let writer = read.identity().writer;
+    assert_eq!((writer, ledger.visible_devices, ledger.is_mock), (LedgerWriter::Unknown, VisibleDevices::All, false));
     assert_eq!(read.identity().program, "\u{FFFD}".repeat(64), "no NUL, no UTF-8");
 }
 
@@ -60,17 +69,14 @@ fn counters() {
         let mut region = Encoder::new(shape);
         region.put64(0x200, 2 * 19);
         region.put64(0x220, 5);
-        region.put64(0x228, 600);
         region.put64(0x230, 1 | 4);
         region.put64(0x238, 7_000);
         for reason in 0..8 {
             region.put64(0x240 + 8 * reason, 100 + reason);
         }
-        region.put64(0x280, 3);
-        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        let totals = open(&region.bytes).unwrap().figures().unwrap();
         assert_eq!((totals.exactness, totals.events), (Exactness::Exact, 19));
-        assert_eq!((totals.live_entries, totals.live_bytes, totals.status), (5, 600, 5));
-        assert_eq!((totals.last_time, totals.repairs), (unix(7_000), 3));
+        assert_eq!((totals.is_exact, totals.last_time), (false, UnixTime(unix(7_000))));
         assert_eq!(totals.lost, [100, 101, 102, 103, 104, 105, 106, 107]);
         assert_eq!(totals.allocators, []);
     }
@@ -99,20 +105,20 @@ fn allocator() {
             region.put64(at + field, value);
         }
         region.put32(at + 0x28 + 24, 64);
-        let totals = open(&region.bytes).unwrap().totals().unwrap();
-        let chips = vec![Chip { metal_id: Some(6), unique_id: Some(0xABCD), flags: 5 }, Chip { metal_id: None, unique_id: None, flags: 0 }];
-        let expected = Allocator {
+        let totals = open(&region.bytes).unwrap().figures().unwrap();
+        let chips = vec![LedgerChip { metal_id: Some(6), unique_id: Some(0xABCD) }, LedgerChip { metal_id: None, unique_id: None }];
+        let l1 = LedgerGeometry { banks: 64, bank_bytes: 0, base: 0 };
+        let expected = LedgerAllocator {
             slot: 2,
             generation: 9,
-            is_open: false,
             given_id: 31,
-            origin: 2,
+            origin: LedgerWriter::Hook,
             mesh: Some((8, 4)),
             chips,
-            opened: unix(2_000),
-            closed: Some(unix(3_000)),
-            geometry: [None, Some(Geometry { banks: 64, alignment: 0, bank_bytes: 0, base: 0 }), None, None, None, None],
-            self_check: SelfCheck {
+            opened: UnixTime(unix(2_000)),
+            closed: Some(UnixTime(unix(3_000))),
+            geometry: PerKind::from_fn(|kind| (kind == Kind::L1).then_some(l1)),
+            self_check: LedgerSelfCheck {
                 is_inexact: true,
                 is_restored: false,
                 is_per_core: true,
@@ -121,6 +127,7 @@ fn allocator() {
                 differences: 2,
             },
             rows: vec![],
+            buffers_left_out: 0,
         };
         assert_eq!(totals.allocators, [expected], "one that is being written is not there");
     }
@@ -143,22 +150,25 @@ fn row() {
         region.put64(0x318, 10_031);
         // A row of the slot's former allocator.
         region.put64(Encoder::at(region.rows, 13) + 0x40, 7 << 8 | 2);
-        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        let totals = open(&region.bytes).unwrap().figures().unwrap();
         let [row] = &totals.allocators[0].rows[..] else { panic!("one row in use: {totals:?}") };
-        assert_eq!(row.geometry, Some(Geometry { banks: 12, alignment: 64, bank_bytes: 1 << 30, base: 0x500 }));
-        assert_eq!((row.kind, row.used, row.allocated, row.count), (4, 10_001, 10_002, 9_999));
-        assert_eq!((row.peak, row.peak_time, row.peak_event), (10_009, unix(10_010), 10_007));
-        assert_eq!((row.peak_allocated, row.peak_allocated_time), (10_006, unix(10_016)));
-        assert_eq!((row.allocs, row.frees, row.failed), (10_003, 4, 10_018));
-        assert_eq!((row.unlisted_count, row.unlisted_bytes, row.unlisted_allocated), (10_019, 10_020, 10_021));
-        assert_eq!((row.left_last, row.left_time, row.left), ((10_024, 10_023), unix(10_025), (10_027, 10_026)));
+        let geometry = LedgerGeometry { banks: 12, bank_bytes: 1 << 30, base: 0x500 };
+        assert_eq!((totals.allocators[0].geometry_of(row.kind), row.capacity), (Some(geometry), Some(12 << 30)));
+        assert_eq!((row.kind, row.used, row.allocated, row.count), (BufferKind::Of(Kind::Cb), 10_001, Some(10_002), 9_999));
+        assert_eq!((row.peak, row.peak_time, row.peak_allocated), (10_009, UnixTime(unix(10_010)), 10_006));
+        assert_eq!((row.allocations, row.refused), (10_003, 10_018));
+        assert_eq!((row.unlisted_count, row.unlisted_bytes), (10_019, 10_020));
+        let at_close = AtClose { last: (10_024, 10_023), time: UnixTime(unix(10_025)), all: (10_027, 10_026) };
+        assert_eq!(row.at_close, Some(at_close));
+        let record = list(&open(&region.bytes).unwrap()).frame.rows[12];
+        assert_eq!((record.epoch, record.peak_span.event, record.unlisted_allocated), (10_000, 10_007, 10_021));
         assert_eq!(row.marked, Some(Marked { used: 10_028, allocated: 10_029, count: 10_030 }));
         // A mark at which this row was not in use.
         region.put64(0x318, 10_032);
-        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        let totals = open(&region.bytes).unwrap().figures().unwrap();
         assert_eq!(totals.allocators[0].rows[0].marked, Some(Marked::default()));
         region.put64(0x318, 0);
-        assert_eq!(open(&region.bytes).unwrap().totals().unwrap().allocators[0].rows[0].marked, None);
+        assert_eq!(open(&region.bytes).unwrap().figures().unwrap().allocators[0].rows[0].marked, None);
     }
 }
 
@@ -174,12 +184,12 @@ fn entries_and_tags() {
         let untagged = Entry { tag: 2, operation: 77, ..Entry::example(3, 0, 4096) };
         region.entry(1, &tagged);
         region.entry(2, &untagged);
-        let listing = open(&region.bytes).unwrap().list().unwrap();
-        assert_eq!((listing.totals.exactness, listing.bad_entries), (Exactness::Exact, 0));
-        assert_eq!(listing.tags, ["", "layer 7"]);
+        let listing = list(&open(&region.bytes).unwrap());
+        assert_eq!((listing.frame.ledger.exactness, listing.bad_entries), (Exactness::Exact, 0));
+        assert_eq!([0, 1, 2].map(|id| listing.tags.get(id).map(|text| text.as_str())), [None, Some("layer 7"), None]);
         assert_eq!(listing.entries[1], read(1, &tagged));
         assert_eq!(listing.entries[2], Read { tag: 0, operation: 0, ..read(2, &untagged) }, "a tag that has no text");
-        let [set] = &listing.peak_sets[..] else { panic!("one row: {listing:?}") };
+        let [set] = &listing.peak_sets[..] else { panic!("one row: {:?}", listing.peak_sets) };
         assert_eq!((set.peak, set.live, set.gone.len(), set.is_whole()), (3 * 4096, (3, 3 * 4096), 0, true));
         assert_eq!(set.members(&listing.entries).count(), 3);
     }
@@ -211,17 +221,14 @@ fn stacks() {
             region.entry(slot, &Entry { stack, ..Entry::example(u64::from(slot) + 1, 0, 4096) });
         }
         let ledger = open(&region.bytes).unwrap();
-        let listing = ledger.list().unwrap();
+        let listing = list(&ledger);
         assert_eq!(listing.entries.iter().map(|entry| entry.stack).collect::<Vec<_>>(), [1, 0, u32::MAX], "3 is no stack");
-        assert_eq!(listing.totals.stacks, (2, 7));
-        let stacks = ledger.stacks().unwrap();
-        let frames = |number| stacks.frames(number).map(|(code, line)| format!("{}:{line}", code.function)).collect::<Vec<_>>();
-        assert_eq!((frames(1), stacks.is_cut(1)), (vec!["__call__:21".into(), "Decoder.forward:14".into()], false));
-        assert_eq!((frames(2), stacks.is_cut(2)), (vec!["Decoder.forward:0".into()], true));
+        let lines = ledger.lines().unwrap();
+        let frames = |number| lines.frames(number).iter().map(|frame| format!("{}:{}", frame.function, frame.line)).collect::<Vec<_>>();
+        assert_eq!(frames(1), ["__call__:21", "Decoder.forward:14"]);
+        assert_eq!(frames(2), ["Decoder.forward:0"]);
         assert!([0, 3, u32::MAX].into_iter().all(|number| frames(number).is_empty()));
-        let (code, _) = stacks.frames(1).next().unwrap();
-        assert_eq!((code.file.as_str(), code.is_file_cut, code.first_line), ("/lib/ttnn/decorators.py", true, 20));
-        assert_eq!((stacks.len(), stacks.refused), (2, 7));
+        assert_eq!((&*lines.frames(1)[0].file, lines.len()), ("/lib/ttnn/decorators.py", 2));
     }
 }
 
@@ -248,8 +255,8 @@ fn free_and_dead_entries_are_not_live() {
         }
         region.put64(at + 0x38, peak_event);
     }
-    let listing = open(&region.bytes).unwrap().list().unwrap();
-    assert_eq!(listing.totals.exactness, Exactness::Exact);
+    let listing = list(&open(&region.bytes).unwrap());
+    assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
     let events: Vec<u64> = listing.entries.iter().map(|entry| entry.event).collect();
     assert_eq!(events, [5, 6]);
     let [set] = &listing.peak_sets[..] else { panic!("one row") };
@@ -277,7 +284,7 @@ fn events() {
             time: unix(entry.time),
             op: Op::Ref,
             allocator: 1,
-            kind: 1,
+            kind: BufferKind::Of(Kind::L1),
             address: entry.address,
             size: 64,
             slot: 5,
@@ -321,8 +328,8 @@ fn at_an_offset_as_in_the_memory_of_a_process() {
     let mut bytes = vec![0xEE; 8192];
     bytes.extend_from_slice(&region.bytes);
     let file = super::file(&bytes);
-    let read = ttmon_ledger_reader::Region::open_at(file, 8192, region.bytes.len() as u64).unwrap();
-    assert_eq!(read.list().unwrap().entries.len(), 5);
+    let read = crate::Region::open_at(file, 8192, region.bytes.len() as u64).unwrap();
+    assert_eq!(list(&read).entries.len(), 5);
 }
 
 fn read(slot: u32, entry: &Entry) -> Read {
@@ -341,7 +348,6 @@ fn read(slot: u32, entry: &Entry) -> Read {
         flags: entry.flags,
         tag: entry.tag,
         refs: entry.refs,
-        thread: entry.thread,
         operation: entry.operation,
         stack: entry.stack,
     }

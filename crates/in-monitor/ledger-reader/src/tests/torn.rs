@@ -1,9 +1,9 @@
 //! Ledgers whose writer stopped in the middle of an event.
 
-use ttmon_ledger_reader::Exactness;
+use ttmon_model::ledger::Exactness;
 
 use super::encoder::{Encoder, Entry, Shape, filled};
-use super::open;
+use super::{list, live_bytes, open};
 
 fn stopped(count: u32) -> Encoder {
     let mut region = filled(Shape::small(), count, 100);
@@ -17,13 +17,13 @@ fn an_allocation_that_became_live_counts() {
     region.put64(0x208, 5);
     region.entry(4, &Entry::example(5, 0, 50));
     let read = open(&region.bytes).unwrap();
-    let totals = read.totals().unwrap();
+    let totals = read.figures().unwrap();
     assert_eq!((totals.exactness, totals.events), (Exactness::Recounted, 4));
-    assert_eq!((totals.live_entries, totals.live_bytes), (5, 450));
-    let row = totals.allocators[0].rows[0];
-    assert_eq!((row.used, row.allocated, row.count, row.peak), (450, 450, 5, 450));
-    let listing = read.list().unwrap();
-    assert_eq!(listing.totals, totals);
+    assert_eq!((totals.live_buffers(), live_bytes(&totals)), (5, 450));
+    let row = &totals.allocators[0].rows[0];
+    assert_eq!((row.used, row.peak_allocated, row.count, row.peak), (450, 450, 5, 450));
+    let listing = list(&read);
+    assert_eq!(listing.frame.ledger, totals);
     assert!(listing.peak_sets[0].is_whole() && listing.peak_sets[0].live == (5, 450));
 }
 
@@ -33,8 +33,8 @@ fn an_allocation_that_did_not_become_live_does_not() {
     region.put64(0x208, 5);
     region.entry(4, &Entry::example(5, 0, 50));
     region.put64(Encoder::at(region.entries, 4), 1);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
-    assert_eq!((listing.totals.exactness, listing.totals.live_bytes, listing.entries.len()), (Exactness::Recounted, 400, 4));
+    let listing = list(&open(&region.bytes).unwrap());
+    assert_eq!((listing.frame.ledger.exactness, live_bytes(&listing.frame.ledger), listing.entries.len()), (Exactness::Recounted, 400, 4));
     assert_eq!(listing.bad_entries, 0);
 }
 
@@ -47,12 +47,12 @@ fn a_free_before_its_figures() {
     }
     region.put64(grave + 0x38, 4);
     // In the graveyard, but not yet free: once in the peak, and still live.
-    let listing = open(&region.bytes).unwrap().list().unwrap();
-    assert_eq!((listing.totals.live_bytes, listing.peak_sets[0].is_whole()), (400, true));
+    let listing = list(&open(&region.bytes).unwrap());
+    assert_eq!((live_bytes(&listing.frame.ledger), listing.peak_sets[0].is_whole()), (400, true));
     // Free: no longer live, and the peak is unchanged.
     region.put64(Encoder::at(region.entries, 1), 0);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
-    assert_eq!((listing.totals.live_bytes, listing.totals.allocators[0].rows[0].peak), (300, 400));
+    let listing = list(&open(&region.bytes).unwrap());
+    assert_eq!((live_bytes(&listing.frame.ledger), listing.frame.ledger.allocators[0].rows[0].peak), (300, 400));
     assert_eq!((listing.peak_sets[0].is_whole(), listing.peak_sets[0].gone.len()), (true, 1));
 }
 
@@ -68,7 +68,7 @@ fn a_member_in_the_table_and_in_the_graveyard_counts_once() {
         region.put64(grave + 0x38, 4);
     }
     region.put64(Encoder::at(region.entries, 0), 0);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
+    let listing = list(&open(&region.bytes).unwrap());
     let set = &listing.peak_sets[0];
     assert_eq!((set.peak, set.live, set.gone.len(), set.is_whole()), (400, (3, 300), 1, true));
 }
@@ -82,7 +82,7 @@ fn a_member_noted_as_lost_and_not_yet_free() {
     region.put64(row + 0x38, 4);
     region.put64(row + 0x70, 200);
     region.put64(row + 0x78, 2);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
+    let listing = list(&open(&region.bytes).unwrap());
     assert_eq!((listing.peak_sets[0].lost, listing.peak_sets[0].is_whole()), ((1, 100), true));
 }
 
@@ -90,8 +90,8 @@ fn a_member_noted_as_lost_and_not_yet_free() {
 fn a_free_all_before_its_figures() {
     let mut region = stopped(4);
     region.put64(Encoder::at(region.rows, 0), 5);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
-    assert_eq!((listing.totals.live_bytes, listing.entries.len()), (0, 0));
+    let listing = list(&open(&region.bytes).unwrap());
+    assert_eq!((live_bytes(&listing.frame.ledger), listing.entries.len()), (0, 0));
     assert_eq!((listing.peak_sets[0].is_whole(), listing.peak_sets[0].gone.len()), (true, 4));
 }
 
@@ -103,8 +103,8 @@ fn unlisted_figures_and_allocated_bytes_survive_a_recount() {
     region.put64(row + 0x98, 7);
     region.put64(row + 0xA0, 700);
     region.put64(row + 0xA8, 800);
-    let row = open(&region.bytes).unwrap().totals().unwrap().allocators[0].rows[0];
-    assert_eq!((row.count, row.used, row.allocated), (9, 900, 12 * (2 + 3) + 800));
+    let row = &open(&region.bytes).unwrap().figures().unwrap().allocators[0].rows[0];
+    assert_eq!((row.count, row.used, row.allocated), (9, 900, Some(12 * (2 + 3) + 800)));
 }
 
 #[test]

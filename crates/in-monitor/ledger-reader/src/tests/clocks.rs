@@ -1,9 +1,9 @@
 //! Clocks that jump, stop, restart or belong to another process. The live buffers and their sums do not depend on clocks.
 
-use ttmon_ledger_reader::{Entry, Listing};
-
 use super::encoder::{Encoder, Shape, filled};
-use super::open;
+use super::{list, live_bytes, open};
+use crate::entry::Entry;
+use crate::list::Listing;
 
 const CLOCK: u64 = 0x0A0;
 const MONOTONIC: u64 = 0x0A8;
@@ -12,14 +12,14 @@ const COUNTER: u64 = 0x0B8;
 const YEAR_NS: u64 = 365 * 24 * 3_600_000_000_000;
 
 fn listed(region: &Encoder) -> Listing {
-    open(&region.bytes).unwrap().list().unwrap()
+    list(&open(&region.bytes).unwrap())
 }
 
 /// Everything except the times.
 fn timeless(listing: &Listing) -> (Vec<Entry>, u64, u64, Vec<(u64, u64)>) {
     let entries = listing.entries.iter().map(|entry| Entry { time: 0, ..*entry }).collect();
-    let rows = listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
-    (entries, listing.totals.live_bytes, listing.totals.events, rows)
+    let rows = listing.frame.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
+    (entries, live_bytes(&listing.frame.ledger), listing.frame.ledger.events, rows)
 }
 
 #[test]

@@ -11,10 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use ttmon_ledger_reader::{Exactness, Region};
+use ttmon_model::ledger::Exactness;
 use ttmon_testing::until;
 
 use super::killed::{check, start};
+use super::{list, live_bytes};
+use crate::Region;
 
 /// Set for the process that reads: the path of the ledger.
 const ONLOOKER: &str = "TTMON_READER_TEST_ONLOOKER";
@@ -44,19 +46,19 @@ fn a_writer_stopped_inside_an_event_is_read() {
         thread::sleep(Duration::from_micros(stops * 137 % 1_000));
         assert_eq!(stop(&child), Ok(()));
         let (_, totals) = check(&region, stops);
-        assert_eq!(region.totals().unwrap().events, totals.events, "it stands still");
+        assert_eq!(region.figures().unwrap().events, totals.events, "it stands still");
         inside += u32::from(totals.exactness == Exactness::Recounted);
         stops += 1;
         send(&child, Signal::CONT);
     }
     assert!(inside >= INSIDE, "only {inside} of {stops} stops were inside an event");
     // The writer continues normally: no event is lost, and nothing was repaired.
-    let before = region.totals().unwrap().events;
-    until("it goes on", || region.totals().unwrap().events > before + 1_000);
+    let before = region.figures().unwrap().events;
+    until("it goes on", || region.figures().unwrap().events > before + 1_000);
     child.kill().unwrap();
     child.wait().unwrap();
     let (_, totals) = check(&region, stops);
-    assert_eq!(totals.status & ttmon_ledger::layout::status::INEXACT, 0);
+    assert!(totals.is_exact);
 }
 
 /// Not a test: reads repeatedly until its input ends, and checks the results. Without the variable it does nothing.
@@ -71,11 +73,12 @@ fn onlooker() {
     });
     let (mut seen, mut exact) = (0, 0);
     while exact == 0 || !is_over.load(SeqCst) {
-        let listing = region.list().unwrap();
+        let listing = list(&region);
         let listed: u64 = listing.entries.iter().map(|entry| entry.size).sum();
-        let unlisted: u64 = listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.unlisted_bytes).sum();
-        if listing.totals.exactness != Exactness::Changing {
-            assert_eq!(listed + unlisted, listing.totals.live_bytes);
+        let unlisted: u64 =
+            listing.frame.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.unlisted_bytes).sum();
+        if listing.frame.ledger.exactness != Exactness::Changing {
+            assert_eq!(listed + unlisted, live_bytes(&listing.frame.ledger));
             exact += 1;
         }
         let recorded = region.events(seen).unwrap();
@@ -94,7 +97,7 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
         std::fs::read_link(&path).is_ok_and(|link| link.to_string_lossy().contains("ttmon-ledger")).then_some(path)
     });
     let mut reader = Command::new(env::current_exe().unwrap())
-        .args(["reader::stopped::onlooker", "--exact", "--nocapture"])
+        .args(["tests::stopped::onlooker", "--exact", "--nocapture"])
         .env(ONLOOKER, descriptor.unwrap())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -103,8 +106,8 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
     for stops in 1..=READER_STOPS {
         assert_eq!(stop(&reader), Ok(()), "what it read was wrong");
         // Every other time, until the ring was overwritten completely.
-        let more = region.totals().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
-        until("more events", || region.totals().unwrap().events >= more);
+        let more = region.figures().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
+        until("more events", || region.figures().unwrap().events >= more);
         send(&reader, Signal::CONT);
         thread::sleep(Duration::from_micros(stops * 331 % 4_000));
     }

@@ -2,16 +2,25 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use ttmon_ledger::layout::{Op, WriterKind};
+use ttmon_ledger::layout::{Op, WriterKind, flag};
 use ttmon_ledger::report;
-use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
-use ttmon_ledger_reader::{Exactness, Listing, PeakSet, ReadError, Region};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Frame, Key, KindGeometry, Writer};
+use ttmon_model::KernelType;
+use ttmon_model::ledger::{BufferLayout, Exactness, LedgerBuffer, LedgerWriter};
+
+use super::{list, live_bytes};
+use crate::entry::Names;
+use crate::list::{Listing, live};
+use crate::numbers::kind_number;
+use crate::peak::PeakSet;
+use crate::{Detail, Lines, ReadError, Region};
 
 fn writer(clock: ClockChoice) -> Writer {
     Writer::beside_others(Config { kind: WriterKind::Hook, version: "1.2.3", clock, machine: 5, on_created: None }, 1 << 10)
@@ -39,8 +48,8 @@ fn assert_whole(listing: &Listing) {
     assert_eq!(listing.bad_entries, 0);
     assert!(listing.peak_sets.iter().all(PeakSet::is_whole), "{:?}", listing.peak_sets);
     let sum: u64 = listing.entries.iter().map(|entry| entry.size).sum();
-    let unlisted: u64 = listing.totals.allocators.iter().flat_map(|a| &a.rows).map(|row| row.unlisted_bytes).sum();
-    assert_eq!(sum + unlisted, listing.totals.live_bytes);
+    let unlisted: u64 = listing.frame.ledger.allocators.iter().flat_map(|a| &a.rows).map(|row| row.unlisted_bytes).sum();
+    assert_eq!(sum + unlisted, live_bytes(&listing.frame.ledger));
 }
 
 #[test]
@@ -63,23 +72,69 @@ fn a_ledger_is_read_as_written() {
         let (read, after) = (reader(&writer), now_ns());
 
         let identity = read.identity();
-        assert_eq!((identity.pid, identity.writer, identity.machine), (std::process::id(), Some(WriterKind::Hook), 5));
+        assert_eq!((identity.pid, identity.writer, identity.machine), (std::process::id(), LedgerWriter::Hook, 5));
         assert_eq!(identity.version, "1.2.3");
-        let listing = read.list().unwrap();
-        assert_eq!(listing.totals.exactness, Exactness::Exact);
+        let listing = list(&read);
+        assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
         assert_whole(&listing);
         let entry = listing.entries[0];
         assert_eq!((entry.address, entry.size, entry.per_bank, entry.page), (0x4000, 4096, 352, 1024));
         assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs, entry.stack), (3, 64, 1, operation, 2, 1));
-        assert_eq!(listing.tags[entry.tag as usize], "layer 7");
+        assert_eq!(listing.tags.get(entry.tag).unwrap().as_str(), "layer 7");
         assert!((before..after - 15_000_000).contains(&entry.time), "{before} {} {after}", entry.time);
-        let read_allocator = &listing.totals.allocators[0];
-        assert_eq!((read_allocator.given_id, read_allocator.mesh, read_allocator.is_open), (3, Some((2, 4)), true));
+        let read_allocator = &listing.frame.ledger.allocators[0];
+        assert_eq!((read_allocator.given_id, read_allocator.mesh, read_allocator.is_open()), (3, Some((2, 4)), true));
         assert_eq!((read_allocator.chips[0].metal_id, read_allocator.chips[0].unique_id), (Some(4), Some(0xAB)));
-        assert_eq!((read_allocator.rows[0].allocated, read_allocator.rows[0].used), (352 * 12, 4096));
+        assert_eq!((read_allocator.rows[0].allocated, read_allocator.rows[0].used), (Some(352 * 12), 4096));
         let ops: Vec<Op> = read.events(0).unwrap().events.iter().map(|event| event.op).collect();
         assert_eq!(ops, [Op::Open, Op::Alloc, Op::Ref]);
     }
+}
+
+/// Each kind of buffer, as the rest of the program sees it.
+#[test]
+fn buffers_are_those_of_the_model() {
+    let writer = writer(ClockChoice::Auto);
+    let mut session = writer.session().unwrap();
+    let first = session.open_allocator(&spec(&[])).unwrap();
+    let second = session.open_allocator(&AllocatorSpec { given_id: 9, ..spec(&[]) }).unwrap();
+    let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::relu"));
+    let code = session.code("model.py", "forward", 1).unwrap();
+    let stack = session.add_stack(7, &[Frame { code, line: 12 }], false);
+    let whole = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: flag::CACHE, tag, operation, stack };
+    session.insert(key(second, 0, 0x4000), &whole).unwrap();
+    session.insert(key(first, 1, 0x40), &Buffer { size: 7, flags: flag::PER_CORE, ..Buffer::default() }).unwrap();
+    session.insert(key(first, 5, 0x80), &Buffer { size: 9, flags: report::kernel_flags(2), ..Buffer::default() }).unwrap();
+    drop(session);
+    let region = reader(&writer);
+    let ledger = region.ledger(|_| Detail::Buffers, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
+    assert!(ledger.is_listed && ledger.exactness == Exactness::Exact);
+    let [buffer, per_core, kernel] = &ledger.buffers[..] else { panic!("three: {:?}", ledger.buffers) };
+    assert_eq!((buffer.allocator, buffer.kind.name(), buffer.address, buffer.size), (1, "dram", 0x4000, 4096));
+    let layout = [buffer.per_bank, buffer.page_size, buffer.cores].map(|number| number.map(NonZeroU32::get));
+    assert_eq!((layout, buffer.layout, buffer.refs), ([Some(352), Some(1024), Some(64)], Some(BufferLayout::WidthSharded), 1));
+    let names = [&buffer.tag, &buffer.operation].map(|name| name.as_ref().unwrap().as_str());
+    assert_eq!((names, buffer.line().unwrap().to_string().as_str()), (["layer 7", "ttnn::relu"], "model.py:12 forward"));
+    assert_eq!((buffer.is_cached, buffer.is_per_core, buffer.kernel_type), (true, false, None));
+    assert_eq!((per_core.allocator, per_core.kind.name(), per_core.is_per_core, per_core.per_bank), (0, "l1", true, None));
+    assert_eq!((kernel.kind.name(), kernel.kernel_type), ("kernel", Some(KernelType::Dispatch)));
+    let rows = &ledger.allocators[0].rows;
+    assert_eq!(rows.iter().map(|row| (row.has_per_core, row.has_unknown_blocks)).collect::<Vec<_>>(), [(true, false), (false, true)]);
+}
+
+/// The entries of a million buffers are turned into buffers in the same memory.
+#[test]
+fn buffers_are_collected_in_place() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    for address in 0..1000 {
+        writer.session().unwrap().insert(key(allocator, 0, address), &Buffer { size: 7, ..Buffer::default() }).unwrap();
+    }
+    let Listing { frame, entries, tags, .. } = list(&reader(&writer));
+    let (memory, lines) = (entries.as_ptr().cast::<u8>(), Lines::default());
+    let names = Names::new(&frame.ledger.allocators, &tags, &lines);
+    let buffers: Vec<LedgerBuffer> = entries.into_iter().filter_map(|entry| entry.buffer(&names)).collect();
+    assert_eq!((buffers.len(), buffers.as_ptr().cast::<u8>()), (1000, memory));
 }
 
 /// Reads a process whose descriptors are all closed, like a user would.
@@ -95,8 +150,8 @@ fn through_the_memory_of_a_process() {
     let end = rest.split_once(' ').unwrap().0;
     let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
     let read = Region::open_at(File::open("/proc/self/mem").unwrap(), start, end - start).unwrap();
-    let listing = read.list().unwrap();
-    assert_eq!((listing.entries.len(), listing.totals.live_bytes), (1, 77));
+    let listing = list(&read);
+    assert_eq!((listing.entries.len(), live_bytes(&listing.frame.ledger)), (1, 77));
 }
 
 /// Entries that died with their allocator's row are neither listed nor counted, though they are still in the table.
@@ -110,13 +165,13 @@ fn live_entries_are_listed_up_to_a_limit() {
         }
     };
     insert(0, 300);
-    assert_eq!(reader(&writer).live(299).unwrap_err(), ReadError::TooMany);
-    assert_eq!(reader(&writer).live(300).unwrap().entries.len(), 300);
+    assert_eq!(live(&reader(&writer), 299).err(), Some(ReadError::TooMany));
+    assert_eq!(live(&reader(&writer), 300).unwrap().1.len(), 300);
     writer.session().unwrap().free_all(allocator);
     insert(1000, 3);
-    let live = reader(&writer).live(3).unwrap();
-    assert_eq!((live.entries.len(), live.totals.live_entries, live.totals.exactness), (3, 3, Exactness::Exact));
-    assert_eq!(reader(&writer).live(2).unwrap_err(), ReadError::TooMany);
+    let (frame, entries, _) = live(&reader(&writer), 3).unwrap();
+    assert_eq!((entries.len(), frame.ledger.live_buffers(), frame.ledger.exactness), (3, 3, Exactness::Exact));
+    assert_eq!(live(&reader(&writer), 2).err(), Some(ReadError::TooMany));
 }
 
 #[test]
@@ -136,8 +191,8 @@ fn recycled_allocators() {
     }
     open(701);
     let read = reader(&writer);
-    let listing = read.list().unwrap();
-    assert_eq!((listing.totals.exactness, listing.totals.allocators.len(), listing.entries.len()), (Exactness::Exact, 256, 1));
+    let listing = list(&read);
+    assert_eq!((listing.frame.ledger.exactness, listing.frame.ledger.allocators.len(), listing.entries.len()), (Exactness::Exact, 256, 1));
     assert_eq!(listing.entries[0].size, 711);
     assert_whole(&listing);
     let recorded = read.events(0).unwrap();
@@ -153,9 +208,9 @@ fn more_than_the_table_lists() {
     for n in 0..1_500 {
         writer.session().unwrap().insert(key(allocator, 1, n * 64), &Buffer { size: 64, ..Buffer::default() }).unwrap();
     }
-    let listing = reader(&writer).list().unwrap();
-    assert_eq!((listing.totals.exactness, listing.entries.len()), (Exactness::Exact, 1_024));
-    let row = listing.totals.allocators[0].rows[0];
+    let listing = list(&reader(&writer));
+    assert_eq!((listing.frame.ledger.exactness, listing.entries.len()), (Exactness::Exact, 1_024));
+    let row = &listing.frame.ledger.allocators[0].rows[0];
     assert_eq!((row.count, row.used, row.unlisted_count, row.unlisted_bytes), (1_500, 1_500 * 64, 476, 476 * 64));
     assert_whole(&listing);
 }
@@ -215,13 +270,13 @@ proptest! {
 }
 
 fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
-    let listing = read.list().unwrap();
-    assert_eq!(listing.totals.exactness, Exactness::Exact);
+    let listing = list(&read);
+    assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
     assert_whole(&listing);
     let live: HashMap<(u8, u64), u64> = listing.entries.iter().map(|e| ((e.kind, e.address), e.size)).collect();
     assert_eq!(&live, map);
-    for row in &listing.totals.allocators[0].rows {
-        assert_eq!(row.peak, peaks[usize::from(row.kind)]);
+    for row in &listing.frame.ledger.allocators[0].rows {
+        assert_eq!(row.peak, peaks[usize::from(kind_number(row.kind))]);
     }
 }
 
@@ -240,12 +295,12 @@ fn lists_of_running_threads_are_exact() {
         }
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(1_500) {
-            let listing = read.list().unwrap();
+            let listing = list(&read);
             lists += 1;
-            if listing.totals.exactness == Exactness::Exact {
+            if listing.frame.ledger.exactness == Exactness::Exact {
                 exact += 1;
                 whole += u32::from(listing.peak_sets.iter().all(PeakSet::is_whole));
-                assert_eq!(listing.entries.iter().map(|entry| entry.size).sum::<u64>(), listing.totals.live_bytes);
+                assert_eq!(listing.entries.iter().map(|entry| entry.size).sum::<u64>(), live_bytes(&listing.frame.ledger));
             }
             let recorded = read.events(next).unwrap();
             assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next - next);
@@ -255,8 +310,8 @@ fn lists_of_running_threads_are_exact() {
     });
     println!("{lists} lists, {exact} exact, {whole} with whole peaks, {next} events");
     assert!(exact > lists / 4, "{exact} of {lists}");
-    let last = read.list().unwrap();
-    assert_eq!(last.totals.exactness, Exactness::Exact);
+    let last = list(&read);
+    assert_eq!(last.frame.ledger.exactness, Exactness::Exact);
     assert_whole(&last);
 }
 

@@ -9,37 +9,60 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
 use rustix::fs::OFlags;
-use ttmon_ledger_reader::{ReadAt, ReadError, Region};
+use ttmon_model::ledger::Exactness;
 
 use super::encoder::{Encoder, Shape, filled};
-use super::{file, open};
+use super::{file, list, open};
+use crate::{Detail, EventCursor, ReadAt, ReadError, Region};
 
 /// Reads everything. No result is larger than the tables of this version.
 fn read_all(region: &Region) {
-    let totals = region.totals().unwrap();
+    let totals = region.figures().unwrap();
     assert!(totals.allocators.len() <= 256);
     assert!(totals.allocators.iter().all(|allocator| allocator.chips.len() <= 64 && allocator.rows.len() <= 8));
-    let listing = region.list().unwrap();
+    let listing = list(region);
     assert!(listing.entries.len() <= 1 << 20 && listing.entries.capacity() <= 1 << 21);
-    assert!(listing.tags.len() <= 4096 && listing.tags.iter().all(|tag| tag.len() <= 3 * 62));
-    assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
+    assert!(listing.tags.0.len() <= 4096 && listing.tags.0.iter().all(|tag| tag.len() <= 3 * 62));
+    assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.0.len()));
     let gone: usize = listing.peak_sets.iter().map(|set| set.gone.len()).sum();
     assert!(gone <= (1 << 20) + 16_384 && listing.peak_sets.len() <= 2048);
-    assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
+    assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.0.len()));
     assert!(listing.left.len() <= (1 << 20) + 4096);
     assert!(totals.launches.len() <= 256 && totals.coverage.len() <= 64);
-    assert!(totals.coverage.iter().all(|feature| feature.name.len() <= 3 * 40 && feature.reason.len() <= 3 * 72));
-    let stacks = region.stacks().unwrap();
-    assert!(stacks.len() <= 65_536 && (0..=stacks.len()).all(|number| stacks.frames(number).count() <= 64));
-    let circulars = region.circulars(&totals).unwrap();
+    assert!(
+        totals
+            .coverage
+            .iter()
+            .all(|feature| feature.name.len() <= 3 * 40 && feature.reason.as_ref().is_none_or(|reason| reason.len() <= 3 * 72))
+    );
+    let lines = region.lines().unwrap();
+    assert!(lines.len() <= 65_536 && (0..=lines.len()).all(|number| lines.frames(number).len() <= 64));
+    let circulars = region.figures_with_circulars().unwrap().circulars;
     assert!(circulars.len() <= 65_536);
     assert!(circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
-    let failures = region.failures().unwrap();
-    assert!(failures.len() <= 64 && failures.iter().all(|failure| failure.largest.len() <= 8 && failure.message.len() <= 3 * 384));
+    let refusals = region.refusals(&lines).unwrap();
+    assert!(refusals.iter().all(|refused| refused.refusal.largest.len() <= 8 && refused.refusal.message.len() <= 3 * 384));
+    assert!(refusals.len() <= 64);
     let recorded = region.events(0).unwrap();
     assert!(recorded.events.len() <= 65_536);
-    assert!(recorded.events.iter().all(|event| (event.tag as usize) < recorded.tags.len()));
+    assert!(recorded.events.iter().all(|event| (event.tag as usize) < recorded.tags.0.len()));
     assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next);
+}
+
+/// Reads everything as the rest of the program does.
+fn read_for_users(region: &Region) {
+    let ledger = region.ledger(|_| Detail::Blocks, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
+    let allocators = ledger.allocators.len();
+    assert!(ledger.buffers.len() <= 1 << 20 && ledger.buffers.iter().all(|buffer| usize::from(buffer.allocator) < allocators));
+    assert!(ledger.circulars.iter().all(|circular| circular.allocator < allocators));
+    let last = region.final_ledger(1000).unwrap();
+    let rows = || last.ledger.allocators.iter().flat_map(|allocator| &allocator.rows);
+    assert!(last.left.len() <= 1000 && rows().all(|row| row.end.as_ref().is_some_and(|end| end.at_peak.len() <= 65)));
+    let live = region.live_events().unwrap();
+    assert!(live.live.len() <= 1 << 20 && live.left.len() <= (1 << 20) + 4096);
+    let mut cursor = EventCursor::default();
+    let new = cursor.read(region, |event| event.number % 7 == 0, 10).unwrap();
+    assert!(new.events.len() <= 10 && cursor.seen() == new.next && cursor.refusals(region, &new).len() <= 64);
 }
 
 fn refused(bytes: &[u8]) -> ReadError {
@@ -105,10 +128,10 @@ fn cut_short() {
     let read = Region::open(file.try_clone().unwrap()).unwrap();
     for place in places.into_iter().rev() {
         file.set_len(place.offset + 9).unwrap();
-        assert_eq!(read.list().unwrap_err(), ReadError::TooShort);
+        assert_eq!(crate::list::list(&read).err(), Some(ReadError::TooShort));
     }
     file.set_len(0).unwrap();
-    assert_eq!((read.totals().unwrap_err(), read.events(0).unwrap_err()), (ReadError::TooShort, ReadError::TooShort));
+    assert_eq!((read.figures().unwrap_err(), read.events(0).unwrap_err()), (ReadError::TooShort, ReadError::TooShort));
 }
 
 #[test]
@@ -151,8 +174,10 @@ fn huge_counts() {
         region.put32(region.allocators.offset + 0x1C, u32::MAX);
         region.put64(region.rows.offset + 0x40, 1 << 8 | 2);
         read_all(&open(&region.bytes).unwrap());
+        read_for_users(&open(&region.bytes).unwrap());
         region.put64(0x200, value | 1);
         read_all(&open(&region.bytes).unwrap());
+        read_for_users(&open(&region.bytes).unwrap());
     }
 }
 
@@ -215,6 +240,7 @@ fn random_bytes_behind_a_good_geometry() {
         region.put64(offset, state);
     }
     read_all(&open(&region.bytes).unwrap());
+    read_for_users(&open(&region.bytes).unwrap());
 }
 
 #[test]
@@ -227,9 +253,9 @@ fn entries_that_cannot_be_are_counted() {
     region.put(places[2], &[5]);
     region.put64(places[3], 1 << 40);
     region.put64(places[4], 2);
-    let listing = open(&region.bytes).unwrap().list().unwrap();
+    let listing = list(&open(&region.bytes).unwrap());
     assert_eq!((listing.bad_entries, listing.entries.len()), (5, 3));
-    assert_eq!(listing.totals.exactness, ttmon_ledger_reader::Exactness::Changing, "the figures say eight");
+    assert_eq!(listing.frame.ledger.exactness, Exactness::Changing, "the figures say eight");
 }
 
 proptest! {
@@ -248,6 +274,7 @@ proptest! {
         }
         if let Ok(read) = open(&region.bytes) {
             read_all(&read);
+            read_for_users(&read);
         }
     }
 }

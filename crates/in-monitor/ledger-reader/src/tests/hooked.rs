@@ -4,11 +4,14 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use ttmon_ledger::layout::{Coverage, Refused};
-use ttmon_ledger_reader::{Circular, Feature, Large, Launches, ReadAt, Region};
+use ttmon_model::Kind;
+use ttmon_model::event::{Large, Refused};
+use ttmon_model::ledger::{BufferKind, FeatureState, LedgerCircular, LedgerFeature, LedgerLaunches};
+use ttmon_model::units::UnixTime;
 
 use super::encoder::{Encoder, Entry, Shape, filled};
-use super::open;
+use super::{list, open};
+use crate::{Lines, ReadAt, Region};
 
 /// Unix time of a ledger time. The encoder's clock starts at 1,000.
 fn unix(time: u64) -> u64 {
@@ -49,20 +52,12 @@ fn circulars() {
         circular(&mut region, 6, 13, [0, 0, 0, 0], 1, 0);
         region.put64(Encoder::at(region.circulars, 6), 13 << 8 | 1);
         let read = open(&region.bytes).unwrap();
-        let found = read.circulars(&read.totals().unwrap()).unwrap();
-        let first = Circular {
-            event: 9,
-            allocator: 1,
-            chip: None,
-            program: 77,
-            address: 0x1_9D60,
-            size: 4096,
-            cores: [0, 1, 7, 6],
-            is_dataflow: true,
-            is_global: false,
-        };
-        let second = Circular { event: 8, chip: Some(3), cores: [2, 2, 2, 2], is_dataflow: false, is_global: true, ..first };
-        assert_eq!(found, [second, first]);
+        let found = read.figures_with_circulars().unwrap();
+        assert_eq!((found.allocators[0].slot, found.has_circulars), (1, true));
+        let first =
+            LedgerCircular { allocator: 0, chip: None, program: 77, address: 0x1_9D60, size: 4096, cores: [0, 1, 7, 6], is_global: false };
+        let second = LedgerCircular { chip: Some(3), cores: [2, 2, 2, 2], is_global: true, ..first };
+        assert_eq!(found.circulars, [second, first]);
     }
 }
 
@@ -83,14 +78,13 @@ fn launches_and_coverage() {
         region.text(at + 0x38, b"layout not known");
         region.put64(Encoder::at(region.coverage, 2) + 8, 9);
         region.put64(0x2F8, 3);
-        let totals = open(&region.bytes).unwrap().totals().unwrap();
-        assert_eq!(totals.launches, [Launches { metal_id: 31, programs: 1_000_000, last_time: unix(7_000) }]);
-        let expected = Feature {
-            feature: 1,
+        let totals = open(&region.bytes).unwrap().figures().unwrap();
+        assert_eq!(totals.launches, [LedgerLaunches { metal_id: 31, programs: 1_000_000, last: UnixTime(unix(7_000)) }]);
+        let expected = LedgerFeature {
             name: "allocate_buffer".into(),
             hits: 240,
-            state: Coverage::SteppedAside,
-            reason: "layout not known".into(),
+            state: FeatureState::SteppedAside,
+            reason: Some("layout not known".into()),
         };
         assert_eq!(totals.coverage, [expected]);
     }
@@ -132,10 +126,10 @@ fn coverage_that_changes_is_not_torn() {
     let (before, after) = (cover(1, 1, b"allocate_buffer", b""), cover(2, 2, b"allocate", b"layout not known"));
     let (table, length) = (before.coverage.offset, before.bytes.len() as u64);
     let midway = ChangingSource { bytes: Mutex::new(before.bytes), afterwards: after.bytes, table, copies: AtomicU32::new(0) };
-    let totals = Region::over(Box::new(midway), 0, length).unwrap().totals().unwrap();
+    let totals = Region::over(Box::new(midway), 0, length).unwrap().figures().unwrap();
     let [feature] = &totals.coverage[..] else { panic!("one: {:?}", totals.coverage) };
-    let reported = (feature.state, feature.name.as_str(), feature.reason.as_str());
-    let whole = [(Coverage::Found, "allocate_buffer", ""), (Coverage::SteppedAside, "allocate", "layout not known")];
+    let reported = (feature.state, feature.name.as_str(), feature.reason.as_deref());
+    let whole = [(FeatureState::Found, "allocate_buffer", None), (FeatureState::SteppedAside, "allocate", Some("layout not known"))];
     assert!(whole.contains(&reported), "{reported:?}");
 }
 
@@ -171,17 +165,17 @@ fn failures() {
         // A record that is no failure, and one that is being written.
         region.put64(Encoder::at(region.failures, 2), 7);
         region.put(Encoder::at(region.failures, 3) + 0x18, &[1, 0]);
-        let failures = open(&region.bytes).unwrap().failures().unwrap();
-        let [failure] = &failures[..] else { panic!("one: {failures:?}") };
-        assert_eq!((failure.number, failure.time, failure.event, failure.what), (6, unix(6_000), 12, Refused::OutOfMemory));
-        assert_eq!((failure.kind, failure.allocator, failure.generation), (3, 200, 9));
-        assert_eq!((failure.size, failure.per_bank, failure.banks), (1 << 41, 1 << 37, 12));
-        assert_eq!((failure.free_per_bank, failure.largest_free_per_bank), (500, 400));
-        assert_eq!((failure.tag.as_str(), failure.operation.as_str()), ("layer 7", ""));
-        assert_eq!((failure.message.as_str(), failure.is_message_cut), ("Out of Memory", true));
-        let large =
-            Large { address: 0x10_0040, size: 1 << 30, per_bank: 96, tag: "layer 7".into(), operation: String::new(), stack: 0, flags: 1 };
-        assert_eq!(failure.largest, [large]);
+        let refusals = open(&region.bytes).unwrap().refusals(&Lines::default()).unwrap();
+        let [refused] = &refusals[..] else { panic!("one: {refusals:?}") };
+        let refusal = &refused.refusal;
+        assert_eq!((refused.time, refused.event, refusal.what), (UnixTime(unix(6_000)), 12, Refused::OutOfMemory));
+        assert_eq!((refusal.kind, refused.slot, refused.generation), (BufferKind::Of(Kind::Trace), 200, 9));
+        assert_eq!((refusal.size, refusal.per_bank, refusal.banks), (1 << 41, 1 << 37, 12));
+        assert_eq!((refusal.free_per_bank, refusal.largest_free_per_bank), (500, 400));
+        assert_eq!((refused.tag.as_deref(), refusal.operation.as_str()), (Some("layer 7"), ""));
+        assert_eq!((refusal.message.as_str(), refusal.line.as_ref()), ("Out of Memory", None));
+        let large = Large { address: 0x10_0040, size: 1 << 30, per_bank: 96, tag: "layer 7".into(), operation: String::new(), line: None };
+        assert_eq!(refusal.largest, [large]);
     }
 }
 
@@ -205,10 +199,10 @@ fn left_ones_are_reported_once() {
     }
     region.put64(0x298, 5);
     let read = |region: &Encoder| {
-        let listing = open(&region.bytes).unwrap().list().unwrap();
+        let listing = list(&open(&region.bytes).unwrap());
         let mut events: Vec<u64> = listing.left.iter().map(|entry| entry.event).collect();
         events.sort_unstable();
-        (events, listing.totals.allocators[0].rows[0].left)
+        (events, listing.frame.ledger.allocators[0].rows[0].at_close.unwrap().all)
     };
     assert_eq!(read(&region), (vec![1, 2, 3, 4], (5, 450)), "6 is live yet, and one there was no room for");
     // Entries from before the slot's allocator do not belong to it.

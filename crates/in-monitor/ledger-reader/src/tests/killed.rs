@@ -9,7 +9,13 @@ use std::time::Duration;
 
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer};
-use ttmon_ledger_reader::{Exactness, Listing, PeakSet, Region, Totals};
+use ttmon_model::ledger::{Exactness, Ledger};
+
+use super::{list, live_bytes};
+use crate::Region;
+use crate::list::Listing;
+use crate::numbers::buffer_kind;
+use crate::peak::PeakSet;
 
 /// Set for the process that is killed.
 const VICTIM: &str = "TTMON_READER_TEST_VICTIM";
@@ -57,7 +63,7 @@ fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
 /// Starts a writer, and opens its ledger.
 pub(super) fn start() -> (Child, Region) {
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["reader::killed::victim", "--exact", "--nocapture"])
+        .args(["tests::killed::victim", "--exact", "--nocapture"])
         .env(VICTIM, "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -70,12 +76,12 @@ pub(super) fn start() -> (Child, Region) {
 }
 
 /// Checks a writer that is idle: no entry is torn, totals are the sums of entries, and each peak set sums to its peak.
-pub(super) fn check(region: &Region, round: u64) -> (Listing, Totals) {
-    let (listing, totals) = (region.list().unwrap(), region.totals().unwrap());
-    assert_ne!(listing.totals.exactness, Exactness::Changing);
-    assert_eq!((listing.totals.live_bytes, listing.bad_entries), (totals.live_bytes, 0));
+pub(super) fn check(region: &Region, round: u64) -> (Listing, Ledger) {
+    let (listing, totals) = (list(region), region.figures().unwrap());
+    assert_ne!(listing.frame.ledger.exactness, Exactness::Changing);
+    assert_eq!((live_bytes(&listing.frame.ledger), listing.bad_entries), (live_bytes(&totals), 0));
     for row in totals.allocators.iter().flat_map(|allocator| &allocator.rows) {
-        let of_row = || listing.entries.iter().filter(|entry| entry.kind == row.kind);
+        let of_row = || listing.entries.iter().filter(|entry| buffer_kind(entry.kind) == row.kind);
         assert_eq!(row.used, of_row().map(|entry| entry.size).sum::<u64>() + row.unlisted_bytes);
         assert_eq!(row.count, of_row().count() as u64 + row.unlisted_count);
         assert!(row.peak >= row.used);
@@ -96,7 +102,7 @@ fn a_kill_at_any_time_leaves_it_exact() {
         let (mut child, region) = start();
         thread::sleep(Duration::from_micros(round * 1_237 % 25_000));
         if round % 2 == 0 {
-            let _ = region.list().unwrap();
+            let _ = list(&region);
         }
         child.kill().unwrap();
         child.wait().unwrap();

@@ -6,10 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use ttmon_ledger::layout::Op;
-use ttmon_ledger_reader::{Event, Exactness, Listing, ReadAt, Region, Totals};
+use ttmon_model::ledger::{Exactness, Ledger};
 
 use super::encoder::Shape;
 use super::model::{Model, ROWS, Step, Truth};
+use super::{list, live_bytes};
+use crate::list::Listing;
+use crate::numbers::kind_number;
+use crate::peak::PeakSet;
+use crate::{Event, ReadAt, Region};
 
 /// Memory that a writer changes while it is read.
 #[derive(Clone)]
@@ -96,41 +101,41 @@ impl Playback {
         self.shared.0.lock().unwrap().store(stores);
     }
 
-    fn truth(&self, totals: &Totals) -> &Truth {
+    fn truth(&self, totals: &Ledger) -> &Truth {
         &self.model.truths[usize::try_from(totals.events).unwrap()]
     }
 
-    fn check_totals(&self, totals: &Totals) {
+    fn check_totals(&self, totals: &Ledger) {
         assert_ne!(totals.exactness, Exactness::Changing, "figures never are");
         if totals.exactness != Exactness::Exact {
             return;
         }
         let truth = self.truth(totals);
         for (row, figures) in ROWS.iter().zip(&truth.rows) {
-            let read = totals.allocators[usize::from(row / 8)].rows[0];
+            let read = &totals.allocators[usize::from(row / 8)].rows[0];
             assert_eq!((read.used, read.count, read.peak), (figures.used, figures.count, figures.peak));
             assert_eq!((read.unlisted_count, read.unlisted_bytes), figures.unlisted);
         }
-        assert_eq!(totals.live_bytes, truth.rows[0].used + truth.rows[1].used);
+        assert_eq!(live_bytes(totals), truth.rows[0].used + truth.rows[1].used);
     }
 
     fn check_list(&self, listing: &Listing) {
-        if listing.totals.exactness != Exactness::Exact {
+        if listing.frame.ledger.exactness != Exactness::Exact {
             return;
         }
-        self.check_totals(&listing.totals);
-        let truth = self.truth(&listing.totals);
+        self.check_totals(&listing.frame.ledger);
+        let truth = self.truth(&listing.frame.ledger);
         assert_eq!(listing.bad_entries, 0);
-        assert_eq!(listing.entries.len(), truth.live.len(), "at event {}", listing.totals.events);
+        assert_eq!(listing.entries.len(), truth.live.len(), "at event {}", listing.frame.ledger.events);
         for read in &listing.entries {
             let entry = truth.live[&read.slot];
             assert_eq!((read.event, read.address, read.size, read.refs), (entry.event, entry.address, entry.size, entry.refs));
             assert_eq!((read.per_bank, read.page, read.time % 1_000_000), (entry.per_bank, entry.page, entry.time - 1_000));
             assert_eq!(u16::from(read.kind) + 8 * read.allocator, entry.row);
             // Values that the event did not have are right, or unknown because the entry was freed before it was looked up.
-            let detail = (read.layout, read.cores, read.flags, read.thread, read.operation);
-            let known = (entry.layout, entry.cores, entry.flags, entry.thread, entry.operation);
-            assert!(detail == known || detail == (0, 0, 0, 0, 0), "{detail:?} is not {known:?}");
+            let detail = (read.layout, read.cores, read.flags, read.operation);
+            let known = (entry.layout, entry.cores, entry.flags, entry.operation);
+            assert!(detail == known || detail == (0, 0, 0, 0), "{detail:?} is not {known:?}");
         }
         for set in listing.peak_sets.iter().filter(|set| set.is_whole()) {
             let row = ROWS.iter().position(|&row| row == 8 * set.allocator + u16::from(set.kind)).unwrap();
@@ -148,7 +153,7 @@ impl Playback {
     fn check_event(&self, event: &Event) {
         let (op, slot, entry) = self.model.log[usize::try_from(event.number).unwrap() - 1];
         assert_eq!((event.op as u64, event.slot, event.address, event.size), (op, slot, entry.address, entry.size));
-        assert_eq!(8 * event.allocator + u16::from(event.kind), entry.row);
+        assert_eq!(8 * event.allocator + u16::from(kind_number(event.kind)), entry.row);
         if matches!(event.op, Op::Ref | Op::Unref) {
             assert_eq!(event.refs, entry.per_bank);
         }
@@ -159,11 +164,11 @@ impl Playback {
         let (mut next, mut seen, mut overrun) = (0, 0, 0);
         let (mut lists, mut exact) = (0, 0);
         while !self.is_over() {
-            let listing = self.region.list().unwrap();
+            let listing = list(&self.region);
             self.check_list(&listing);
             lists += 1;
-            exact += u32::from(listing.totals.exactness == Exactness::Exact);
-            self.check_totals(&self.region.totals().unwrap());
+            exact += u32::from(listing.frame.ledger.exactness == Exactness::Exact);
+            self.check_totals(&self.region.figures().unwrap());
             let recorded = self.region.events(next).unwrap();
             recorded.events.iter().for_each(|event| self.check_event(event));
             seen += recorded.events.len() as u64;
@@ -172,9 +177,9 @@ impl Playback {
             assert_eq!(seen + overrun, next);
             self.go_on(1);
         }
-        let last = self.region.list().unwrap();
-        assert_eq!(last.totals.exactness, Exactness::Exact, "the writer has come to rest");
-        assert!(last.peak_sets.iter().all(ttmon_ledger_reader::PeakSet::is_whole));
+        let last = list(&self.region);
+        assert_eq!(last.frame.ledger.exactness, Exactness::Exact, "the writer has come to rest");
+        assert!(last.peak_sets.iter().all(PeakSet::is_whole));
         self.check_list(&last);
         (lists, exact)
     }
@@ -240,9 +245,9 @@ fn more_events_than_the_ring_holds_are_reported() {
     let script: Vec<Step> = (0..12_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();
     let play = Playback::new(Shape::small(), &script, &[(1_000, EVENTS + 300)]);
     play.go_on(EVENTS + 20);
-    let listing = play.region.list().unwrap();
+    let listing = list(&play.region);
     assert!(!play.is_over());
-    assert_eq!(listing.totals.exactness, Exactness::Changing);
-    play.check_totals(&Totals { exactness: Exactness::Exact, ..listing.totals });
+    assert_eq!(listing.frame.ledger.exactness, Exactness::Changing);
+    play.check_totals(&Ledger { exactness: Exactness::Exact, ..listing.frame.ledger });
     assert!(play.region.events(0).unwrap().overrun > 0);
 }
