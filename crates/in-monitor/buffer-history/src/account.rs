@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ttmon_json::run::RunOverhead;
 use ttmon_ledger_reader::COST_ONE_IN;
 use ttmon_model::groups::changes;
+use ttmon_model::identity::ranges;
 use ttmon_model::ledger::{
     BufferKind, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerFeature, LedgerRefusal, LedgerRow, LedgerShared, LedgerSharedPeak,
     LedgerWriter, PeakGroup,
@@ -16,8 +16,6 @@ use ttmon_model::limits::grouped;
 use ttmon_model::phase::{HostMemory, Tightest};
 use ttmon_model::stack::SourceLine;
 use ttmon_model::{DeviceId, Sample, Snapshot};
-use ttmon_print::ranges;
-use ttmon_print::text::{self, Cut};
 
 use crate::digest::Digest;
 use crate::names::{self, Names};
@@ -63,6 +61,19 @@ pub struct Account {
     names: Names,
     /// Why the program could not be tracked, if known.
     pub untracked: Option<&'static str>,
+}
+
+/// The cost of recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Overhead {
+    /// Number of calls.
+    pub calls: u64,
+    /// Number of measured calls.
+    pub measured_calls: u64,
+    /// Time of all calls.
+    pub nanoseconds: u64,
+    /// Share of the command's duration.
+    pub ratio: f64,
 }
 
 /// Minimum number of measured calls. Fewer are not representative.
@@ -185,7 +196,11 @@ impl Account {
                 ChipPlace::Unmapped(id) => others.push(self.given(*id).to_string()),
             }
         }
-        let list = |names: &[String]| text::cut(&names.join(","), LIST_COLUMNS, Cut::End, "...");
+        // These texts have only digits and commas.
+        let list = |names: &[String]| match names.join(",") {
+            long if long.len() > LIST_COLUMNS => format!("{}...", &long[..LIST_COLUMNS - 3]),
+            short => short,
+        };
         let lists = [
             ("device", devices.len(), ranges(devices.iter().copied())),
             ("simulated chip", mock.len(), list(&mock)),
@@ -224,7 +239,7 @@ impl Account {
     }
 
     /// Returns the cost of recording over all processes, extrapolated from the measured calls. Returns `None` if too few were measured.
-    pub fn overhead(&self) -> Option<RunOverhead> {
+    pub fn overhead(&self) -> Option<Overhead> {
         let (measured_calls, nanoseconds) = self
             .digests
             .iter()
@@ -233,7 +248,7 @@ impl Account {
         let duration = self.span.1.saturating_sub(self.span.0);
         (measured_calls >= MEASURED_MIN && duration > 0).then(|| {
             let (calls, nanoseconds) = (measured_calls.saturating_mul(one_in), nanoseconds.saturating_mul(one_in));
-            RunOverhead { calls, measured_calls, nanoseconds, ratio: nanoseconds as f64 / duration as f64 }
+            Overhead { calls, measured_calls, nanoseconds, ratio: nanoseconds as f64 / duration as f64 }
         })
     }
 

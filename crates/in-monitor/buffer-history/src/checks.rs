@@ -3,7 +3,7 @@
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
-use ttmon_print::size;
+use ttmon_model::units::size;
 
 use crate::account::Account;
 use crate::size::Limit;

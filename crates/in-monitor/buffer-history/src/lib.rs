@@ -22,7 +22,7 @@ mod spool;
 mod trace;
 mod traces;
 
-pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip};
+pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead};
 pub use checks::{Checks, buffers};
 pub use digest::Digest;
 pub use feed::{FeedError, LedgerFeed};

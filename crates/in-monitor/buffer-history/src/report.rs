@@ -1,118 +1,204 @@
-//! The document of an account.
+//! The document of `ttmon run --report`, made from an account. docs/run.md has the keys.
 
-use std::num::NonZeroU32;
+mod phases;
 
-use ttmon_json::run::{RunBuffer, RunChip, RunDevice, RunKind, RunProcess, RunRefusal, RunReport, RunTightest};
-use ttmon_model::ledger::{BufferKind, LedgerRefusal};
-use ttmon_model::phase::Tightest;
-use ttmon_model::units::UnixTime;
+use serde_json::{Map, Value, json};
+use ttmon_json::{held_json, line_json, refusal_json, rounded};
+use ttmon_model::event::Refused;
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature, LedgerRefusal};
+use ttmon_model::memory::Kind;
+use ttmon_model::phase::{Point, Tightest};
+use ttmon_model::room::HeldByLine;
+use ttmon_model::units::{Unit, UnixTime};
 
-use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind};
+use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead};
 use crate::digest::Digest;
+use phases::{host_json, phase_json, trace_json};
+
+/// Version of this document. Keys are added, but never renamed.
+const SCHEMA: u32 = 1;
+
+/// Reasons for lost events, in the order of the ledger.
+const LOST: [&str; 8] =
+    ["reentry", "lock_timeout", "unknown_free", "ambiguous_free", "replaced", "size_out_of_range", "no_allocator", "no_memory"];
 
 impl Account {
     /// Returns the document. `name_of_signal` returns the name of a signal.
-    pub fn report<'a>(&'a self, version: &'a str, name_of_signal: impl Fn(i32) -> Option<&'static str>) -> RunReport<'a> {
+    pub fn report(&self, version: &str, name_of_signal: impl Fn(i32) -> Option<&'static str>) -> Value {
         let (exit, signal) = match self.end {
             CommandEnd::Exit(code) => (Some(code), None),
             CommandEnd::Signal(signal) => (None, Some(signal)),
         };
-        let left = |is_cached| self.left(is_cached).iter().map(|leftover| self.buffer(leftover)).collect();
-        RunReport {
-            version,
-            command: &self.command,
-            start: UnixTime(self.span.0),
-            exit,
-            signal,
-            signal_name: signal.and_then(name_of_signal),
-            duration_s: self.seconds(self.span.1),
-            allocations: self.allocations(),
-            is_exact: self.why_inexact().is_none(),
-            unread_processes: self.unread,
-            overhead: self.overhead(),
-            coverage: self.digests.iter().flat_map(|digest| &digest.ledger.coverage).collect(),
-            processes: self.digests.iter().map(process).collect(),
-            devices: self.devices(),
-            leaks: left(false),
-            leaked: self.leaked(),
-            cache: left(true),
-            growth_bytes: self.growth(),
-            growth_by_line: self.growth_by_line(),
-            refusals: self.refusals().into_iter().map(|(refused, places)| self.refusal(refused, places)).collect(),
-            tightest: self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect(),
-            phases: self.digests.iter().flat_map(|digest| digest.phases.iter().map(|phase| (digest.pid, phase))).collect(),
-            unsafe_traces: self.digests.iter().flat_map(|digest| digest.unsafe_traces.iter().map(|trace| (digest.pid, trace))).collect(),
-            host_rss: self.host_rss(),
-            missed_events: self.digests.iter().map(|digest| digest.missed).fold(0, u64::saturating_add),
-        }
+        let overhead = self.overhead();
+        let missing = if overhead.is_none() { json!({"overhead_ratio": "no_source", "overhead": "no_source"}) } else { json!({}) };
+        let refusals = self.refusals();
+        let refused = |what| {
+            let of_type = refusals.iter().filter(|(refused, _)| refused.refusal.what == what);
+            of_type.map(|(refused, places)| self.refusal(refused, places)).collect::<Vec<_>>()
+        };
+        let left = |is_cached| self.left(is_cached).iter().map(|leftover| self.buffer(leftover)).collect::<Vec<_>>();
+        let growth_by_line = self.growth_by_line();
+        json!({
+            "schema": SCHEMA,
+            "version": version,
+            "command": self.command,
+            "start_time": UnixTime(self.span.0).rfc3339(),
+            "exit": exit,
+            "signal": signal,
+            "signal_name": signal.and_then(name_of_signal),
+            "duration_s": self.seconds(self.span.1),
+            "events": self.digests.iter().map(|digest| digest.ledger.events).fold(0, u64::saturating_add),
+            "allocations": self.allocations(),
+            "lost": lost(&self.digests),
+            "exact": self.why_inexact().is_none(),
+            "unread_processes": self.unread,
+            "overhead_ratio": overhead.map(|overhead| rounded(overhead.ratio, Unit::Ratio)),
+            "overhead": overhead.map(overhead_json),
+            "missing": missing,
+            "coverage": coverage(self.digests.iter().flat_map(|digest| &digest.ledger.coverage)),
+            "processes": self.digests.iter().map(process).collect::<Vec<_>>(),
+            "devices": self.chips.iter().map(|(place, chip)| self.device(*place, chip)).collect::<Vec<_>>(),
+            "peak_set": self.chips.iter().flat_map(|(place, chip)| self.peak_set(*place, chip)).collect::<Vec<_>>(),
+            "leaks": left(false),
+            "leaked": count_and_bytes(self.leaked()),
+            "cache": left(true),
+            "growth_bytes": self.growth(),
+            "growth_by_line":
+                growth_by_line.iter().map(|(line, bytes)| json!({"line": line_json(line.as_deref()), "bytes": bytes})).collect::<Vec<_>>(),
+            "oom": refused(Refused::OutOfMemory),
+            "clashes": refused(Refused::Clash),
+            "by_line": self.by_line(),
+            "smallest_largest_free":
+                self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect::<Vec<_>>(),
+            "phases": self.of_each(|digest| &digest.phases, phase_json),
+            "trace_unsafe": self.of_each(|digest| &digest.unsafe_traces, trace_json),
+            "host_rss": self.host_rss().map(host_json),
+            "missed_events": self.digests.iter().map(|digest| digest.missed).fold(0, u64::saturating_add),
+        })
     }
 
-    fn devices(&self) -> Vec<RunDevice> {
-        let kind = |(kind, of_kind): (&BufferKind, &OfKind)| RunKind {
-            kind: *kind,
-            peak: of_kind.peak,
-            peak_allocated: of_kind.peak_allocated,
-            peak_time_s: self.seconds(of_kind.peak_time),
-            is_at_least: of_kind.is_at_least,
-            capacity: of_kind.limit(),
-            at_end: of_kind.at_end,
-            groups: of_kind.groups.clone(),
-        };
-        let device = |(place, chip): (&ChipPlace, &crate::OnChip)| RunDevice {
-            chip: self.chip(place),
-            kinds: chip.kinds.iter().map(kind).collect(),
-            leaked: chip.leaked,
-            cached: chip.cached,
-        };
-        self.chips.iter().map(device).collect()
+    /// Returns the documents of all items of all processes.
+    fn of_each<'a, T: 'a>(&'a self, items: impl Fn(&'a Digest) -> &'a Vec<T>, document: impl Fn(u32, &T) -> Value) -> Vec<Value> {
+        self.digests.iter().flat_map(|digest| items(digest).iter().map(|item| document(digest.pid, item)).collect::<Vec<_>>()).collect()
     }
 
-    fn chip(&self, place: &ChipPlace) -> RunChip {
+    /// Returns the name of a chip: the id of the device, or the id that the program uses. That may have more digits than a JSON number can
+    /// represent.
+    fn chip_name(&self, place: ChipPlace) -> Value {
         match place {
-            ChipPlace::Device(id) => RunChip::Device(*id),
-            ChipPlace::Unmapped(id) => RunChip::Unmapped(self.given(*id)),
+            ChipPlace::Device(id) => id.0.into(),
+            ChipPlace::Unmapped(id) => self.given(id).to_string().into(),
         }
     }
 
-    fn chips(&self, places: &[ChipPlace]) -> Vec<RunChip> {
-        places.iter().map(|place| self.chip(place)).collect()
+    fn device(&self, place: ChipPlace, chip: &OnChip) -> Value {
+        let key = if let ChipPlace::Device(_) = place { "id" } else { "unmapped" };
+        json!({
+            key: self.chip_name(place),
+            "kinds": chip.kinds.iter().map(|(kind, of_kind)| (kind.name().to_owned(), self.kind(*kind, of_kind))).collect::<Map<_, _>>(),
+            "leaked": count_and_bytes(chip.leaked),
+            "cached": count_and_bytes(chip.cached),
+        })
     }
 
-    fn buffer(&self, Leftover { digest, left, places }: &Leftover<'_>) -> RunBuffer {
+    fn kind(&self, kind: BufferKind, of_kind: &OfKind) -> Value {
+        // Circular buffers appear and vanish with programs, so there is no common peak.
+        let has_peak = !matches!(kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
+        json!({
+            "peak": has_peak.then_some(of_kind.peak),
+            "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
+            "peak_time_s": (has_peak && of_kind.peak > 0).then(|| self.seconds(of_kind.peak_time)),
+            // Several processes or origins held memory at the same time. Each single peak is exact, but the peak of the sum is unknown.
+            "peak_is_at_least": of_kind.is_at_least,
+            "capacity": of_kind.limit(),
+            "at_end": of_kind.at_end,
+        })
+    }
+
+    fn peak_set(&self, place: ChipPlace, chip: &OnChip) -> Vec<Value> {
+        let groups = chip.kinds.iter().flat_map(|(kind, of_kind)| of_kind.groups.iter().map(move |group| (kind, group)));
+        let document = |(kind, group): (&BufferKind, &ttmon_model::ledger::PeakGroup)| {
+            json!({
+                "device": self.chip_name(place),
+                "kind": kind.name(),
+                "tag": group.tag.as_deref(),
+                "op": group.operation.as_deref(),
+                "line": line_json(group.line.as_deref()),
+                "bytes": group.bytes,
+                "count": group.count,
+            })
+        };
+        groups.map(document).collect()
+    }
+
+    /// Returns the peaks of each chip and kind, grouped only by line.
+    fn by_line(&self) -> Vec<Value> {
+        let mut lists = Vec::new();
+        for (place, chip) in &self.chips {
+            for (kind, of_kind) in &chip.kinds {
+                let lines = HeldByLine::collect(of_kind.groups.iter().map(|group| (group.line.as_ref(), group.count, group.bytes)));
+                if lines.iter().any(|held| held.line.is_some()) {
+                    lists.push(json!({"device": self.chip_name(*place), "kind": kind.name(), "lines": held_json(&lines)}));
+                }
+            }
+        }
+        lists
+    }
+
+    fn buffer(&self, Leftover { digest, left, places }: &Leftover<'_>) -> Value {
         let allocator = digest.ledger.allocators.get(usize::from(left.allocator));
         let banks = allocator.and_then(|allocator| allocator.geometry_of(left.kind)).map(|geometry| geometry.banks);
-        RunBuffer {
-            pid: digest.pid,
-            allocator: allocator.map(|allocator| format!("{}.{}.{}", digest.pid, allocator.slot, allocator.generation)),
-            kind: left.kind,
-            address: left.address,
-            size: left.size,
-            per_bank: left.per_bank,
-            banks: banks.and_then(|banks| NonZeroU32::new(u32::try_from(banks).ok()?)),
-            page_size: left.page_size,
-            layout: left.layout,
-            cores: left.cores,
-            chips: self.chips(places),
-            refs: left.refs,
-            age_s: seconds_between(left.time.0, self.span.1),
-            tag: left.tag.as_ref().map(ToString::to_string),
-            operation: left.operation.as_ref().map(ToString::to_string),
-            line: left.line().cloned(),
-        }
+        json!({
+            "pid": digest.pid,
+            "allocator": allocator.map(|allocator| format!("{}.{}.{}", digest.pid, allocator.slot, allocator.generation)),
+            "kind": left.kind.name(),
+            "address": format!("{:#x}", left.address),
+            "size": left.size,
+            "per_bank": left.per_bank,
+            "banks": banks.filter(|banks| *banks > 0),
+            "page_size": left.page_size,
+            "layout": left.layout.map(BufferLayout::name),
+            "cores": left.cores,
+            "devices": devices_of(places),
+            "unmapped": self.unmapped_of(places),
+            "refs": left.refs,
+            "age_s": seconds_between(left.time.0, self.span.1),
+            "tag": left.tag.as_deref(),
+            "op": left.operation.as_deref(),
+            "line": line_json(left.line().map(AsRef::as_ref)),
+        })
     }
 
-    fn refusal(&self, refused: &LedgerRefusal, places: &[ChipPlace]) -> RunRefusal {
-        RunRefusal {
-            refusal: refused.refusal.clone(),
-            place: self.names(places),
-            chips: self.chips(places),
-            time_s: self.seconds(refused.time.0),
-            tag: refused.tag.clone(),
-        }
+    fn refusal(&self, LedgerRefusal { refusal, time, tag, .. }: &LedgerRefusal, places: &[ChipPlace]) -> Value {
+        let mut document = refusal_json(refusal, &self.names(places));
+        document.insert("time_s".to_owned(), self.seconds(time.0).into());
+        document.insert("kind".to_owned(), refusal.kind.name().into());
+        document.insert("devices".to_owned(), devices_of(places).into());
+        document.insert("unmapped".to_owned(), self.unmapped_of(places).into());
+        document.insert("asked".to_owned(), refusal.size.into());
+        document.insert("tag".to_owned(), tag.clone().into());
+        document.insert("line".to_owned(), line_json(refusal.line.as_deref()));
+        document.into()
     }
 
-    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipPlace]) -> RunTightest {
-        RunTightest { chips: self.chips(places), kind, tightest: tightest.clone(), time_s: self.seconds(tightest.time) }
+    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipPlace]) -> Value {
+        json!({
+            "kind": kind.name(),
+            "bytes": tightest.bytes,
+            "time_s": self.seconds(tightest.time),
+            "at": tightest.at.name(),
+            "phase": if let Point::Phase(name) = &tightest.at { Some(name) } else { None },
+            "points": tightest.points,
+            "devices": devices_of(places),
+            "unmapped": self.unmapped_of(places),
+        })
+    }
+
+    fn unmapped_of(&self, places: &[ChipPlace]) -> Vec<String> {
+        places
+            .iter()
+            .filter_map(|place| if let ChipPlace::Unmapped(id) = place { Some(self.given(*id).to_string()) } else { None })
+            .collect()
     }
 
     /// Returns the seconds since the start of the command.
@@ -121,17 +207,57 @@ impl Account {
     }
 }
 
-fn process(digest: &Digest) -> RunProcess<'_> {
-    RunProcess {
-        pid: digest.pid,
-        name: &digest.program,
-        is_running: digest.is_running,
-        is_exact: digest.is_exact(),
-        is_mock: digest.ledger.is_mock,
-        events: digest.ledger.events,
-        host_rss: digest.host_rss,
-        lost: digest.ledger.lost,
+fn devices_of(places: &[ChipPlace]) -> Vec<u32> {
+    places.iter().filter_map(|place| if let ChipPlace::Device(id) = place { Some(id.0) } else { None }).collect()
+}
+
+fn process(digest: &Digest) -> Value {
+    json!({
+        "pid": digest.pid,
+        "name": digest.program,
+        "running": digest.is_running,
+        "exact": digest.is_exact(),
+        "mock": digest.ledger.is_mock,
+        "events": digest.ledger.events,
+        "host_rss": digest.host_rss.map(host_json),
+        "lost": lost(std::slice::from_ref(digest)),
+    })
+}
+
+/// Returns the lost events of processes by reason.
+fn lost(digests: &[Digest]) -> Value {
+    let sum = |reason: usize| digests.iter().map(|digest| digest.ledger.lost[reason]).fold(0, u64::saturating_add);
+    LOST.iter().enumerate().map(|(reason, name)| ((*name).to_owned(), Value::from(sum(reason)))).collect::<Map<_, _>>().into()
+}
+
+fn overhead_json(overhead: Overhead) -> Value {
+    json!({
+        "calls": overhead.calls,
+        "measured_calls": overhead.measured_calls,
+        "ns_per_call": overhead.nanoseconds / overhead.calls.max(1),
+        "duration_s": overhead.nanoseconds as f64 / 1e9,
+    })
+}
+
+/// Returns the coverage of the hook over all processes. If the states differ, the worst is reported.
+fn coverage<'a>(all: impl Iterator<Item = &'a LedgerFeature>) -> Value {
+    let mut features: Map<String, Value> = Map::new();
+    for feature in all {
+        let state = feature.state.name();
+        let known = features.entry(feature.name.clone()).or_insert_with(|| json!({"state": state, "hits": 0_u64, "reason": null}));
+        let hits = known["hits"].as_u64().unwrap_or(0).saturating_add(feature.hits);
+        known["hits"] = hits.into();
+        let is_worse = known["state"] == FeatureState::Found.name() && feature.state != FeatureState::Found;
+        if is_worse || known["reason"].is_null() && feature.reason.is_some() {
+            known["state"] = state.into();
+            known["reason"] = feature.reason.clone().into();
+        }
     }
+    features.into()
+}
+
+fn count_and_bytes((count, bytes): (u64, u64)) -> Value {
+    json!({"count": count, "bytes": bytes})
 }
 
 /// Returns the seconds between two times, to the millisecond. Returns 0 if the second time is earlier.

@@ -94,7 +94,7 @@ fn window_json(window: &Window) -> Value {
 }
 
 /// Returns the JSON of buffers by line.
-pub(crate) fn held_json(lines: &[HeldByLine]) -> Vec<Value> {
+pub fn held_json(lines: &[HeldByLine]) -> Vec<Value> {
     let one = |held: &HeldByLine| json!({"line": line_json(held.line.as_deref()), "bytes": held.bytes, "count": held.count});
     lines.iter().map(one).collect()
 }

@@ -11,11 +11,9 @@ mod frame;
 mod line;
 mod memory;
 mod parts;
-mod phase;
 mod process;
 mod read;
 pub mod recording;
-pub mod run;
 mod table;
 mod value;
 
@@ -29,7 +27,7 @@ use ttmon_model::{Missing, Snapshot};
 
 use device::DeviceJson;
 pub use document::Document;
-pub use event::{event_line, read_event, refusal_json};
+pub use event::{event_line, held_json, read_event, refusal_json};
 pub use frame::{frame_line, read_frame};
 pub use line::line_json;
 pub use memory::{GroupedMemoryJson, MemoryJson, MemoryParts};

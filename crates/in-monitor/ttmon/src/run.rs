@@ -255,7 +255,7 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
 
 /// Writes the report, or, if that is not possible any more, writes it to a temporary file. Returns whether it was written.
 fn write_report(output: &Output, account: &Account) -> bool {
-    let mut document = account.report(VERSION, signal_name).json();
+    let mut document = account.report(VERSION, signal_name);
     SourceTexts::of(account).add_to(&mut document);
     let text = format!("{}\n", ttmon_json::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };

@@ -73,7 +73,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
             "  left at exit on devices 0-1:  2.0GB DRAM 0x3 tag \"layer 2\" age 1m32s",
         ]
     );
-    let document = account.report("0", |_| None).json();
+    let document = account.report("0", |_| None);
     assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
     assert_eq!((&document["leaks"][0]["layout"], &document["cache"][0]["layout"]), (&"nd_sharded".into(), &serde_json::Value::Null));
     assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(2_u64 << 30).into()));
@@ -137,7 +137,7 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
         digest.ledger.is_mock = true;
         let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
         assert!(lines(&account)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&account));
-        let document = account.report("0", |_| None).json();
+        let document = account.report("0", |_| None);
         let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
         assert_eq!(told, ["0", "1"]);
         assert_eq!(document["leaks"][0]["unmapped"], serde_json::json!(["0", "1"]));

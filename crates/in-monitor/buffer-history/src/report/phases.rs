@@ -1,11 +1,10 @@
-//! JSON of phases, traces, free blocks and host memory in the report of a run.
+//! Phases, traces and host memory.
 
 use serde_json::{Map, Value, json};
+use ttmon_json::held_json;
 use ttmon_model::phase::{Growth, HostMemory, PHASE_KINDS, Phase, UnsafeTrace};
 
-use crate::event::held_json;
-
-pub(crate) fn host_json(host: HostMemory) -> Value {
+pub(super) fn host_json(host: HostMemory) -> Value {
     json!({"first": host.first, "peak": host.peak, "last": host.last})
 }
 
@@ -14,7 +13,7 @@ fn by_kind<T: Copy + Into<Value>>(values: [T; 2]) -> Map<String, Value> {
     PHASE_KINDS.iter().zip(values).map(|(kind, value)| (kind.name().to_owned(), value.into())).collect()
 }
 
-pub(crate) fn phase_json(pid: u32, phase: &Phase) -> Value {
+pub(super) fn phase_json(pid: u32, phase: &Phase) -> Value {
     json!({
         "name": phase.name,
         "pid": pid,
@@ -37,6 +36,6 @@ fn growth_json(growth: &Growth) -> Value {
     document.into()
 }
 
-pub(crate) fn trace_json(pid: u32, trace: &UnsafeTrace) -> Value {
+pub(super) fn trace_json(pid: u32, trace: &UnsafeTrace) -> Value {
     json!({"pid": pid, "trace": trace.id.to_string(), "replays": trace.replays, "lines": held_json(&trace.lines)})
 }
