@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use ttmon_model::identity::{ChipPosition, unique_id_candidates};
 use ttmon_model::ledger::{
-    BufferKind, BufferLayout, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature,
-    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter,
+    Buffer, BufferKind, BufferLayout, FeatureState, HookFeature, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerGeometry,
+    LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter,
 };
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, PerKind, Sample, Snapshot};
@@ -52,7 +52,7 @@ fn meshes(launches_less: u64) -> Ledger {
     let l1 = [buffer(0, Kind::L1, 0x14_0000, 4096, 262_144), buffer(0, Kind::L1, 0x14_2000, 8192, 500_000)];
     let small = buffer(0, Kind::L1Small, L1_SMALL.base + 32_768 - 64, 64, 4096);
     let left = buffer(1, Kind::Dram, 0x10_0040, 43 * 2048, mib);
-    let buffers: Vec<LedgerBuffer> = both.into_iter().chain(l1).chain([small, left]).collect();
+    let buffers: Vec<Buffer> = both.into_iter().chain(l1).chain([small, left]).collect();
     let mut mesh = allocator(0, (1, 2), &chips(), &buffers);
     mesh.rows.push(LedgerRow { kind: BufferKind::Of(Kind::Cb), ..row(Kind::Cb, &[]) });
     let circular =
@@ -75,10 +75,8 @@ fn meshes(launches_less: u64) -> Ledger {
 /// Returns a ledger without block tables: one kind has buffers with a different address on each core, another has more buffers than can be
 /// listed. No circular buffer was ever seen.
 fn without_blocks() -> Ledger {
-    let buffers = vec![
-        LedgerBuffer { is_per_core: true, ..buffer(0, Kind::L1, 0x14_0000, 4096, 262_144) },
-        buffer(0, Kind::Dram, 0x80_0040, 2048, 24_000),
-    ];
+    let buffers =
+        vec![Buffer { is_per_core: true, ..buffer(0, Kind::L1, 0x14_0000, 4096, 262_144) }, buffer(0, Kind::Dram, 0x80_0040, 2048, 24_000)];
     let mut one = allocator(0, (1, 1), &chips()[..1], &buffers);
     one.self_check = LedgerSelfCheck { is_inexact: true, is_per_core: true, checks: 40, differences: 3, ..LedgerSelfCheck::default() };
     let dram = &mut one.rows[0];
@@ -87,15 +85,15 @@ fn without_blocks() -> Ledger {
     Ledger { coverage: vec![feature("allocations", 2, FeatureState::Found, None)], ..ledger(vec![one], buffers) }
 }
 
-fn feature(name: &str, hits: u64, state: FeatureState, reason: Option<&str>) -> LedgerFeature {
-    LedgerFeature { name: name.to_owned(), hits, state, reason: reason.map(str::to_owned) }
+fn feature(name: &str, hits: u64, state: FeatureState, reason: Option<&str>) -> HookFeature {
+    HookFeature { name: name.to_owned(), hits, state, reason: reason.map(str::to_owned) }
 }
 
-fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledger {
+fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<Buffer>) -> Ledger {
     Ledger { is_listed: true, has_blocks: true, events: 100, allocators, buffers, ..Ledger::empty(LedgerWriter::Hook) }
 }
 
-fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[LedgerBuffer]) -> LedgerAllocator {
+fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Buffer]) -> LedgerAllocator {
     let geometry = PerKind::from_fn(|kind| match kind {
         Kind::Dram => Some(DRAM),
         Kind::L1 => Some(L1),
@@ -103,7 +101,7 @@ fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Ledge
         Kind::Trace => Some(TRACE),
         Kind::Cb | Kind::Kernel => None,
     });
-    let mine: Vec<&LedgerBuffer> = buffers.iter().filter(|buffer| buffer.allocator == slot).collect();
+    let mine: Vec<&Buffer> = buffers.iter().filter(|buffer| buffer.allocator == slot).collect();
     let of = |kind: Kind| mine.iter().copied().filter(|buffer| buffer.kind == BufferKind::Of(kind)).collect::<Vec<_>>();
     let rows = [Kind::Dram, Kind::L1, Kind::L1Small].into_iter().filter(|kind| !of(*kind).is_empty());
     LedgerAllocator {
@@ -119,7 +117,7 @@ fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Ledge
     }
 }
 
-fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
+fn row(kind: Kind, buffers: &[&Buffer]) -> LedgerRow {
     let geometry = if kind == Kind::Dram { DRAM } else { L1 };
     let per_bank: u64 = buffers.iter().filter_map(|buffer| Some(u64::from(buffer.per_bank?.get()))).sum();
     let used = buffers.iter().map(|buffer| buffer.size).sum();
@@ -137,8 +135,8 @@ fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
     }
 }
 
-fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) -> LedgerBuffer {
-    LedgerBuffer {
+fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) -> Buffer {
+    Buffer {
         allocator,
         kind: BufferKind::Of(kind),
         address,
@@ -177,7 +175,7 @@ pub fn overfull() -> Snapshot {
         cores: [(number % 60).to_le_bytes()[0], (number % 61).to_le_bytes()[0], 63, 63],
         is_global: false,
     };
-    let buffers = (0..10_000_u64).map(|number| LedgerBuffer {
+    let buffers = (0..10_000_u64).map(|number| Buffer {
         allocator: u16::try_from(number % 256).unwrap(),
         ..buffer(0, if number % 2 == 0 { Kind::Dram } else { Kind::L1 }, number.wrapping_mul(u64::MAX / 7), u32::MAX, u64::MAX)
     });

@@ -9,8 +9,8 @@ use ttmon_ledger_reader::COST_ONE_IN;
 use ttmon_model::groups::changes;
 use ttmon_model::identity::ranges;
 use ttmon_model::ledger::{
-    BufferKind, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerFeature, LedgerRefusal, LedgerRow, LedgerShared, LedgerSharedPeak,
-    LedgerWriter, PeakGroup,
+    Buffer, BufferKind, HookFeature, LedgerAllocator, LedgerChip, LedgerRefusal, LedgerRow, LedgerShared, LedgerSharedPeak, LedgerWriter,
+    PeakGroup,
 };
 use ttmon_model::limits::grouped;
 use ttmon_model::phase::{HostMemory, Tightest};
@@ -142,7 +142,7 @@ pub struct Leftover<'a> {
     /// The ledger with the buffer.
     pub digest: &'a Digest,
     /// The buffer.
-    pub left: &'a LedgerBuffer,
+    pub left: &'a Buffer,
     /// The chips.
     pub places: &'a [ChipPlace],
 }
@@ -350,7 +350,7 @@ impl Account {
     /// Returns the features of TT-Metal that could not be tracked, each once, with the reason.
     pub fn not_followed(&self) -> Vec<String> {
         let features = self.digests.iter().flat_map(|digest| &digest.ledger.coverage);
-        let mut texts: Vec<String> = features.filter_map(LedgerFeature::not_followed).collect();
+        let mut texts: Vec<String> = features.filter_map(HookFeature::not_followed).collect();
         texts.sort_unstable();
         texts.dedup();
         texts
@@ -410,14 +410,14 @@ impl OnChip {
 /// Raises the peak to the bytes that were not freed. At the end of an allocator, all buffers that were allocated before and never freed
 /// were live, so the peak is at least their sum. This matters only if several allocators share a chip.
 fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, places: &[Vec<ChipPlace>]) {
-    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&LedgerBuffer>> = BTreeMap::new();
+    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&Buffer>> = BTreeMap::new();
     for leftover in &digest.left {
         for place in places.get(usize::from(leftover.allocator)).into_iter().flatten() {
             left.entry((*place, leftover.kind)).or_default().push(leftover);
         }
     }
-    let allocator_of = |leftover: &LedgerBuffer| digest.ledger.allocators.get(usize::from(leftover.allocator));
-    let end_of = |leftover: &LedgerBuffer| allocator_of(leftover).map_or(0, |allocator| digest.lifetime(allocator).1);
+    let allocator_of = |leftover: &Buffer| digest.ledger.allocators.get(usize::from(leftover.allocator));
+    let end_of = |leftover: &Buffer| allocator_of(leftover).map_or(0, |allocator| digest.lifetime(allocator).1);
     for ((place, kind), left) in left {
         let Some(of_kind) = chips.get_mut(&place).and_then(|chip| chip.kinds.get_mut(&kind)).filter(|of_kind| of_kind.is_at_least) else {
             continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ttmon_ledger_reader::{FinalLedger, ReadError, Region};
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerBuffer, LedgerRefusal};
+use ttmon_model::ledger::{Buffer, BufferKind, Ledger, LedgerAllocator, LedgerRefusal};
 use ttmon_model::phase::{HostMemory, Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
 
@@ -21,7 +21,7 @@ pub struct Digest {
     /// The ledger. Its rows have the buffers at the peak and at the end.
     pub ledger: Ledger,
     /// The largest buffers that were not freed, largest first.
-    pub left: Vec<LedgerBuffer>,
+    pub left: Vec<Buffer>,
     /// Refused requests.
     pub refusals: Vec<LedgerRefusal>,
     /// The smallest values of the largest free blocks of banks, by allocator (index in the ledger) and kind.

@@ -9,7 +9,7 @@ use ttmon_json::recording::Reader;
 use ttmon_json::{Document, ReadError};
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::limits::DOCUMENT_ENTRIES_MAX;
-use ttmon_model::snapshot::{Allocator, Buffer as LiveBuffer, Snapshot};
+use ttmon_model::snapshot::{Allocator, MappedBuffer, Snapshot};
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
@@ -178,7 +178,7 @@ fn add_frame(
     let time = snapshot.time.0;
     let allocators: HashMap<&str, &Allocator> = snapshot.allocators.iter().map(|allocator| (allocator.id.as_str(), allocator)).collect();
     let mut before = std::mem::take(present);
-    let mut new: Vec<(BufferKey, &LiveBuffer)> = Vec::new();
+    let mut new: Vec<(BufferKey, &MappedBuffer)> = Vec::new();
     for buffer in &snapshot.buffers {
         let key = key_of(buffer);
         match before.remove(&key) {
@@ -194,9 +194,9 @@ fn add_frame(
     }
     for (key, buffer) in new {
         let Some(allocator) = allocators.get(buffer.allocator.id.as_str()) else { continue };
-        let Some(space) = space(trace, allocator, buffer.entry.kind) else { continue };
+        let Some(space) = space(trace, allocator, buffer.buffer.kind) else { continue };
         let owner = *owners.entry(key.0).or_insert_with(|| trace.process(key.0, &name_of(snapshot, key.0)));
-        let entry = &buffer.entry;
+        let entry = &buffer.buffer;
         let stack = entry
             .stack
             .as_ref()
@@ -215,8 +215,8 @@ fn add_frame(
     Ok(())
 }
 
-fn key_of(buffer: &LiveBuffer) -> BufferKey {
-    let entry = &buffer.entry;
+fn key_of(buffer: &MappedBuffer) -> BufferKey {
+    let entry = &buffer.buffer;
     (buffer.process().pid, buffer.allocator.id.clone(), entry.kind, entry.address, entry.time.0 / 1_000_000_000)
 }
 

@@ -5,7 +5,7 @@ mod phases;
 use serde_json::{Map, Value, json};
 use ttmon_json::{held_json, line_json, refusal_json, rounded};
 use ttmon_model::event::Refused;
-use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature, LedgerRefusal};
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, HookFeature, LedgerRefusal};
 use ttmon_model::memory::Kind;
 use ttmon_model::phase::{Point, Tightest};
 use ttmon_model::room::HeldByLine;
@@ -240,7 +240,7 @@ fn overhead_json(overhead: Overhead) -> Value {
 }
 
 /// Returns the coverage of the hook over all processes. If the states differ, the worst is reported.
-fn coverage<'a>(all: impl Iterator<Item = &'a LedgerFeature>) -> Value {
+fn coverage<'a>(all: impl Iterator<Item = &'a HookFeature>) -> Value {
     let mut features: Map<String, Value> = Map::new();
     for feature in all {
         let state = feature.state.name();

@@ -6,10 +6,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
 use ttmon_model::groups::{BufferGroup, GroupKey};
-use ttmon_model::ledger::{BufferLayout, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::ledger::{BufferLayout, HookFeature, LedgerSelfCheck};
 use ttmon_model::limits::DOCUMENT_FRAMES_MAX;
 use ttmon_model::memory::Source;
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, MappedBuffer};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
 
@@ -144,9 +144,9 @@ fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> 
 }
 
 /// Returns the state of each feature of the hook, and how often the program called it, by name.
-fn coverage(features: &[LedgerFeature]) -> Pairs<&str, Pairs<&'static str, Value>> {
-    let is_first = |(index, feature): &(usize, &LedgerFeature)| !features[..*index].iter().any(|other| other.name == feature.name);
-    let row = |(_, feature): (usize, &'_ LedgerFeature)| {
+fn coverage(features: &[HookFeature]) -> Pairs<&str, Pairs<&'static str, Value>> {
+    let is_first = |(index, feature): &(usize, &HookFeature)| !features[..*index].iter().any(|other| other.name == feature.name);
+    let row = |(_, feature): (usize, &'_ HookFeature)| {
         let reason = feature.reason.as_ref().map(|reason| ("reason", json!(reason)));
         let values = [("state", json!(feature.state.name())), ("hits", json!(feature.hits))];
         Pairs(values.into_iter().chain(reason).collect())
@@ -221,11 +221,11 @@ impl Serialize for BlockJson<'_> {
 }
 
 /// Returns the stacks of the buffers, in the order of the buffers, and the number of omitted stacks.
-fn stacks(buffers: &[Buffer]) -> (Vec<Value>, usize) {
+fn stacks(buffers: &[MappedBuffer]) -> (Vec<Value>, usize) {
     let (mut seen, mut stacks) = (HashSet::new(), Vec::new());
     let (mut frames, mut left_out) = (0, 0);
     for buffer in buffers {
-        let Some(stack) = buffer.entry.stack.as_ref().filter(|stack| stack.number > 0) else { continue };
+        let Some(stack) = buffer.buffer.stack.as_ref().filter(|stack| stack.number > 0) else { continue };
         let pid = buffer.process().pid;
         if !seen.insert((pid, stack.number)) {
             continue;
@@ -241,18 +241,18 @@ fn stacks(buffers: &[Buffer]) -> (Vec<Value>, usize) {
     (stacks, left_out)
 }
 
-pub(crate) fn buffers_json(buffers: &[Buffer], now: UnixTime) -> impl Serialize {
+pub(crate) fn buffers_json(buffers: &[MappedBuffer], now: UnixTime) -> impl Serialize {
     Lazy(move || buffers.iter().map(move |buffer| BufferJson { buffer, now }))
 }
 
 struct BufferJson<'a> {
-    buffer: &'a Buffer,
+    buffer: &'a MappedBuffer,
     now: UnixTime,
 }
 
 impl Serialize for BufferJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entry = &self.buffer.entry;
+        let entry = &self.buffer.buffer;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("pid", &self.buffer.process().pid)?;
         map.serialize_entry("allocator", &self.buffer.allocator.id)?;

@@ -1,7 +1,7 @@
 //! Single parts of the document, for requests to the service.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::snapshot::Buffer;
+use ttmon_model::snapshot::MappedBuffer;
 
 use crate::device::DeviceJson;
 use crate::memory::buffers_json;
@@ -54,7 +54,7 @@ pub struct BuffersJson<'a> {
     /// The snapshot.
     pub snapshot: SnapshotJson<'a>,
     /// The buffers in the answer.
-    pub buffers: &'a [Buffer],
+    pub buffers: &'a [MappedBuffer],
     /// The total number.
     pub count: usize,
 }

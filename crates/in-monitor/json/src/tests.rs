@@ -363,7 +363,7 @@ fn stacks_of_buffers_are_kept() {
     let line = |line: u32| Arc::new(SourceLine { file: "/me/model.py".into(), line, function: "forward".into() });
     let stack = Arc::new(Stack::new(3, vec![line(7), line(9)]).unwrap());
     let mut snapshot = machine::hooked();
-    snapshot.buffers.iter_mut().take(2).for_each(|buffer| buffer.entry.stack = Some(stack.clone()));
+    snapshot.buffers.iter_mut().take(2).for_each(|buffer| buffer.buffer.stack = Some(stack.clone()));
     let text = |snapshot: &Snapshot| {
         let parts = MemoryParts { buffers: true, ..MemoryParts::default() };
         to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version: "0.1.0" }, parts }, Layout::Line)
@@ -373,9 +373,9 @@ fn stacks_of_buffers_are_kept() {
     assert_eq!(document["stacks"], serde_json::json!([{"pid": 4242, "stack": 3, "frames": [frame(7), frame(9)]}]));
     assert_eq!((&document["buffers"][0]["stack"], &document["buffers"][0]["line"]), (&3.into(), &frame(7)));
     let again = read(&text(&snapshot)).unwrap();
-    assert_eq!(again.buffers[1].entry.stack.as_deref(), Some(&*stack));
+    assert_eq!(again.buffers[1].buffer.stack.as_deref(), Some(&*stack));
     let many: Vec<_> = (0..ttmon_model::limits::DOCUMENT_FRAMES_MAX).map(|number| line(u32::try_from(number).unwrap())).collect();
-    snapshot.buffers[0].entry.stack = Some(Arc::new(Stack::new(4, many).unwrap()));
+    snapshot.buffers[0].buffer.stack = Some(Arc::new(Stack::new(4, many).unwrap()));
     let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
     assert_eq!((document["stacks"].as_array().unwrap().len(), &document["stacks_left_out"]), (1, &1.into()));
 }

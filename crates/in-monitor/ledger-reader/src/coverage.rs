@@ -1,7 +1,7 @@
 //! Counters without the writer's lock: launched programs, and calls of each hooked function.
 
 use ttmon_ledger::layout::{Coverage, coverage, launches};
-use ttmon_model::ledger::{FeatureState, LedgerFeature, LedgerLaunches};
+use ttmon_model::ledger::{FeatureState, HookFeature, LedgerLaunches};
 
 use super::bytes::{text_at, u64_at};
 use super::clock::Converter;
@@ -10,7 +10,7 @@ use super::{ReadError, Region};
 /// Number of attempts before a record that changes each time is omitted.
 const TRIES: u32 = 4;
 
-pub(super) fn features(region: &Region, used: u32) -> Result<Vec<LedgerFeature>, ReadError> {
+pub(super) fn features(region: &Region, used: u32) -> Result<Vec<HookFeature>, ReadError> {
     if used == 0 {
         return Ok(Vec::new());
     }
@@ -35,8 +35,8 @@ fn state(record: &[u8]) -> u64 {
     u64_at(record, coverage::STATE)
 }
 
-fn feature(record: &[u8]) -> Option<LedgerFeature> {
-    Some(LedgerFeature {
+fn feature(record: &[u8]) -> Option<HookFeature> {
+    Some(HookFeature {
         name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
         hits: u64_at(record, coverage::HITS),
         state: match Coverage::from_number(state(record).to_le_bytes()[0])? {

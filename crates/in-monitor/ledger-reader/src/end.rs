@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use ttmon_model::groups::sums;
-use ttmon_model::ledger::{Ledger, LedgerBuffer, LedgerGeometry, LedgerRow, PeakGroup, RowEnd};
+use ttmon_model::ledger::{Buffer, Ledger, LedgerGeometry, LedgerRow, PeakGroup, RowEnd};
 use ttmon_model::room::largest_free;
 
 use super::entry::{Entry, Names};
@@ -22,7 +22,7 @@ pub struct FinalLedger {
     /// The figures.
     pub ledger: Ledger,
     /// The buffers that were not freed, largest first: those that are live, and those that ended with their allocator.
-    pub left: Vec<LedgerBuffer>,
+    pub left: Vec<Buffer>,
     /// The lines of all stacks.
     pub lines: Lines,
 }

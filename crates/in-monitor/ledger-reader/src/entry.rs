@@ -1,6 +1,6 @@
 //! An entry: one buffer, from the entry table, the graveyard or its allocation event.
 //!
-//! Entries are private scratch of the reader. There may be a million, so they are turned into [`LedgerBuffer`]s in place.
+//! Entries are private scratch of the reader. There may be a million, so they are turned into [`Buffer`]s in place.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ttmon_ledger::layout::{SIZE_END, entry, flag, kind};
 use ttmon_ledger::report;
 use ttmon_model::KernelType;
-use ttmon_model::ledger::{BufferLayout, LedgerAllocator, LedgerBuffer, LedgerGeometry};
+use ttmon_model::ledger::{Buffer, BufferLayout, LedgerAllocator, LedgerGeometry};
 use ttmon_model::units::UnixTime;
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
@@ -57,7 +57,7 @@ pub(super) struct Entry {
 }
 
 /// A buffer or an event fits into the memory of its entry, so a million entries are turned into them in place.
-const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>() && size_of::<Event>() <= size_of::<Entry>());
+const _: () = assert!(size_of::<Buffer>() <= size_of::<Entry>() && size_of::<Event>() <= size_of::<Entry>());
 
 impl Entry {
     /// No event has this number; events count from 1.
@@ -136,18 +136,21 @@ impl Entry {
     }
 
     /// Whether the buffer belongs to the program cache.
+    #[inline]
     pub(super) fn is_cached(&self) -> bool {
         self.flags & flag::CACHE != 0
     }
 
     /// Returns the type of a kernel, or `None` for an entry of another kind.
+    #[inline]
     pub(super) fn kernel_type(&self) -> Option<KernelType> {
         (self.kind == kind::KERNEL).then(|| KernelType::from_number(report::kernel_type(self.flags)))
     }
 
     /// Returns the buffer; `None` if its allocator is unknown.
-    pub(super) fn buffer(&self, names: &Names<'_>) -> Option<LedgerBuffer> {
-        Some(LedgerBuffer {
+    #[inline]
+    pub(super) fn buffer(&self, names: &Names<'_>) -> Option<Buffer> {
+        Some(Buffer {
             allocator: (*names.allocators.get(usize::from(self.allocator))?)?,
             kind: buffer_kind(self.kind),
             address: self.address,

@@ -26,7 +26,7 @@ pub fn set_resolver(resolver: Resolver) {
 pub fn resolve_snapshot(snapshot: &mut Snapshot) {
     let Some(resolve) = RESOLVER.get() else { return };
     let mut known: HashMap<*const Stack, Arc<Stack>> = HashMap::new();
-    for stack in snapshot.buffers.iter_mut().filter_map(|buffer| buffer.entry.stack.as_mut()) {
+    for stack in snapshot.buffers.iter_mut().filter_map(|buffer| buffer.buffer.stack.as_mut()) {
         if !stack.frames.iter().any(|frame| frame.native().is_some()) {
             continue;
         }

@@ -76,6 +76,7 @@ pub struct Tags(pub(super) Vec<Arc<String>>);
 
 impl Tags {
     /// Returns the text of a tag. There is none for id 0, which means no tag.
+    #[inline]
     pub fn get(&self, id: u32) -> Option<&Arc<String>> {
         usize::try_from(id).ok().filter(|id| *id > 0).and_then(|id| self.0.get(id)).filter(|text| !text.is_empty())
     }

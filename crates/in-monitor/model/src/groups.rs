@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::ledger::LedgerBuffer;
+use crate::ledger::Buffer;
 use crate::stack::SourceLine;
 use crate::units::UnixTime;
 
@@ -50,7 +50,7 @@ pub struct BufferGroup {
 }
 
 /// Groups buffers, most bytes first. With `since`, also sums the bytes of buffers that were allocated at that time or later.
-pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
+pub fn groups<'a>(buffers: impl Iterator<Item = &'a Buffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
     let keyed = buffers.map(|buffer| {
         let key = match by {
             GroupBy::Line => GroupKey::Line(buffer.line().cloned()),
@@ -68,7 +68,7 @@ pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, 
         since: since.map(|_| 0),
         growth: None,
     };
-    let add = |group: &mut BufferGroup, buffer: &LedgerBuffer| {
+    let add = |group: &mut BufferGroup, buffer: &Buffer| {
         group.bytes = group.bytes.saturating_add(buffer.size);
         group.count += 1;
         group.largest = group.largest.max(buffer.size);
@@ -125,10 +125,10 @@ mod tests {
     use crate::memory::Kind;
     use crate::stack::Stack;
 
-    fn buffer(size: u64, time: u64, line: u32, tag: &str) -> LedgerBuffer {
+    fn buffer(size: u64, time: u64, line: u32, tag: &str) -> Buffer {
         let line = (line > 0).then(|| Arc::new(SourceLine { file: "m.py".into(), line, function: "f".into() }));
         let stack = line.map(|line| Arc::new(Stack::of_line(line)));
-        LedgerBuffer {
+        Buffer {
             allocator: 0,
             kind: BufferKind::Of(Kind::Dram),
             address: 0,

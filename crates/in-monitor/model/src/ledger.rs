@@ -50,7 +50,7 @@ pub struct Ledger {
     /// Chips that several of its allocators shared at the same time.
     pub shared: Vec<LedgerShared>,
     /// Live buffers, if requested, or if needed for a comparison.
-    pub buffers: Vec<LedgerBuffer>,
+    pub buffers: Vec<Buffer>,
     /// Circular and dataflow buffers of programs.
     pub circulars: Vec<LedgerCircular>,
     /// Whether `circulars` was read. False if there are too many.
@@ -58,7 +58,7 @@ pub struct Ledger {
     /// Programs launched, by chip.
     pub launches: Vec<LedgerLaunches>,
     /// Coverage of the hook. Empty if the hook did not write the ledger.
-    pub coverage: Vec<LedgerFeature>,
+    pub coverage: Vec<HookFeature>,
 }
 
 /// How the figures of a ledger were read.
@@ -275,7 +275,7 @@ pub struct LedgerLaunches {
 
 /// A feature of the hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerFeature {
+pub struct HookFeature {
     /// The name.
     pub name: String,
     /// How often the program called it.
@@ -286,7 +286,7 @@ pub struct LedgerFeature {
     pub reason: Option<String>,
 }
 
-impl LedgerFeature {
+impl HookFeature {
     /// Returns a message that the feature is not covered, with the reason. Returns `None` for optional features (operations, stacks) that
     /// were not requested, and for Python features of a program without Python.
     pub fn not_followed(&self) -> Option<String> {
@@ -475,7 +475,7 @@ impl BufferKind {
 
 /// One live buffer. There may be a million, so the struct is small, and tags are shared through thin pointers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LedgerBuffer {
+pub struct Buffer {
     /// Index in [`Ledger::allocators`].
     pub allocator: u16,
     /// The kind.
@@ -510,7 +510,7 @@ pub struct LedgerBuffer {
     pub kernel_type: Option<KernelType>,
 }
 
-impl LedgerBuffer {
+impl Buffer {
     /// Returns the line that requested the buffer, if recorded.
     pub fn line(&self) -> Option<&Arc<SourceLine>> {
         self.stack.as_ref().map(|stack| &stack.line)

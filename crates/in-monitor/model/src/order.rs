@@ -2,8 +2,8 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use crate::ledger::LedgerBuffer;
-use crate::snapshot::Buffer;
+use crate::ledger::Buffer;
+use crate::snapshot::MappedBuffer;
 
 /// The order in which buffers are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum BufferOrder {
 
 impl BufferOrder {
     /// Compares the property that names the order. The callers compare process and address if it is equal.
-    fn compare_named(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
+    fn compare_named(self, a: &Buffer, b: &Buffer) -> Ordering {
         match self {
             Self::Size => b.size.cmp(&a.size),
             Self::Age => a.time.cmp(&b.time),
@@ -31,21 +31,21 @@ impl BufferOrder {
     }
 
     /// Compares two buffers of one process.
-    pub fn compare_in_process(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
-        let rest = |buffer: &LedgerBuffer| (buffer.address, buffer.allocator, buffer.kind);
+    pub fn compare_in_process(self, a: &Buffer, b: &Buffer) -> Ordering {
+        let rest = |buffer: &Buffer| (buffer.address, buffer.allocator, buffer.kind);
         self.compare_named(a, b).then_with(|| rest(a).cmp(&rest(b)))
     }
 
     /// Compares two buffers.
-    pub fn compare(self, a: &Buffer, b: &Buffer) -> Ordering {
-        self.compare_named(&a.entry, &b.entry)
+    pub fn compare(self, a: &MappedBuffer, b: &MappedBuffer) -> Ordering {
+        self.compare_named(&a.buffer, &b.buffer)
             .then_with(|| a.process().cmp(&b.process()))
-            .then_with(|| self.compare_in_process(&a.entry, &b.entry))
+            .then_with(|| self.compare_in_process(&a.buffer, &b.buffer))
             .then_with(|| a.allocator.id.cmp(&b.allocator.id))
     }
 
     /// Sorts the buffers and keeps the first `most`. Returns the number of dropped buffers.
-    pub fn keep_first(self, buffers: &mut Vec<Buffer>, most: usize) -> usize {
+    pub fn keep_first(self, buffers: &mut Vec<MappedBuffer>, most: usize) -> usize {
         let left_out = drop_last(buffers, most, |a, b| self.compare(a, b));
         buffers.sort_unstable_by(|a, b| self.compare(a, b));
         left_out
@@ -70,7 +70,7 @@ const SPARE: usize = 64;
 pub struct FirstBuffers {
     order: BufferOrder,
     most: usize,
-    kept: Vec<LedgerBuffer>,
+    kept: Vec<Buffer>,
     left_out: usize,
 }
 
@@ -81,7 +81,7 @@ impl FirstBuffers {
     }
 
     /// Adds a buffer.
-    pub fn add(&mut self, buffer: LedgerBuffer) {
+    pub fn add(&mut self, buffer: Buffer) {
         // Once buffers were dropped, the first `most` buffers come first. A buffer that belongs after them is dropped at once.
         let last = self.most.checked_sub(1).and_then(|last| self.kept.get(last)).filter(|_| self.left_out > 0);
         if last.is_some_and(|last| self.order.compare_in_process(&buffer, last).is_ge()) {
@@ -99,7 +99,7 @@ impl FirstBuffers {
     }
 
     /// Returns the kept buffers in no particular order, and the number of dropped buffers.
-    pub fn finish(mut self) -> (Vec<LedgerBuffer>, u64) {
+    pub fn finish(mut self) -> (Vec<Buffer>, u64) {
         self.drop_last();
         (self.kept, self.left_out as u64)
     }
@@ -120,8 +120,8 @@ mod tests {
 
     const ORDERS: [BufferOrder; 4] = [BufferOrder::Size, BufferOrder::Age, BufferOrder::Address, BufferOrder::Tag];
 
-    fn buffer(number: u64, (size, time, tag): (u64, u64, u8)) -> LedgerBuffer {
-        LedgerBuffer {
+    fn buffer(number: u64, (size, time, tag): (u64, u64, u8)) -> Buffer {
+        Buffer {
             allocator: 0,
             kind: BufferKind::Of(Kind::Dram),
             address: number,
@@ -148,22 +148,22 @@ mod tests {
             most in 0..70_usize,
         ) {
             let allocator = Arc::new(BufferAllocator { id: "1.0.0".to_owned(), process: ProcessKey { pid: 1, start_ticks: 2 }, devices: Vec::new() });
-            let buffers: Vec<LedgerBuffer> = (0..).zip(facts).map(|(number, facts)| buffer(number, facts)).collect();
+            let buffers: Vec<Buffer> = (0..).zip(facts).map(|(number, facts)| buffer(number, facts)).collect();
             for order in ORDERS {
-                let of = |entry: LedgerBuffer| Buffer { allocator: Arc::clone(&allocator), entry };
-                let mut all: Vec<Buffer> = buffers.iter().cloned().map(of).collect();
+                let of = |buffer: Buffer| MappedBuffer { allocator: Arc::clone(&allocator), buffer };
+                let mut all: Vec<MappedBuffer> = buffers.iter().cloned().map(of).collect();
                 all.sort_by(|a, b| order.compare(a, b));
                 let left_out = all.len().saturating_sub(most);
                 all.truncate(most);
 
-                let mut kept: Vec<Buffer> = buffers.iter().cloned().map(of).collect();
+                let mut kept: Vec<MappedBuffer> = buffers.iter().cloned().map(of).collect();
                 prop_assert_eq!(order.keep_first(&mut kept, most), left_out);
                 prop_assert_eq!(&kept, &all);
 
                 let mut first = FirstBuffers::new(order, most);
                 buffers.iter().cloned().for_each(|buffer| first.add(buffer));
                 let (some, not_kept) = first.finish();
-                let mut some: Vec<Buffer> = some.into_iter().map(of).collect();
+                let mut some: Vec<MappedBuffer> = some.into_iter().map(of).collect();
                 order.keep_first(&mut some, most);
                 prop_assert_eq!((&some, not_kept), (&all, left_out as u64));
             }

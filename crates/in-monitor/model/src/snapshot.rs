@@ -7,7 +7,7 @@ pub use crate::derive::DeviceSums;
 pub use crate::fields::{Device, Process};
 pub use crate::health::Severity;
 use crate::identity::{DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
+use crate::ledger::{Buffer, BufferKind, HookFeature, LedgerCircular, LedgerSelfCheck};
 use crate::memory::{Figure, Kind, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Origin, Problem};
@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// Allocators of tracked processes.
     pub allocators: Vec<Allocator>,
     /// Live buffers of tracked processes, if requested.
-    pub buffers: Vec<Buffer>,
+    pub buffers: Vec<MappedBuffer>,
     /// Circular and dataflow buffers of tracked processes' programs.
     pub circulars: Vec<Circular>,
     /// Processes whose ledgers this user may not search for.
@@ -62,7 +62,7 @@ pub struct Allocator {
     /// The ids of its other chips.
     pub unmapped: Vec<u64>,
     /// Coverage of the hook that reports it, or the reason why it is missing.
-    pub coverage: Reading<Vec<LedgerFeature>>,
+    pub coverage: Reading<Vec<HookFeature>>,
     /// Result of the hook's comparison with the allocator's own statistics.
     pub self_check: LedgerSelfCheck,
     /// The figures per chip, for the known kinds. These had an event, or have banks that the hook has read.
@@ -167,16 +167,16 @@ crate::named! {
     }
 }
 
-/// One live buffer.
+/// A live buffer, mapped to the chips of this machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Buffer {
+pub struct MappedBuffer {
     /// The allocator, shared by all its buffers.
     pub allocator: Arc<BufferAllocator>,
-    /// The entry in the ledger.
-    pub entry: LedgerBuffer,
+    /// The buffer as in the ledger.
+    pub buffer: Buffer,
 }
 
-impl Buffer {
+impl MappedBuffer {
     /// Returns the process.
     pub fn process(&self) -> ProcessKey {
         self.allocator.process

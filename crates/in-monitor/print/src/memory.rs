@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use ttmon_model::identity::ranges;
-use ttmon_model::ledger::{BufferKind, LedgerBuffer, LedgerFeature};
+use ttmon_model::ledger::{Buffer, BufferKind, HookFeature};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::Origin;
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, MappedBuffer, Programs};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
 use crate::breakdown::{bar_lines, print_kernel_types};
@@ -139,7 +139,7 @@ pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool)
     let coverage = allocator.coverage.as_ref().ok()?;
     let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
     let absent = absent.map(|kind| kind.name().to_owned());
-    let aside = coverage.iter().filter_map(LedgerFeature::not_followed);
+    let aside = coverage.iter().filter_map(HookFeature::not_followed);
     let parts: Vec<String> = absent.chain(aside).collect();
     (!parts.is_empty()).then(|| format!("not tracked: {}", parts.join(", ")))
 }
@@ -201,13 +201,13 @@ pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
 /// Prints one line per buffer, in the given order, then the number of omitted buffers, and of buffers that are in no list.
 pub fn buffers<'a>(
     snapshot: &Snapshot,
-    buffers: impl Iterator<Item = &'a Buffer>,
+    buffers: impl Iterator<Item = &'a MappedBuffer>,
     left_out: usize,
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     print_origin(snapshot, out)?;
-    let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.stack.is_some());
+    let has_lines = snapshot.buffers.iter().any(|buffer| buffer.buffer.stack.is_some());
     let last = if has_lines { "line and tag" } else { "tag" };
     // A source line that is cut after its folder is useless, so some figures are left out to make room.
     let is_short = has_lines && style.columns() < SHORT_BELOW;
@@ -234,8 +234,8 @@ pub(crate) fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Re
 /// On narrower terminals, the list of buffers omits bytes per bank and references if it has source lines.
 const SHORT_BELOW: usize = 100;
 
-fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
-    let entry = &buffer.entry;
+fn cells(snapshot: &Snapshot, buffer: &MappedBuffer, is_short: bool) -> [String; 9] {
+    let entry = &buffer.buffer;
     let devices = if buffer.devices().is_empty() { "-".to_owned() } else { ranges(buffer.devices().iter().copied()) };
     [
         buffer.process().pid.to_string(),
@@ -251,7 +251,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
 }
 
 /// Returns its line (without the folder if there is little room), its tag, and the type of a kernel.
-fn described(entry: &LedgerBuffer, is_short: bool) -> String {
+fn described(entry: &Buffer, is_short: bool) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
     let line = entry.line().map(|line| {
         let text = line.to_string();
@@ -328,9 +328,9 @@ mod tests {
         snapshot.allocators = vec![allocator(0), allocator(1)];
         let id = snapshot.allocators[0].id.clone();
         let of = Arc::new(BufferAllocator { id, process, devices: vec![DeviceId(0)] });
-        let buffer = |address, tag: &str| Buffer {
+        let buffer = |address, tag: &str| MappedBuffer {
             allocator: Arc::clone(&of),
-            entry: LedgerBuffer {
+            buffer: Buffer {
                 allocator: 0,
                 kind: BufferKind::Of(Kind::Dram),
                 address,
@@ -444,7 +444,7 @@ mod tests {
     fn lines_have_room_on_a_narrow_terminal() {
         let mut snapshot = tracked();
         let line = SourceLine { file: "/home/ana/models/decoder.py".into(), line: 42, function: "Decoder.forward".into() };
-        snapshot.buffers[0].entry.stack = Some(Arc::new(Stack::of_line(Arc::new(line))));
+        snapshot.buffers[0].buffer.stack = Some(Arc::new(Stack::of_line(Arc::new(line))));
         let text = whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 0, style, out));
         assert!(text.contains("  decoder.py:42 Decoder.f"), "{text}");
         let wide = Style { width: 120, ..Style::plain("1") };

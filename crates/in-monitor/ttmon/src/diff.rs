@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ttmon_json::SCHEMA;
 use ttmon_model::Snapshot;
-use ttmon_model::ledger::LedgerBuffer;
+use ttmon_model::ledger::Buffer;
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_print::{Change, Sign};
@@ -76,7 +76,7 @@ pub(crate) fn compare<'a>(
     let mut is_found = vec![false; before.len()];
     let mut changes = Vec::new();
     for buffer in &now.buffers {
-        let entry = &buffer.entry;
+        let entry = &buffer.buffer;
         let key: Key<'_> = (buffer.process().pid, &buffer.allocator.id, entry.kind.name(), entry.address);
         match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
             Ok(found) if !others.contains(&buffer.process().pid) && is_same(listing, before[found], entry) => is_found[found] = true,
@@ -107,7 +107,7 @@ fn change(sign: Sign, (pid, _, kind, address): Key<'_>, bytes: u64, (tag, line):
 }
 
 /// Whether a buffer at the same address is the same one: its size is equal, and it is not younger than the earlier listing.
-fn is_same(listing: &EarlierListing, earlier: &Earlier, now: &LedgerBuffer) -> bool {
+fn is_same(listing: &EarlierListing, earlier: &Earlier, now: &Buffer) -> bool {
     let created = listing.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
     let is_younger = created.is_some_and(|(UnixTime(time), age)| {
         let tolerance = u64::try_from(AGE_TOLERANCE.as_nanos()).unwrap_or(u64::MAX);

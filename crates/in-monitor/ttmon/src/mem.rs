@@ -214,7 +214,7 @@ fn grouped(snapshot: &Snapshot, grouping: Grouping, growths: &Growths) -> (Vec<B
     let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
     let age = |seconds| Duration::try_from_secs_f64(seconds).map_or(u64::MAX, nanoseconds);
     let since = grouping.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
-    let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), grouping.by, since);
+    let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.buffer), grouping.by, since);
     growths.add_to(&mut groups, grouping.by, snapshot);
     let most = grouping.most.unwrap_or(usize::MAX);
     let left_out = groups.len().saturating_sub(most);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::ledger::{Buffer, BufferKind, BufferLayout, FeatureState, HookFeature, LedgerCircular, LedgerSelfCheck};
 use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_ENTRIES_MAX, DOCUMENT_FRAMES_MAX};
 use ttmon_model::memory::{Figure, Source};
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, BufferAllocator, Circular, NoBlocks, Programs};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, BufferAllocator, Circular, MappedBuffer, NoBlocks, Programs};
 use ttmon_model::stack::{SourceLine, Stack};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Reading};
@@ -113,8 +113,8 @@ fn not_asked_for(reason: Missing) -> Missing {
     if reason == Missing::NotExposed { Missing::NotTracked } else { reason }
 }
 
-fn coverage(item: &Item<'_>) -> Reading<Vec<LedgerFeature>> {
-    let features = item.parts("coverage")?.into_iter().map(|(name, feature)| LedgerFeature {
+fn coverage(item: &Item<'_>) -> Reading<Vec<HookFeature>> {
+    let features = item.parts("coverage")?.into_iter().map(|(name, feature)| HookFeature {
         name,
         hits: feature.whole("hits").unwrap_or(0),
         state: feature.meaning("state", FeatureState::from_name).unwrap_or(FeatureState::Missing),
@@ -137,7 +137,7 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
 }
 
 /// Reads the live buffers, if the document has them.
-pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<Buffer>, ReadError> {
+pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<MappedBuffer>, ReadError> {
     let stacks = stacks(document)?;
     list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners, &stacks))
 }
@@ -184,11 +184,11 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
     list(document, "circulars", DOCUMENT_ENTRIES_MAX, "a circular buffer", read)
 }
 
-fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners, stacks: &Frames) -> Option<Buffer> {
+fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners, stacks: &Frames) -> Option<MappedBuffer> {
     let allocator = BufferAllocator { id: item.text("allocator").ok()?, process: owners.of(item)?, devices: item.ids("devices") };
     let small = |name| NonZeroU32::new(u32::try_from(item.whole(name).ok()?).unwrap_or(u32::MAX));
-    Some(Buffer {
-        entry: LedgerBuffer {
+    Some(MappedBuffer {
+        buffer: Buffer {
             // The index is not used, because the document has no ledgers. The id identifies the allocator.
             allocator: 0,
             kind: item.meaning("kind", buffer_kind).ok()?,

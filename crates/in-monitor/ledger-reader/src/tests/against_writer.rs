@@ -13,7 +13,7 @@ use ttmon_ledger::layout::{Op, WriterKind, flag};
 use ttmon_ledger::report;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Frame, Key, KindGeometry, Writer};
 use ttmon_model::KernelType;
-use ttmon_model::ledger::{BufferLayout, Exactness, LedgerBuffer, LedgerWriter};
+use ttmon_model::ledger::{Buffer as ModelBuffer, BufferLayout, Exactness, LedgerWriter};
 
 use super::{list, live_bytes};
 use crate::entry::Names;
@@ -133,7 +133,7 @@ fn buffers_are_collected_in_place() {
     let Listing { frame, entries, tags, .. } = list(&reader(&writer));
     let (memory, lines) = (entries.as_ptr().cast::<u8>(), Lines::default());
     let names = Names::new(&frame.ledger.allocators, &tags, &lines);
-    let buffers: Vec<LedgerBuffer> = entries.into_iter().filter_map(|entry| entry.buffer(&names)).collect();
+    let buffers: Vec<ModelBuffer> = entries.into_iter().filter_map(|entry| entry.buffer(&names)).collect();
     assert_eq!((buffers.len(), buffers.as_ptr().cast::<u8>()), (1000, memory));
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use ttmon_model::Kind;
 use ttmon_model::event::{Large, Refused};
-use ttmon_model::ledger::{BufferKind, FeatureState, LedgerCircular, LedgerFeature, LedgerLaunches};
+use ttmon_model::ledger::{BufferKind, FeatureState, HookFeature, LedgerCircular, LedgerLaunches};
 use ttmon_model::units::UnixTime;
 
 use super::encoder::{Encoder, Entry, Shape, filled};
@@ -80,7 +80,7 @@ fn launches_and_coverage() {
         region.put64(0x2F8, 3);
         let totals = open(&region.bytes).unwrap().figures().unwrap();
         assert_eq!(totals.launches, [LedgerLaunches { metal_id: 31, programs: 1_000_000, last: UnixTime(unix(7_000)) }]);
-        let expected = LedgerFeature {
+        let expected = HookFeature {
             name: "allocate_buffer".into(),
             hits: 240,
             state: FeatureState::SteppedAside,

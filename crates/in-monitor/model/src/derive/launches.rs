@@ -1,7 +1,7 @@
 //! Programs that a process launched. They show whether it is busy or hung.
 
 use crate::identity::ProcessKey;
-use crate::ledger::{FeatureState, Ledger, LedgerFeature, LedgerSample, LedgerWriter};
+use crate::ledger::{FeatureState, HookFeature, Ledger, LedgerSample, LedgerWriter};
 use crate::missing::{Missing, Reading};
 use crate::sample::Sample;
 use crate::units::UnixTime;
@@ -26,7 +26,7 @@ pub(super) fn launches(owner: ProcessKey, ledger: &Ledger, sample: &Sample, prev
 }
 
 fn counted(ledger: &Ledger) -> Reading<u64> {
-    let is_launch = |feature: &LedgerFeature| feature.state == FeatureState::Found && feature.name.contains("launch");
+    let is_launch = |feature: &HookFeature| feature.state == FeatureState::Found && feature.name.contains("launch");
     let is_known = !ledger.launches.is_empty() || (ledger.writer == LedgerWriter::Hook && ledger.coverage.iter().any(is_launch));
     let sum = ledger.launches.iter().fold(0_u64, |sum, chip| sum.saturating_add(chip.programs));
     is_known.then_some(sum).ok_or(Missing::NotTracked)

@@ -17,14 +17,14 @@ use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::problems::Problems;
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circular};
+use crate::snapshot::{Allocator, AllocatorKind, BufferAllocator, Circular, MappedBuffer};
 
 /// The content of all ledgers.
 pub(super) struct Tracked {
     /// Sorted by key after all ledgers were added.
     processes: Vec<KnownProcess>,
     pub(super) allocators: Vec<Allocator>,
-    pub(super) buffers: Vec<Buffer>,
+    pub(super) buffers: Vec<MappedBuffer>,
     pub(super) circulars: Vec<Circular>,
     /// Indices of the open allocators of each device.
     open: HashMap<DeviceId, Vec<usize>>,
@@ -349,15 +349,15 @@ fn take(
 }
 
 /// Adds the buffers of a ledger. `allocators` are the allocators of that ledger.
-fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Buffer>) {
+fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<MappedBuffer>) {
     let shared = |Allocator { id, process, devices, .. }: &Allocator| {
         Arc::new(BufferAllocator { id: id.clone(), process: *process, devices: devices.clone() })
     };
     let allocators: Vec<Arc<BufferAllocator>> = allocators.iter().map(shared).collect();
     buffers.reserve(ledger.buffers.len());
-    buffers.extend(ledger.buffers.iter().filter_map(|entry| {
-        let allocator = Arc::clone(allocators.get(usize::from(entry.allocator))?);
-        Some(Buffer { allocator, entry: entry.clone() })
+    buffers.extend(ledger.buffers.iter().filter_map(|buffer| {
+        let allocator = Arc::clone(allocators.get(usize::from(buffer.allocator))?);
+        Some(MappedBuffer { allocator, buffer: buffer.clone() })
     }));
 }
 

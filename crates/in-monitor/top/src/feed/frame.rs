@@ -5,7 +5,7 @@ use std::mem;
 
 use ttmon_model::event::BufferEvent;
 use ttmon_model::order::BufferOrder;
-use ttmon_model::snapshot::Buffer;
+use ttmon_model::snapshot::MappedBuffer;
 use ttmon_model::{Kind, Snapshot};
 
 /// Maximum number of buffers per frame, enough for a user to scroll through.
@@ -34,17 +34,17 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) ->
 
 /// Keeps the largest buffer of every process, then the second largest of every process, and so on, so that no process is left out because
 /// of another one. The result is sorted by size.
-fn keep_largest(buffers: &mut Vec<Buffer>) {
+fn keep_largest(buffers: &mut Vec<MappedBuffer>) {
     if buffers.len() > BUFFERS_MAX {
-        buffers.sort_by_key(|buffer| (buffer.process(), Reverse(buffer.entry.size)));
+        buffers.sort_by_key(|buffer| (buffer.process(), Reverse(buffer.buffer.size)));
         let (mut rank, mut last) = (0, None);
-        let mut ranked: Vec<(usize, Buffer)> = Vec::with_capacity(buffers.len());
+        let mut ranked: Vec<(usize, MappedBuffer)> = Vec::with_capacity(buffers.len());
         for buffer in mem::take(buffers) {
             rank = if last == Some(buffer.process()) { rank + 1 } else { 0 };
             last = Some(buffer.process());
             ranked.push((rank, buffer));
         }
-        ranked.sort_by_key(|(rank, buffer)| (*rank, Reverse(buffer.entry.size)));
+        ranked.sort_by_key(|(rank, buffer)| (*rank, Reverse(buffer.buffer.size)));
         buffers.extend(ranked.into_iter().take(BUFFERS_MAX).map(|(_, buffer)| buffer));
     }
     BufferOrder::Size.keep_first(buffers, BUFFERS_MAX);
@@ -114,14 +114,15 @@ mod tests {
         let of = |pid: u32, size: u64| {
             let mut buffer = buffer.clone();
             Arc::make_mut(&mut buffer.allocator).process.pid = pid;
-            buffer.entry.size = size;
+            buffer.buffer.size = size;
             buffer
         };
-        let mut buffers: Vec<Buffer> = (0..5000).map(|size| of(1, 1_000_000 + size)).chain((0..300).map(|size| of(2, 1 + size))).collect();
+        let mut buffers: Vec<MappedBuffer> =
+            (0..5000).map(|size| of(1, 1_000_000 + size)).chain((0..300).map(|size| of(2, 1 + size))).collect();
         keep_largest(&mut buffers);
         assert_eq!(buffers.len(), BUFFERS_MAX);
-        let sizes = |pid: u32| buffers.iter().filter(|one| one.process().pid == pid).map(|one| one.entry.size).collect::<Vec<_>>();
+        let sizes = |pid: u32| buffers.iter().filter(|one| one.process().pid == pid).map(|one| one.buffer.size).collect::<Vec<_>>();
         assert_eq!((sizes(1).len(), sizes(1)[0], sizes(2).len(), sizes(2)[0]), (700, 1_004_999, 300, 300));
-        assert!(buffers.is_sorted_by_key(|one| Reverse(one.entry.size)));
+        assert!(buffers.is_sorted_by_key(|one| Reverse(one.buffer.size)));
     }
 }

@@ -1,7 +1,7 @@
 //! Every key in every view and dialog: no key panics, and the important keys work as described.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ttmon_model::ledger::LedgerBuffer;
+use ttmon_model::ledger::Buffer;
 use ttmon_model::units::UnixTime;
 
 use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched};
@@ -432,7 +432,7 @@ fn groups_of_the_same_rank_stay_where_they_are() {
     let mut snapshot = machine::hooked();
     let first = snapshot.buffers[0].clone();
     snapshot.buffers = (1..40)
-        .map(|size| ttmon_model::snapshot::Buffer { entry: LedgerBuffer { size, ..first.entry.clone() }, ..first.clone() })
+        .map(|size| ttmon_model::snapshot::MappedBuffer { buffer: Buffer { size, ..first.buffer.clone() }, ..first.clone() })
         .collect();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     (state.view, state.memory.by, state.memory.sort) = (View::Memory, ListBy::Size, ListSort::Second);

@@ -242,7 +242,7 @@ fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
 
 fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lines: &mut Vec<(String, Role)>) {
     let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process() == of.1).collect();
-    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.entry.size));
+    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.buffer.size));
     let mut counts = process.devices.iter().flat_map(|use_of| Kind::ALL.map(|kind| use_of.kinds[kind].count));
     let is_counted = counts.any(|count| count.is_ok_and(|count| count > 0));
     lines.push((format!("BUFFERS ({})", buffers.len()), Role::Heading));
@@ -250,7 +250,7 @@ fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lin
         lines.push((memory::why_unlisted(state, &state.hosts[of.0]).to_owned(), Role::Dim));
     }
     for buffer in buffers.iter().take(BUFFERS_MAX) {
-        let entry = &buffer.entry;
+        let entry = &buffer.buffer;
         let devices = ranges(buffer.devices().iter().copied());
         let tag = entry.tag.as_deref().map_or("", String::as_str);
         let text = format!(

@@ -7,7 +7,7 @@ mod list;
 mod map;
 
 use ratatui_core::layout::{Position, Rect};
-use ttmon_model::snapshot::Buffer;
+use ttmon_model::snapshot::MappedBuffer;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{percent, size};
 
@@ -149,7 +149,7 @@ fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     peaks.next().filter(|_| peaks.next().is_none())
 }
 
-fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> + use<'a> {
+fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a MappedBuffer> + use<'a> {
     let id = device.id;
     snapshot.buffers.iter().filter(move |buffer| buffer.devices().contains(&id))
 }

@@ -46,7 +46,7 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
-    let entries = || snapshot.buffers.iter().map(|buffer| &buffer.entry);
+    let entries = || snapshot.buffers.iter().map(|buffer| &buffer.buffer);
     if entries().next().is_none() {
         return of_processes(snapshot, rows);
     }

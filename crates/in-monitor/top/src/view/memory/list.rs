@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ratatui_core::layout::Rect;
 use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey, groups};
-use ttmon_model::snapshot::Buffer;
+use ttmon_model::snapshot::MappedBuffer;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{ABSENT, age, size};
 
@@ -19,7 +19,7 @@ use crate::theme::Role;
 
 pub(super) enum Item<'a> {
     Group(BufferGroup),
-    Buffer(&'a Buffer),
+    Buffer(&'a MappedBuffer),
 }
 
 impl Item<'_> {
@@ -34,21 +34,21 @@ impl Item<'_> {
     fn bytes(&self) -> u64 {
         match self {
             Self::Group(group) => group.bytes,
-            Self::Buffer(buffer) => buffer.entry.size,
+            Self::Buffer(buffer) => buffer.buffer.size,
         }
     }
 
     fn second(&self) -> u64 {
         match self {
             Self::Group(group) => group.count,
-            Self::Buffer(buffer) => u64::MAX - buffer.entry.time.0,
+            Self::Buffer(buffer) => u64::MAX - buffer.buffer.time.0,
         }
     }
 }
 
 /// Returns the name of a buffer: its tag, the line that allocated it, and its operation.
-fn buffer_name(buffer: &Buffer) -> String {
-    let entry = &buffer.entry;
+fn buffer_name(buffer: &MappedBuffer) -> String {
+    let entry = &buffer.buffer;
     let line = entry.line().map(|line| format!("{}:{}", line.file, line.line));
     let parts = [entry.tag.as_ref().map(ToString::to_string), line, entry.operation.as_ref().map(ToString::to_string)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
@@ -56,8 +56,8 @@ fn buffer_name(buffer: &Buffer) -> String {
 
 pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) -> Vec<Item<'a>> {
     let list = &state.memory;
-    let is_wanted = |buffer: &&Buffer| {
-        let entry = &buffer.entry;
+    let is_wanted = |buffer: &&MappedBuffer| {
+        let entry = &buffer.buffer;
         list.filter.is_empty()
             || buffer_name(buffer).to_lowercase().contains(&list.filter)
             || format!("{} {} {:#x}", buffer.process().pid, entry.kind.name(), entry.address).contains(&list.filter)
@@ -84,8 +84,8 @@ pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) 
     items
 }
 
-fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<BufferGroup> {
-    let entries = buffers.map(|buffer| &buffer.entry);
+fn grouped<'a>(buffers: impl Iterator<Item = &'a MappedBuffer>, state: &State) -> Vec<BufferGroup> {
+    let entries = buffers.map(|buffer| &buffer.buffer);
     let by = match state.memory.by {
         ListBy::Line => GroupBy::Line,
         ListBy::Tag => GroupBy::Tag,
@@ -118,7 +118,7 @@ pub(crate) fn names(state: &State) -> Vec<String> {
 
 /// Whether any buffer on the selected device has a name for a grouping. Without buffers, every grouping can be chosen.
 pub(crate) fn groups_by(state: &State, by: ListBy) -> bool {
-    let is_named = |buffer: &Buffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
+    let is_named = |buffer: &MappedBuffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
     let has_key = |snapshot, device| on(snapshot, device).next().is_none() || on(snapshot, device).any(is_named);
     state.shown_device().is_some_and(|(snapshot, device)| has_key(snapshot, device))
 }
@@ -132,8 +132,8 @@ pub(crate) fn buffer_at(state: &State, at: usize) -> Option<Vec<String>> {
     }
 }
 
-fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
-    let entry = &buffer.entry;
+fn key(buffer: &MappedBuffer, by: ListBy) -> GroupKey {
+    let entry = &buffer.buffer;
     match by {
         ListBy::Line => GroupKey::Line(entry.line().cloned()),
         ListBy::Tag => GroupKey::Text(entry.tag.clone()),
@@ -279,8 +279,8 @@ fn buffer_fields(area: Rect) -> Fields {
     ]
 }
 
-fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Option<String>> {
-    let entry = &buffer.entry;
+fn buffer_texts(snapshot: &Snapshot, buffer: &MappedBuffer, name: String) -> Vec<Option<String>> {
+    let entry = &buffer.buffer;
     vec![
         Some(size(entry.size)),
         Some(entry.kind.name().to_owned()),
@@ -292,8 +292,8 @@ fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Optio
     ]
 }
 
-fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
-    let entry = &buffer.entry;
+fn buffer_lines(snapshot: &Snapshot, buffer: &MappedBuffer) -> Vec<String> {
+    let entry = &buffer.buffer;
     let process = snapshot.processes.iter().find(|process| process.key == buffer.process());
     let title = process.and_then(|process| process.title().ok()).unwrap_or_default();
     let mut lines = vec![
@@ -317,7 +317,8 @@ fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
 }
 
 pub(super) fn named_at(snapshot: &Snapshot, process: ttmon_model::ProcessKey, kind: Kind, address: u64) -> Option<String> {
-    let is_it =
-        |buffer: &&Buffer| buffer.process() == process && buffer.entry.address == address && buffer.entry.kind.name() == kind.name();
+    let is_it = |buffer: &&MappedBuffer| {
+        buffer.process() == process && buffer.buffer.address == address && buffer.buffer.kind.name() == kind.name()
+    };
     snapshot.buffers.iter().find(is_it).map(buffer_name).filter(|name| !name.is_empty())
 }
