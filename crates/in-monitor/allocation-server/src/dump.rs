@@ -114,7 +114,7 @@ impl Dump {
         self.unreadable.push(pid);
     }
 
-    /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted. It has no buffers if its list exceeded
+    /// Adds a ledger, except for devices and kinds that the process's own ledger has already counted. Without buffers, its list exceeded
     /// the limit.
     pub(crate) fn add(&mut self, pid: u32, uid: u32, ledger: &Ledger, is_counted: impl Fn(u32, BufferKind) -> bool) {
         let is_seen = self.viewer.has(uid);

@@ -17,7 +17,7 @@ use ttmon_model::stack::SourceLine;
 
 use crate::live::{Change, LiveBuffer, LiveSet, RowKey};
 use crate::phases::Phases;
-use crate::room::{Room, geometry, room};
+use crate::room::{add_room, geometry};
 use crate::traces::Traces;
 
 /// Maximum number of buffers that are sorted to find the largest free blocks, over all points. Later points are skipped.
@@ -30,7 +30,8 @@ pub struct History {
     missed: u64,
     live: LiveSet,
     used: PhaseBytes,
-    rooms: BTreeMap<u64, Room>,
+    /// The refused requests by event, with the buffers that prevented them.
+    refused: BTreeMap<u64, Refusal>,
     tightest: HashMap<RowKey, Option<Tightest>>,
     phases: Phases,
     traces: Traces,
@@ -131,17 +132,10 @@ impl History {
         self.missed
     }
 
-    /// Returns the buffers that prevented the request that was refused at this event. Returns `None` if the event was overwritten.
-    pub fn room(&self, event: u64) -> Option<&Room> {
-        self.rooms.get(&event)
-    }
-
-    /// Adds the known live buffers at this event to a refusal.
+    /// Adds the buffers that prevented the request that was refused at this event. They are unknown if the event was overwritten.
     pub fn complete(&self, event: u64, refusal: Refusal) -> Refusal {
-        match self.rooms.get(&event) {
-            Some(room) => {
-                Refusal { bank_bytes: room.bank_bytes.unwrap_or(0), window: room.window.clone(), l1_small: room.l1_small, ..refusal }
-            }
+        match self.refused.get(&event) {
+            Some(known) => Refusal { bank_bytes: known.bank_bytes, window: known.window.clone(), l1_small: known.l1_small, ..refusal },
             None => Refusal { is_overrun: true, ..refusal },
         }
     }
@@ -255,12 +249,14 @@ impl History {
     fn refused(&mut self, event: &Event, ground: &Ground) {
         let Some(refused) = ground.refusals.iter().find(|refused| refused.event == event.number) else { return };
         let Some(ledger) = &ground.ledger else { return };
-        self.rooms.insert(event.number, room(refused, &self.live, ledger, &ground.lines));
-        let refusal = &refused.refusal;
+        let mut refused = refused.clone();
+        add_room(&mut refused, &self.live, ledger, &ground.lines);
+        let refusal = refused.refusal;
         if refusal.per_bank > 0 {
             let known = self.tightest.entry((refused.slot, refusal.kind)).or_default();
             Tightest::note(known, refusal.largest_free_per_bank, refused.time.0, Point::Refusal);
         }
+        self.refused.insert(event.number, refusal);
     }
 
     /// Compares the largest free blocks of all rows. Returns the smallest by [`PHASE_KINDS`].

@@ -29,7 +29,6 @@ pub use feed::{FeedError, LedgerFeed};
 pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
 pub use recorder::{News, Recorder, Scene};
-pub use room::Room;
 pub use size::{Limit, Size, SizeError};
 pub use spool::{Spool, SpoolFile};
 pub use trace::{About, Buffer, Chip, Owner, Space, Trace};

@@ -1,4 +1,4 @@
-//! The space in a bank: the free blocks at an event, and the buffers that prevented a refused request.
+//! The space in a bank: the buffers that prevented a refused request.
 
 use ttmon_ledger_reader::Lines;
 use ttmon_model::Kind;
@@ -8,27 +8,15 @@ use ttmon_model::room::{HeldByLine, Occupied, SmallRegion, Window, cheapest_wind
 
 use crate::live::{LiveSet, RowKey};
 
-/// Additional information about a refused request, besides the ledger's own record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes of a bank, or `None` if the allocator is gone.
-    pub bank_bytes: Option<u64>,
-    /// The buffers to release, if the live buffers are known.
-    pub window: Option<Window>,
-    /// For a clash: the part of L1 for small buffers.
-    pub l1_small: Option<SmallRegion>,
-}
-
-/// Returns the buffers that prevented a refused request. `live` has the buffers at that event.
-pub(crate) fn room(refused: &LedgerRefusal, live: &LiveSet, ledger: &Ledger, lines: &Lines) -> Room {
-    let geometry = geometry(ledger, (refused.slot, refused.refusal.kind), Some(refused.generation));
-    let bank_bytes = geometry.map(|geometry| geometry.bank_bytes);
+/// Adds the buffers that prevented a refused request to its details. `live` has the buffers at that event.
+pub(crate) fn add_room(refused: &mut LedgerRefusal, live: &LiveSet, ledger: &Ledger, lines: &Lines) {
     match refused.refusal.what {
         Refused::OutOfMemory => {
-            let window = geometry.and_then(|geometry| window(refused, live, geometry, lines));
-            Room { bank_bytes, window, l1_small: None }
+            let geometry = geometry(ledger, (refused.slot, refused.refusal.kind), Some(refused.generation));
+            refused.refusal.bank_bytes = geometry.map_or(0, |geometry| geometry.bank_bytes);
+            refused.refusal.window = geometry.and_then(|geometry| window(refused, live, geometry, lines));
         }
-        Refused::Clash => clash(refused, live, ledger, lines),
+        Refused::Clash => add_clash(refused, live, ledger, lines),
     }
 }
 
@@ -54,16 +42,17 @@ fn window(refused: &LedgerRefusal, live: &LiveSet, geometry: LedgerGeometry, lin
     cheapest_window(occupied, geometry.bank_bytes, refusal.per_bank)
 }
 
-/// Returns the buffers that prevented circular buffers: those below their end, because addresses are the same on every core.
-fn clash(refused: &LedgerRefusal, live: &LiveSet, ledger: &Ledger, lines: &Lines) -> Room {
-    let row = |kind| (refused.slot, BufferKind::Of(kind));
-    let geometry_of = |kind| geometry(ledger, row(kind), Some(refused.generation));
+/// Adds the buffers that prevented circular buffers: those below their end, because addresses are the same on every core.
+fn add_clash(refused: &mut LedgerRefusal, live: &LiveSet, ledger: &Ledger, lines: &Lines) {
+    let (slot, generation) = (refused.slot, refused.generation);
+    let row = |kind| (slot, BufferKind::Of(kind));
+    let geometry_of = |kind| geometry(ledger, row(kind), Some(generation));
     let l1 = geometry_of(Kind::L1);
     let l1_small = geometry_of(Kind::L1Small).and_then(|small| {
         let used = live.row(row(Kind::L1Small))?.map(|(_, buffer)| u64::from(buffer.per_bank));
         Some(SmallRegion { bytes: small.bank_bytes, used: used.fold(0, u64::saturating_add) })
     });
-    let in_the_way = clash_addresses(&refused.refusal.message).and_then(|(first, end)| {
+    let window = clash_addresses(&refused.refusal.message).and_then(|(first, end)| {
         let rows = [Kind::L1, Kind::L1Small].map(|kind| live.row(row(kind)));
         let [Some(large), Some(small)] = rows else { return None };
         let below = large.chain(small).filter(|(address, _)| *address < end);
@@ -72,5 +61,6 @@ fn clash(refused: &LedgerRefusal, live: &LiveSet, ledger: &Ledger, lines: &Lines
         let start = l1.and_then(|l1| first.checked_sub(l1.base)).unwrap_or(first);
         (!found.is_empty()).then_some(Window { start, bytes, lines: found })
     });
-    Room { bank_bytes: l1.map(|l1| l1.bank_bytes), window: in_the_way, l1_small }
+    let bank_bytes = l1.map_or(0, |l1| l1.bank_bytes);
+    (refused.refusal.bank_bytes, refused.refusal.window, refused.refusal.l1_small) = (bank_bytes, window, l1_small);
 }

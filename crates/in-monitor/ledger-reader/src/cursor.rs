@@ -35,7 +35,7 @@ impl EventCursor {
         self.last_time
     }
 
-    /// Reads the new events before the first one that `is_later`. Of these, the newest `most` are returned, and the others count as overrun.
+    /// Reads the new events before the first one that `is_later`. Returns the newest `most` of them; the others count as overrun.
     pub fn read(&mut self, region: &Region, is_later: impl Fn(&Event) -> bool, most: usize) -> Result<NewEvents, ReadError> {
         let mut new = region.events(self.seen)?;
         if let Some(later) = new.events.iter().position(is_later) {

@@ -88,8 +88,12 @@ fn largest_free_at(set: &PeakSet, entries: &[Entry], geometry: LedgerGeometry) -
 }
 
 fn groups(set: &PeakSet, entries: &[Entry], names: &Names<'_>) -> Vec<PeakGroup> {
-    let key = |member: &Entry| (names.lines.line(member.stack), names.tags.get(member.tag), names.tags.get(member.operation));
-    let mut groups = sums(set.members(entries).map(|member| (key(member), (1, member.size))));
+    // There may be a million members, so they are first summed by numbers.
+    let by_number = sums(set.members(entries).map(|member| ((member.stack, member.tag, member.operation), (1, member.size))));
+    let named = by_number
+        .into_iter()
+        .map(|((stack, tag, operation), sum)| ((names.lines.line(stack), names.tags.get(tag), names.tags.get(operation)), sum));
+    let mut groups = sums(named);
     let not_listed = (set.unlisted.0.saturating_add(set.lost.0), set.unlisted.1.saturating_add(set.lost.1));
     let cut = groups.split_off(groups.len().min(GROUPS_MAX));
     let (count, bytes) =

@@ -83,9 +83,10 @@ impl Tags {
 
     /// Drops the texts of all other tags.
     pub(super) fn keep(&mut self, is_used: impl Fn(u32) -> bool) {
+        let none = Arc::default();
         for (id, text) in (0..).zip(&mut self.0) {
             if !is_used(id) {
-                *text = Arc::default();
+                *text = Arc::clone(&none);
             }
         }
     }

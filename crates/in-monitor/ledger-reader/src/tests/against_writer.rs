@@ -270,7 +270,7 @@ proptest! {
 }
 
 fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
-    let listing = list(&read);
+    let listing = list(read);
     assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
     assert_whole(&listing);
     let live: HashMap<(u8, u64), u64> = listing.entries.iter().map(|e| ((e.kind, e.address), e.size)).collect();

@@ -349,9 +349,10 @@ fn dataflow_buffers(program: &Program) -> BTreeSet<u64> {
         file.read_exact_at(&mut record, CIRCULARS.offset + slot * u64::from(CIRCULARS.stride)).expect("readable");
         record
     });
-    let flagged = records.filter(|record| record[usize::try_from(circular::FLAGS).unwrap()] & circular::FLAG_DATAFLOW != 0);
-    let at = usize::try_from(circular::ADDRESS).unwrap();
-    flagged.map(|record| u32::from_le_bytes(*record[at..].first_chunk().unwrap()).into()).collect()
+    let at = |offset: u64| usize::try_from(offset).expect("within a record");
+    let flagged = records.filter(|record| record[at(circular::FLAGS)] & circular::FLAG_DATAFLOW != 0);
+    let address = |record: [u8; 32]| *record[at(circular::ADDRESS)..].first_chunk().expect("within a record");
+    flagged.map(|record| u32::from_le_bytes(address(record)).into()).collect()
 }
 
 #[test]
