@@ -5,7 +5,7 @@ mod phases;
 use serde_json::{Map, Value, json};
 use ttmon_json::{held_json, line_json, refusal_json, rounded};
 use ttmon_model::event::Refused;
-use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, HookFeature, LedgerRefusal};
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, HookFeature, LedgerRefusal, PeakGroup};
 use ttmon_model::memory::Kind;
 use ttmon_model::phase::{Point, Tightest};
 use ttmon_model::room::HeldByLine;
@@ -117,7 +117,7 @@ impl Account {
 
     fn peak_set(&self, place: ChipPlace, chip: &OnChip) -> Vec<Value> {
         let groups = chip.kinds.iter().flat_map(|(kind, of_kind)| of_kind.groups.iter().map(move |group| (kind, group)));
-        let document = |(kind, group): (&BufferKind, &ttmon_model::ledger::PeakGroup)| {
+        let document = |(kind, group): (&BufferKind, &PeakGroup)| {
             json!({
                 "device": self.chip_name(place),
                 "kind": kind.name(),
