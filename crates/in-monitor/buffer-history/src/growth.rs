@@ -1,27 +1,14 @@
 //! The change of a program's memory since its last mark, by line, tag and operation.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use ttmon_ledger_reader::{Event, Op, ReadError, Region};
-use ttmon_model::stack::SourceLine;
+use ttmon_model::groups::{GroupBy, GroupKey, changes};
 
 use crate::live::TornDown;
 
-/// The change of the bytes of one source of allocations since the mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// The slot of the allocator.
-    pub slot: u16,
-    /// The line that requested the memory.
-    pub line: Option<Arc<SourceLine>>,
-    /// The tag of the allocations.
-    pub tag: Option<Arc<String>>,
-    /// The operation that allocated the memory.
-    pub operation: Option<Arc<String>>,
-    /// Bytes allocated since the mark, minus bytes freed.
-    pub bytes: i64,
-}
+/// Bytes allocated minus bytes freed, by the slot of their allocator and their group.
+pub type GroupGrowth = Vec<((u16, GroupKey), i64)>;
 
 /// The growth of a ledger since its last mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +18,11 @@ pub enum GrowthSinceMark {
     /// Events since the mark were overwritten, or not all buffers are listed.
     Unknown,
     /// The changes since the mark.
-    Known(Vec<Growth>),
+    Known(GroupGrowth),
 }
 
 /// Reads the growth of a ledger from its events since the last mark.
-pub fn growth_since_mark(region: &Region) -> Result<GrowthSinceMark, ReadError> {
+pub fn growth_since_mark(region: &Region, by: GroupBy) -> Result<GrowthSinceMark, ReadError> {
     let listing = region.live_events()?;
     let Some(mark) = listing.mark else { return Ok(GrowthSinceMark::NoMark) };
     let new = region.events(mark)?;
@@ -43,9 +30,14 @@ pub fn growth_since_mark(region: &Region) -> Result<GrowthSinceMark, ReadError> 
         return Ok(GrowthSinceMark::Unknown);
     }
     let torn_down = TornDown::of(&listing, &new);
-    let mut sums: HashMap<(u16, u32, u32, u32), i64> = HashMap::new();
+    let mut sums: HashMap<(u16, u32), i64> = HashMap::new();
     let mut add = |event: &Event, sign: i64| {
-        let sum = sums.entry((event.allocator, event.stack, event.tag, event.operation)).or_default();
+        let number = match by {
+            GroupBy::Line => event.stack,
+            GroupBy::Tag => event.tag,
+            GroupBy::Op => event.operation,
+        };
+        let sum = sums.entry((event.allocator, number)).or_default();
         *sum = sum.saturating_add(i64::try_from(event.size).unwrap_or(i64::MAX).saturating_mul(sign));
     };
     for event in new.events.iter().filter(|event| event.number <= listing.ledger.events) {
@@ -58,12 +50,9 @@ pub fn growth_since_mark(region: &Region) -> Result<GrowthSinceMark, ReadError> 
         }
     }
     let lines = region.lines()?;
-    let growth = sums.into_iter().map(|((slot, stack, tag, operation), bytes)| Growth {
-        slot,
-        line: lines.line(stack).cloned(),
-        tag: new.tags.get(tag).cloned(),
-        operation: new.tags.get(operation).cloned(),
-        bytes,
-    });
-    Ok(GrowthSinceMark::Known(growth.collect()))
+    let key = |number: u32| match by {
+        GroupBy::Line => GroupKey::Line(lines.line(number).cloned()),
+        GroupBy::Tag | GroupBy::Op => GroupKey::Text(new.tags.get(number).cloned()),
+    };
+    Ok(GrowthSinceMark::Known(changes(sums.into_iter().map(|((slot, number), bytes)| ((slot, key(number)), bytes)))))
 }

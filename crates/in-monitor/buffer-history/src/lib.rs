@@ -26,7 +26,7 @@ pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Over
 pub use checks::{Checks, buffers};
 pub use digest::Digest;
 pub use feed::{FeedError, LedgerFeed};
-pub use growth::{Growth, GrowthSinceMark, growth_since_mark};
+pub use growth::{GroupGrowth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
 pub use recorder::{News, Recorder, Scene};
 pub use size::{Limit, Size, SizeError};

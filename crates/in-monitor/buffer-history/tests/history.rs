@@ -10,6 +10,7 @@ use ttmon_ledger::writer::{
 use ttmon_ledger_reader::Region;
 use ttmon_model::Kind;
 use ttmon_model::event::Refusal;
+use ttmon_model::groups::{GroupBy, GroupKey};
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::phase::Point;
 
@@ -216,10 +217,10 @@ fn a_clash_names_the_lever_of_an_unused_kind() {
 #[test]
 fn growth_since_the_mark_is_net() {
     let (writer, allocator, region) = writer();
-    let by_line = || match growth_since_mark(&region).expect("read") {
+    let by_line = || match growth_since_mark(&region, GroupBy::Line).expect("read") {
         GrowthSinceMark::Known(growth) => {
-            let mut lines: Vec<(u32, i64)> =
-                growth.iter().map(|growth| (growth.line.as_ref().map_or(0, |line| line.line), growth.bytes)).collect();
+            let line = |key: &GroupKey| if let GroupKey::Line(Some(line)) = key { line.line } else { 0 };
+            let mut lines: Vec<(u32, i64)> = growth.iter().map(|((_, key), bytes)| (line(key), *bytes)).collect();
             lines.sort_unstable();
             lines
         }
@@ -228,7 +229,7 @@ fn growth_since_the_mark_is_net() {
     let mut session = writer.session().expect("session");
     put(&mut session, allocator, 0, 10, 1);
     drop(session);
-    assert_eq!(growth_since_mark(&region).expect("read"), GrowthSinceMark::NoMark);
+    assert_eq!(growth_since_mark(&region, GroupBy::Line).expect("read"), GrowthSinceMark::NoMark);
     let mut session = writer.session().expect("session");
     session.mark();
     put(&mut session, allocator, 20, 5, 2);

@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
         }
         MemoryOutput::GroupTable(place, grouping) => {
             let snapshot = source.next()?;
-            let (groups, _) = grouped(&snapshot, *grouping, &growth::read(&mut source.snapshots)?);
+            let (groups, _) = grouped(&snapshot, *grouping, &growth::read(&mut source.snapshots, grouping.by)?);
             let mut text = Vec::new();
             ttmon_print::groups_csv(&snapshot, &groups, grouping.by, &style(&snapshot, context.terminal), &mut text)?;
             return reports::write_table(place, grouping.by, &text);
@@ -57,7 +57,10 @@ pub(crate) fn run(context: &Context, request: &MemoryRequest) -> Result<(), Fail
     source.print(listing.format == OutputFormat::Text, |source, terminal, out| {
         let mut snapshot = source.next()?;
         let left_out = choose(&mut snapshot, listing.buffers);
-        let growths = if listing.groups.is_some() { growth::read(&mut source.snapshots)? } else { Growths::default() };
+        let growths = match listing.groups {
+            Some(grouping) => growth::read(&mut source.snapshots, grouping.by)?,
+            None => Growths::default(),
+        };
         match listing.format {
             OutputFormat::Json => {
                 let layout = if request.watch.is_some() { Layout::Line } else { Layout::Pretty };
@@ -215,7 +218,7 @@ fn grouped(snapshot: &Snapshot, grouping: Grouping, growths: &Growths) -> (Vec<B
     let age = |seconds| Duration::try_from_secs_f64(seconds).map_or(u64::MAX, nanoseconds);
     let since = grouping.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
     let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.buffer), grouping.by, since);
-    growths.add_to(&mut groups, grouping.by, snapshot);
+    growths.add_to(&mut groups, snapshot);
     let most = grouping.most.unwrap_or(usize::MAX);
     let left_out = groups.len().saturating_sub(most);
     groups.truncate(most);
