@@ -25,7 +25,7 @@ const BENCHES: &[Bench] = &[
     ("list", "ttmon-ledger-reader", &[], "bench"),
     ("off", "ttmon-client", &[], "bench"),
     ("deep", "ttmon-deep", &[], "bench"),
-    ("intake", "ttmon-intake", &[dynamic], "bench"),
+    ("intake", "ttmon-allocation-server", &[dynamic], "bench"),
     ("hook", "ttmon-hook", &[libraries, python], "dev"),
     ("snapshot", "ttmon", &[program, dynamic], "dev"),
     ("top", "ttmon", &[program], "dev"),

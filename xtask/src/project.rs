@@ -166,12 +166,12 @@ mod tests {
         "packages": [
             { "name": "ttmon-model", "manifest_path": "/w/crates/in-monitor/model/Cargo.toml", "dependencies": [
                 { "name": "proptest", "kind": "dev", "path": null } ] },
-            { "name": "ttmon-wire", "manifest_path": "/w/crates/in-monitor/json/Cargo.toml", "dependencies": [
+            { "name": "ttmon-json", "manifest_path": "/w/crates/in-monitor/json/Cargo.toml", "dependencies": [
                 { "name": "serde", "kind": null, "path": null },
                 { "name": "ttmon-model", "kind": null, "path": "/w/crates/in-monitor/model" },
                 { "name": "ttmon", "kind": "build", "path": "/w/crates/in-monitor/ttmon" } ] },
             { "name": "ttmon", "manifest_path": "/w/crates/in-monitor/ttmon/Cargo.toml", "dependencies": [
-                { "name": "ttmon-wire", "kind": "dev", "path": "/w/crates/in-monitor/json" } ] } ] }"#;
+                { "name": "ttmon-json", "kind": "dev", "path": "/w/crates/in-monitor/json" } ] } ] }"#;
 
     #[test]
     fn members_need_what_they_are_built_from_and_not_what_their_tests_use() {
@@ -181,7 +181,7 @@ mod tests {
             .iter()
             .map(|member| format!("{} -> {}", member.name, member.needs.iter().cloned().collect::<Vec<_>>().join(" ")))
             .collect();
-        assert_eq!(needs, ["model -> ", "wire -> model ttmon", "ttmon -> "]);
+        assert_eq!(needs, ["model -> ", "json -> model ttmon", "ttmon -> "]);
         assert_eq!(metadata.target, Path::new("/t"));
     }
 

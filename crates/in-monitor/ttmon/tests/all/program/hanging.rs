@@ -106,7 +106,7 @@ fn in_two_seconds(what: &str, mut answer: impl FnMut()) {
     panic!("{what} takes {times:?}");
 }
 
-/// Every file of the driver and of the PCI bus hangs. The test of `ttmon-source` does this with each file, link and directory alone.
+/// Every file of the driver and of the PCI bus hangs. The test of `ttmon-collect` does this with each file, link and directory alone.
 #[test]
 fn each_program_answers_in_two_seconds_while_all_files_hang() {
     let root = root("t3k");
