@@ -82,7 +82,7 @@ fn main() {
 
 /// Measures how soon Chromium paints the overview of 32 devices, and what its script costs: `measure` in `web/test/cost.mjs`.
 fn in_browser(program: &Path) {
-    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../web");
     let mut node = Command::new("node");
     node.arg("test/page.mjs").arg(program).arg("--measure").current_dir(web).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = node.output().unwrap();

@@ -17,7 +17,7 @@ use ttmon_testing::ttnn::{self, Version};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/hook.py");
 /// Descriptors of the mock machines.
-const CHIPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ttmon/tests/ttnn/chips");
+const CHIPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../in-monitor/ttmon/tests/ttnn/chips");
 
 const EVENT_MAX: Limit = Limit::AtMost(150.0, "ns");
 const STEP_MAX: Limit = Limit::AtMost(2.0, "%");

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::fs::MemfdFlags;
-use ttmon_ledger::layout::{WriterKind, allocator, header, kind, origin};
+use ttmon_ledger::layout::{ROWS, WriterKind, allocator, header, kind, origin, row};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Key, KindGeometry, Session, Writer};
 
 use crate::host::{Actor, hold, strength};
@@ -145,10 +145,11 @@ fn understated_ledgers() {
     attack(|| (0..count).map(|_| Actor::start(crate::host::ATTACKER, "understated", &["1000000"])).collect(), "buffers", By::Everybody);
 }
 
-/// COUNT: holds a ledger with this many live buffers whose header counts ten. The ledger is a copy, because a process cannot write to its
+/// COUNT: holds a ledger with this many live buffers whose header and row count ten. The ledger is a copy, because a process cannot write to its
 /// own ledger through the file. The process then executes another program with the same pid, which has only the copy.
 fn understated(arguments: &[String]) {
-    fill(arguments[0].parse().unwrap());
+    let count: u64 = arguments[0].parse().unwrap();
+    fill(count);
     let ledger = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap();
     let copy = File::from(rustix::fs::memfd_create("ttmon-ledger", MemfdFlags::empty()).unwrap());
     let length = ledger.metadata().unwrap().len();
@@ -161,6 +162,9 @@ fn understated(arguments: &[String]) {
         }
     }
     copy.write_all_at(&10_u64.to_le_bytes(), header::LIVE_ENTRIES).unwrap();
+    // The row of the first allocator.
+    let row_of_dram = ROWS.offset + u64::from(kind::DRAM) * u64::from(ROWS.stride);
+    copy.write_all_at(&(count - 10).to_le_bytes(), row_of_dram + row::FREES).unwrap();
     let error = Command::new(PROGRAM).args(["role", "holding"]).exec();
     panic!("{error}");
 }

@@ -86,7 +86,7 @@ fn authorization() -> String {
 
 /// Returns the path of a file or folder of this repository.
 fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
 }
 
 /// Writes a file that only this user can read.
