@@ -63,8 +63,8 @@ impl Project {
         command
     }
 
-    /// Returns `cargo test` for the whole workspace, with more arguments that may choose test programs. Cargo compiles dependencies again if
-    /// other packages or features are chosen, so all stages choose the same.
+    /// Returns `cargo test` for the whole workspace, with more arguments that may choose test programs. Cargo compiles dependencies again
+    /// if other packages or features are chosen, so all stages choose the same.
     pub(crate) fn tests(&self, arguments: &[&str]) -> Command {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).max(TEST_THREADS_MIN);
         let mut command = self.cargo(&[&["test", "--workspace", FEATURES], arguments].concat());

@@ -1,7 +1,7 @@
 //! `cargo xtask ttnn`: installs versions of ttnn, and runs the tests that compare ttmon with them (crates/in-monitor/ttmon/tests/ttnn).
 //!
-//! Each version is in a venv below the target directory, with a stand-in for its kernel compiler ([`compiler`]). Another venv has our wheel,
-//! and uses the ttnn of the first one.
+//! Each version is in a venv below the target directory, with a stand-in for its kernel compiler ([`compiler`]). Another venv has our
+//! wheel, and uses the ttnn of the first one.
 
 mod compiler;
 

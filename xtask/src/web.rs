@@ -1,5 +1,5 @@
-//! `cargo xtask web`: builds the page of `web/` into `crates/in-monitor/serve/page`, whose files are part of the program. `cargo build` needs no node,
-//! because the built files are committed; the stage `page` compares them.
+//! `cargo xtask web`: builds the page of `web/` into `crates/in-monitor/serve/page`, whose files are part of the program. `cargo build`
+//! needs no node, because the built files are committed; the stage `page` compares them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The tests of `crates/in-monitor/ttmon/tests/tools`, which run programs of other projects. A stage finds or installs these programs, tells the tests
-//! in variables where they are, and calls cargo. A variable that is set stays as it is, to test other versions.
+//! The tests of `crates/in-monitor/ttmon/tests/tools`, which run programs of other projects. A stage finds or installs these programs,
+//! tells the tests in variables where they are, and calls cargo. A variable that is set stays as it is, to test other versions.
 
 use std::env;
 use std::path::PathBuf;

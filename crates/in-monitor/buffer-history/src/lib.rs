@@ -1,5 +1,5 @@
-//! What happened to the buffers of programs over time: the events of all ledgers, the growth of their memory, the report of a run, and files
-//! for other viewers.
+//! What happened to the buffers of programs over time: the events of all ledgers, the growth of their memory, the report of a run, and
+//! files for other viewers.
 
 mod account;
 mod checks;

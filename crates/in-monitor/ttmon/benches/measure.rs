@@ -1,4 +1,5 @@
-//! What the benches of the program share: a simulated machine, plain reading of its files, the cost of one run of a program, idle processes.
+//! What the benches of the program share: a simulated machine, plain reading of its files, the cost of one run of a program, idle
+//! processes.
 #![allow(dead_code, reason = "each bench uses a part")]
 #![allow(clippy::unwrap_used, reason = "benches")]
 

@@ -145,8 +145,8 @@ fn understated_ledgers() {
     attack(|| (0..count).map(|_| Actor::start(crate::host::ATTACKER, "understated", &["1000000"])).collect(), "buffers", By::Everybody);
 }
 
-/// COUNT: holds a ledger with this many live buffers whose header and row count ten. The ledger is a copy, because a process cannot write to its
-/// own ledger through the file. The process then executes another program with the same pid, which has only the copy.
+/// COUNT: holds a ledger with this many live buffers whose header and row count ten. The ledger is a copy, because a process cannot write
+/// to its own ledger through the file. The process then executes another program with the same pid, which has only the copy.
 fn understated(arguments: &[String]) {
     let count: u64 = arguments[0].parse().unwrap();
     fill(count);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::Role;
 use crate::host::{API, Actor, BYSTANDER, HTTP, Host, INTERVAL, ask, strength};
 
-/// In the gate, and with full strength. On two cores that attackers use, the scheduler alone has taken more than a second; an answer that waits
-/// for an attacker takes longer than both.
+/// In the gate, and with full strength. On two cores that attackers use, the scheduler alone has taken more than a second; an answer that
+/// waits for an attacker takes longer than both.
 const ANSWER_MAX: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(1)];
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3 * INTERVAL.as_secs());
 const RSS_MAX: u64 = 256 << 20;

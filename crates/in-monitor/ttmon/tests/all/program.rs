@@ -2,7 +2,7 @@
 
 mod alerts;
 mod check;
-mod cli;
+pub(crate) mod cli;
 mod deep;
 mod doctor;
 mod fleet;

@@ -27,8 +27,8 @@ const BEFORE_NUMBERS: [&str; 15] = [
 /// Texts before pids. A process of a fixed machine has a pid above the limit of Linux.
 const BEFORE_PIDS: [&str; 5] = ["PID ", "PID: ", "\"pid\":", "\"pid\": ", "\"allocator\": \""];
 const PID_LIMIT: u64 = 1 << 22;
-/// Beginning and end of what is left out of a report of `run`: the host's memory, which is unknown if the program ends soon, and the file name
-/// of this test program.
+/// Beginning and end of what is left out of a report of `run`: the host's memory, which is unknown if the program ends soon, and the file
+/// name of this test program.
 const LEFT_OUT: [[&str; 2]; 4] =
     [["\"host_rss\": {", "},"], ["\"host_rss\": null,", ""], ["  host memory: ", "\n"], ["\"name\": \"all-", "\","]];
 

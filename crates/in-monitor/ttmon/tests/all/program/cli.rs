@@ -346,7 +346,7 @@ fn help_and_manual_have_all_sections() {
     }
 }
 
-const COMMANDS: &[&str] = &[
+pub(crate) const COMMANDS: &[&str] = &[
     "who",
     "dmon",
     "pmon",
