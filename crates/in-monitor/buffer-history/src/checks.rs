@@ -5,7 +5,7 @@ use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_model::units::size;
 
-use crate::account::Account;
+use crate::run_summary::RunSummary;
 use crate::size::Limit;
 
 /// The requested checks.
@@ -33,10 +33,10 @@ impl Checks {
 
     /// Returns a message if not everything could be checked: there was no call of TT-Metal, or tracking did not work, or some tracked
     /// values are unknown. The first two cannot be distinguished.
-    pub fn not_judged(&self, account: &Account) -> Option<String> {
-        let what = match account.why_inexact() {
+    pub fn not_judged(&self, run: &RunSummary) -> Option<String> {
+        let what = match run.why_inexact() {
             _ if self.is_empty() => return None,
-            _ if account.is_empty() => format!("had nothing to judge: {}", account.why_empty()),
+            _ if run.is_empty() => format!("had nothing to judge: {}", run.why_empty()),
             why => format!("did not judge everything: {}", why?),
         };
         let advice = if self.allow_untracked { "" } else { "; --allow-untracked takes that for success" };
@@ -44,25 +44,25 @@ impl Checks {
     }
 
     /// Returns the failed checks and those that could not be evaluated, one line for each.
-    pub fn failures(&self, account: &Account) -> Vec<String> {
-        let mut failures: Vec<String> = self.not_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
-        if account.is_empty() {
+    pub fn failures(&self, run: &RunSummary) -> Vec<String> {
+        let mut failures: Vec<String> = self.not_judged(run).into_iter().filter(|_| !self.allow_untracked).collect();
+        if run.is_empty() {
             return failures;
         }
         if let Some(most) = self.leak {
-            let (count, bytes) = account.leaked();
+            let (count, bytes) = run.leaked();
             if bytes > most {
                 failures.push(format!("--fail-on-leak: {} left in {}, {} allowed", size(bytes), buffers(count), size(most)));
             }
         }
-        match (self.growth, account.growth()) {
+        match (self.growth, run.growth()) {
             (Some(most), Some(growth)) => {
                 let growth = u64::try_from(growth).unwrap_or(0);
                 if growth > most {
                     let (growth, most) = (size(growth), size(most));
                     failures.push(format!(
                         "--fail-on-growth: {growth} more at the end than at the last mark, {most} allowed{}",
-                        grown_lines(account)
+                        grown_lines(run)
                     ));
                 }
             }
@@ -73,10 +73,10 @@ impl Checks {
         }
         for (flag, limit, kind) in [("--max-dram", self.max_dram, Kind::Dram), ("--max-l1", self.max_l1, Kind::L1)] {
             if let Some(limit) = limit {
-                failures.extend(above(account, flag, limit, kind));
+                failures.extend(above(run, flag, limit, kind));
             }
         }
-        failures.extend(self.min_largest_free.and_then(|least| tight(account, least)));
+        failures.extend(self.min_largest_free.and_then(|least| tight(run, least)));
         failures
     }
 }
@@ -85,24 +85,24 @@ impl Checks {
 const LINES: usize = 3;
 
 /// Returns the source lines with the highest increase, if known.
-fn grown_lines(account: &Account) -> String {
-    let grown = account.growth_by_line();
+fn grown_lines(run: &RunSummary) -> String {
+    let grown = run.growth_by_line();
     let lines = grown.iter().filter_map(|(line, bytes)| Some(format!("{} by {}", size(*bytes), line.as_ref()?)));
     let lines: Vec<String> = lines.take(LINES).collect();
     if lines.is_empty() { String::new() } else { format!(": {}", lines.join(", ")) }
 }
 
 /// Returns a message if the largest free block of a DRAM bank was smaller than `least`.
-fn tight(account: &Account, least: u64) -> Option<String> {
+fn tight(run: &RunSummary, least: u64) -> Option<String> {
     let dram = BufferKind::Of(Kind::Dram);
-    let found = account.tightest().into_iter().filter(|(kind, ..)| *kind == dram).min_by_key(|(_, tightest, _)| tightest.bytes);
+    let found = run.tightest().into_iter().filter(|(kind, ..)| *kind == dram).min_by_key(|(_, tightest, _)| tightest.bytes);
     let Some((_, tightest, places)) = found else {
         return Some("--min-largest-free: the free blocks of no DRAM bank are known".to_owned());
     };
     (tightest.bytes < least).then(|| {
         format!(
             "--min-largest-free: the largest free DRAM block of a bank on {} was down to {} ({}), {} wanted",
-            account.names(places),
+            run.names(places),
             size(tightest.bytes),
             tightest.at,
             size(least)
@@ -111,32 +111,29 @@ fn tight(account: &Account, least: u64) -> Option<String> {
 }
 
 /// Returns a message for each chip whose peak is above a limit.
-fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String> {
-    let chips = account.chips.iter().filter_map(|(place, chip)| Some((*place, chip.kinds.get(&BufferKind::Of(kind))?)));
+fn above(run: &RunSummary, flag: &str, limit: Limit, kind: Kind) -> Vec<String> {
+    let chips = run.chips.iter().filter_map(|(place, chip)| Some((*place, chip.kinds.get(&BufferKind::Of(kind))?)));
     chips
-        .filter_map(|(place, of_kind)| {
+        .filter_map(|(place, usage)| {
             // If the banks are unknown, the requested bytes are a lower bound of the allocated bytes.
-            let peak = of_kind.peak_allocated.unwrap_or(of_kind.peak);
-            let (most, limit_text) = match (limit, of_kind.limit()) {
+            let peak = usage.peak_allocated.unwrap_or(usage.peak);
+            let (most, limit_text) = match (limit, usage.limit()) {
                 (Limit::Bytes(most), _) => (most as f64, size(most)),
                 (Limit::Share(share), Some(capacity)) => (share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity))),
                 (Limit::Share(_), None) => {
-                    return Some(format!(
-                        "{flag}: the size of {} is unknown, so a share cannot be checked; give a size",
-                        account.name(place)
-                    ));
+                    return Some(format!("{flag}: the size of {} is unknown, so a share cannot be checked; give a size", run.name(place)));
                 }
             };
             if peak as f64 > most {
-                return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", account.name(place), size(peak)));
+                return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", run.name(place), size(peak)));
             }
             // Several allocators existed at once and their common peak is unknown, so the limit cannot be checked.
-            (of_kind.is_at_least && of_kind.peak_at_most as f64 > most).then(|| {
+            (usage.is_at_least && usage.peak_at_most as f64 > most).then(|| {
                 format!(
                     "{flag}: several allocators held {} at once, together between {} and {}, {limit_text} allowed: cannot be checked",
-                    account.name(place),
+                    run.name(place),
                     size(peak),
-                    size(of_kind.peak_at_most)
+                    size(usage.peak_at_most)
                 )
             })
         })

@@ -14,7 +14,7 @@ use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
 
-use crate::trace::{Buffer, Chip, Owner, Space, Trace};
+use crate::trace::{Buffer, Chip, DrawnMemory, Owner, Trace};
 
 /// The note on a trace from a run report.
 pub const OF_REPORT: &str = "from a run report: only buffers that were never freed, and refused requests";
@@ -83,7 +83,7 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
     let address = item["address"].as_str().and_then(hexadecimal).unwrap_or(0);
     let per_bank = item["per_bank"].as_u64().unwrap_or(0);
     // The document does not have the range of the bank. The range of its buffers is used instead.
-    let Some(space) = trace.space(&chips(item), kind, banks.map(|banks| (banks, address, 0))) else { return Ok(()) };
+    let Some(memory) = trace.memory(&chips(item), kind, banks.map(|banks| (banks, address, 0))) else { return Ok(()) };
     let stack = line(&item["line"]).map_or(0, |line| trace.stack(&[line]));
     let buffer = Buffer {
         address,
@@ -95,9 +95,9 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
     };
     let free = item["largest_free_per_bank"].as_u64().unwrap_or(0);
     match event {
-        Event::Alloc => trace.alloc(time, owner, space, &buffer),
-        Event::OutOfMemory => trace.refused(time, owner, space, &buffer, free, false),
-        Event::Clash => trace.refused(time, owner, space, &buffer, free, true),
+        Event::Alloc => trace.alloc(time, owner, memory, &buffer),
+        Event::OutOfMemory => trace.refused(time, owner, memory, &buffer, free, false),
+        Event::Clash => trace.refused(time, owner, memory, &buffer, free, true),
     }
 }
 
@@ -142,7 +142,7 @@ fn nanoseconds(seconds: &Value) -> u64 {
 type BufferKey = (u32, String, BufferKind, u64, u64);
 
 /// The buffers of the previous frame, with the values that are needed to free each.
-type Present = HashMap<BufferKey, (Owner, Space)>;
+type Present = HashMap<BufferKey, (Owner, DrawnMemory)>;
 
 /// Adds a recording, frame by frame.
 pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -> io::Result<()> {
@@ -153,14 +153,14 @@ pub fn add_recording(trace: &mut Trace, reader: &mut Reader<impl Read + Seek>) -
         // A frame that cannot be read is counted as lost.
         let frame = reader.line(number).ok().and_then(|line| ttmon_json::read_frame(line).ok());
         let Some((snapshot, _)) = frame else {
-            trace.lose(1, 0);
+            trace.record_loss(1, 0);
             continue;
         };
         read += 1;
         add_frame(trace, &snapshot, &mut owners, &mut present, &mut stacks).map_err(|error| not_stored(&error))?;
     }
     if reader.is_cut() {
-        trace.lose(1, 0);
+        trace.record_loss(1, 0);
     }
     if read == 0 { Err(io::Error::other("no frame can be read")) } else { Ok(()) }
 }
@@ -187,14 +187,14 @@ fn add_frame(
         }
     }
     // Frees come first, because an address may be used again. The same recording is always the same file.
-    let mut freed: Vec<(BufferKey, (Owner, Space))> = before.into_iter().collect();
+    let mut freed: Vec<(BufferKey, (Owner, DrawnMemory))> = before.into_iter().collect();
     freed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    for ((_, _, _, address, _), (owner, space)) in freed {
-        trace.free(time, owner, space, &Buffer { address, ..Buffer::default() })?;
+    for ((_, _, _, address, _), (owner, memory)) in freed {
+        trace.free(time, owner, memory, &Buffer { address, ..Buffer::default() })?;
     }
     for (key, buffer) in new {
         let Some(allocator) = allocators.get(buffer.allocator.id.as_str()) else { continue };
-        let Some(space) = space(trace, allocator, buffer.buffer.kind) else { continue };
+        let Some(memory) = memory(trace, allocator, buffer.buffer.kind) else { continue };
         let owner = *owners.entry(key.0).or_insert_with(|| trace.process(key.0, &name_of(snapshot, key.0)));
         let entry = &buffer.buffer;
         let stack = entry
@@ -209,8 +209,8 @@ fn add_frame(
             operation: entry.operation.as_deref().map(String::as_str),
             stack,
         };
-        trace.alloc(time, owner, space, &made)?;
-        present.insert(key, (owner, space));
+        trace.alloc(time, owner, memory, &made)?;
+        present.insert(key, (owner, memory));
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ fn name_of(snapshot: &Snapshot, pid: u32) -> String {
     process.and_then(|process| process.name.as_ref().ok()).map_or_else(String::new, ToString::to_string)
 }
 
-fn space(trace: &mut Trace, allocator: &Allocator, kind: BufferKind) -> Option<Space> {
+fn memory(trace: &mut Trace, allocator: &Allocator, kind: BufferKind) -> Option<DrawnMemory> {
     let BufferKind::Of(known) = kind else { return None };
     let banks = allocator.kinds[known].as_ref().and_then(|kind| kind.banks.as_ref().ok());
     let banks = banks.and_then(|banks| {
@@ -234,5 +234,5 @@ fn space(trace: &mut Trace, allocator: &Allocator, kind: BufferKind) -> Option<S
     });
     let devices = allocator.devices.iter().map(|DeviceId(id)| device((*id).into()));
     let chips: Vec<Chip> = devices.chain(allocator.unmapped.iter().map(|id| unmapped(*id))).collect();
-    trace.space(&chips, kind, banks)
+    trace.memory(&chips, kind, banks)
 }

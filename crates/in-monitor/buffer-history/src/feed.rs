@@ -9,15 +9,15 @@ use ttmon_model::Kind;
 use ttmon_model::event::Refused;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRefusal};
 
-use crate::trace::{Buffer, Chip, Owner, Space, Trace};
+use crate::trace::{Buffer, Chip, DrawnMemory, Owner, Trace};
 
 /// A ledger that is followed.
 #[derive(Debug)]
 pub struct LedgerFeed {
     owner: Owner,
     cursor: EventCursor,
-    /// The spaces, by slot and kind.
-    spaces: HashMap<(u16, BufferKind), Space>,
+    /// The memory of each slot and kind.
+    memories: HashMap<(u16, BufferKind), DrawnMemory>,
     lines: Arc<Lines>,
     /// The numbers of stacks in the trace, by their numbers in the ledger.
     stacks: HashMap<u32, u32>,
@@ -27,7 +27,7 @@ impl LedgerFeed {
     /// Starts with the first event of a ledger. `pid` is the pid on this host.
     pub fn new(trace: &mut Trace, region: &Region, pid: u32) -> Self {
         let owner = trace.process(pid, &region.identity().program);
-        Self { owner, cursor: EventCursor::default(), spaces: HashMap::new(), lines: Arc::default(), stacks: HashMap::new() }
+        Self { owner, cursor: EventCursor::default(), memories: HashMap::new(), lines: Arc::default(), stacks: HashMap::new() }
     }
 
     /// Adds the new events up to the time `until`, in nanoseconds since 1970.
@@ -43,39 +43,39 @@ impl LedgerFeed {
         let listing = region.live_events()?;
         // The live buffers do not include later events, so those are dropped.
         self.add(trace, region, |event| event.number > listing.ledger.events)??;
-        self.settle(trace, region, &listing);
+        self.reconcile(trace, region, &listing);
         if !is_running {
             trace.end(self.owner);
         }
         Ok(())
     }
 
-    fn settle(&mut self, trace: &mut Trace, region: &Region, listing: &LiveEvents) {
-        self.find_spaces(trace, &listing.ledger);
+    fn reconcile(&mut self, trace: &mut Trace, region: &Region, listing: &LiveEvents) {
+        self.find_memories(trace, &listing.ledger);
         self.lines = self.cursor.lines(region);
-        let live: Vec<(&Event, Space)> =
-            listing.live.iter().filter_map(|event| Some((event, *self.spaces.get(&(event.allocator, event.kind))?))).collect();
+        let live: Vec<(&Event, DrawnMemory)> =
+            listing.live.iter().filter_map(|event| Some((event, *self.memories.get(&(event.allocator, event.kind))?))).collect();
         let stacks: Vec<u32> = live.iter().map(|(event, _)| self.stack(trace, event.stack)).collect();
-        let listed = live.into_iter().zip(stacks).map(|((event, space), stack)| (event.time, space, drawn(event, &listing.tags, stack)));
-        trace.settle(self.owner, listing.ledger.last_time.0, listed);
+        let listed = live.into_iter().zip(stacks).map(|((event, memory), stack)| (event.time, memory, drawn(event, &listing.tags, stack)));
+        trace.reconcile(self.owner, listing.ledger.last_time.0, listed);
     }
 
     /// Adds the new events before the first one that `is_later`. The outer result is that of the ledger.
     fn add(&mut self, trace: &mut Trace, region: &Region, is_later: impl Fn(&Event) -> bool) -> Result<io::Result<()>, ReadError> {
         let before = self.cursor.clone();
         let new = self.cursor.read(region, is_later, usize::MAX)?;
-        let is_new = |event: &Event| event.op == Op::Open || is_drawn(event) && !self.spaces.contains_key(&(event.allocator, event.kind));
+        let is_new = |event: &Event| event.op == Op::Open || is_drawn(event) && !self.memories.contains_key(&(event.allocator, event.kind));
         if new.events.iter().any(is_new) {
             // The chips of an event are unknown without its allocators. The next call reads the event again.
             let Ok(figures) = region.figures() else {
                 self.cursor = before;
                 return Ok(Ok(()));
             };
-            self.find_spaces(trace, &figures);
+            self.find_memories(trace, &figures);
         }
         self.lines = self.cursor.lines(region);
         if new.overrun > 0 {
-            trace.lose(new.overrun, new.events.first().map_or(before.last_time(), |event| event.time));
+            trace.record_loss(new.overrun, new.events.first().map_or(before.last_time(), |event| event.time));
         }
         let refusals = self.cursor.refusals(region, &new);
         Ok(new.events.iter().try_for_each(|event| self.add_one(trace, event, &new, &refusals)))
@@ -85,18 +85,18 @@ impl LedgerFeed {
         if event.op == Op::Mark {
             return trace.mark(event.time, self.owner);
         }
-        let Some(space) = self.spaces.get(&(event.allocator, event.kind)).copied() else { return Ok(()) };
+        let Some(memory) = self.memories.get(&(event.allocator, event.kind)).copied() else { return Ok(()) };
         let buffer = drawn(event, &new.tags, self.stack(trace, event.stack));
         match event.op {
-            Op::Alloc | Op::UnlistedAlloc => trace.alloc(event.time, self.owner, space, &buffer),
-            Op::Free | Op::UnlistedFree => trace.free(event.time, self.owner, space, &buffer),
-            Op::FreeAll => trace.free_all(event.time, self.owner, space),
+            Op::Alloc | Op::UnlistedAlloc => trace.alloc(event.time, self.owner, memory, &buffer),
+            Op::Free | Op::UnlistedFree => trace.free(event.time, self.owner, memory, &buffer),
+            Op::FreeAll => trace.free_all(event.time, self.owner, memory),
             Op::Failed => {
                 let known = refusals.iter().find(|refused| refused.event == event.number).map(|refused| &refused.refusal);
                 let (per_bank, free) = known.map_or((0, 0), |refusal| (refusal.per_bank, refusal.largest_free_per_bank));
                 let operation = known.map(|refusal| refusal.operation.as_str());
                 let is_clash = event.refused() == Some(Refused::Clash);
-                trace.refused(event.time, self.owner, space, &Buffer { per_bank, operation, ..buffer }, free, is_clash)
+                trace.refused(event.time, self.owner, memory, &Buffer { per_bank, operation, ..buffer }, free, is_clash)
             }
             _ => Ok(()),
         }
@@ -107,7 +107,7 @@ impl LedgerFeed {
         if frames.is_empty() { 0 } else { *self.stacks.entry(number).or_insert_with(|| trace.stack(frames)) }
     }
 
-    fn find_spaces(&mut self, trace: &mut Trace, ledger: &Ledger) {
+    fn find_memories(&mut self, trace: &mut Trace, ledger: &Ledger) {
         for allocator in &ledger.allocators {
             let chips = chips(allocator, ledger.is_mock);
             for kind in Kind::BANKED.map(BufferKind::Of) {
@@ -118,8 +118,8 @@ impl LedgerFeed {
                 let banks = geometry.and_then(|geometry| {
                     Some((u32::try_from(geometry.banks).ok().filter(|banks| *banks > 0)?, geometry.base, geometry.bank_bytes))
                 });
-                if let Some(space) = trace.space(&chips, kind, banks) {
-                    self.spaces.insert((allocator.slot, kind), space);
+                if let Some(memory) = trace.memory(&chips, kind, banks) {
+                    self.memories.insert((allocator.slot, kind), memory);
                 }
             }
         }

@@ -275,8 +275,8 @@ impl History {
             let buffers = self.live.row(row).map(|buffers| buffers.map(|(address, buffer)| (address, u64::from(buffer.per_bank))));
             let Some(bytes) = buffers.and_then(|buffers| largest_free(buffers, geometry)) else { continue };
             Tightest::note(self.tightest.entry(row).or_default(), bytes, time, at.clone());
-            let of_kind = &mut least[at_kind];
-            *of_kind = Some(of_kind.map_or(bytes, |least: u64| least.min(bytes)));
+            let usage = &mut least[at_kind];
+            *usage = Some(usage.map_or(bytes, |least: u64| least.min(bytes)));
         }
         least
     }

@@ -1,14 +1,13 @@
 //! What happened to the buffers of programs over time: the events of all ledgers, the growth of their memory, the report of a run, and
 //! files for other viewers.
 
-mod account;
 mod checks;
 pub mod chrome;
-mod digest;
 pub mod document;
 mod feed;
 mod growth;
 mod history;
+mod ledger_summary;
 mod live;
 pub mod memory_viz;
 mod names;
@@ -17,18 +16,19 @@ mod pickle;
 mod recorder;
 mod report;
 mod room;
+mod run_summary;
 mod size;
 mod spool;
 mod trace;
 mod traces;
 
-pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead};
 pub use checks::{Checks, buffers};
-pub use digest::Digest;
 pub use feed::{FeedError, LedgerFeed};
 pub use growth::{GroupGrowth, GrowthSinceMark, growth_since_mark};
 pub use history::History;
+pub use ledger_summary::LedgerSummary;
 pub use recorder::{News, Recorder, Scene};
+pub use run_summary::{ChipName, ChipUsage, CommandEnd, KindUsage, Leftover, Overhead, RunSummary};
 pub use size::{Limit, Size, SizeError};
 pub use spool::{Spool, SpoolFile};
-pub use trace::{About, Buffer, Chip, Owner, Space, Trace};
+pub use trace::{About, Buffer, Chip, DrawnMemory, Owner, Trace};

@@ -11,8 +11,8 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Sample, Snapshot};
 
-use crate::account::ChipPlace;
-use crate::digest::Digest;
+use crate::ledger_summary::LedgerSummary;
+use crate::run_summary::ChipName;
 
 /// The names of chips that are not devices of this machine, over all processes.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ struct Name {
 }
 
 impl Names {
-    pub(crate) fn of(digests: &[Digest]) -> Self {
+    pub(crate) fn of(summaries: &[LedgerSummary]) -> Self {
         let mut mock: BTreeMap<u64, bool> = BTreeMap::new();
         let mut given: BTreeSet<(u64, u64)> = BTreeSet::new();
-        for ledger in digests.iter().map(|digest| &digest.ledger) {
+        for ledger in summaries.iter().map(|summary| &summary.ledger) {
             let identities = Identities::of(ledger);
             for allocator in &ledger.allocators {
                 for chip in &allocator.chips {
@@ -82,44 +82,44 @@ impl Identities {
     }
 
     /// Returns the chips of each allocator if there is no machine to map them to.
-    fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<ChipPlace>> {
+    fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<ChipName>> {
         let chips =
-            |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| ChipPlace::Unmapped(self.id(*chip, allocator))).collect();
+            |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| ChipName::Unmapped(self.id(*chip, allocator))).collect();
         ledger.allocators.iter().map(chips).collect()
     }
 
     /// Returns the chips of an allocator, as mapped to the devices of a machine.
-    fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<ChipPlace> {
+    fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<ChipName> {
         let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
         let unmapped = |name: u64| {
             let chip = allocator.chips.iter().find(|chip| is_named(name, chip));
-            ChipPlace::Unmapped(chip.map_or(name, |chip| self.id(*chip, allocator)))
+            ChipName::Unmapped(chip.map_or(name, |chip| self.id(*chip, allocator)))
         };
-        let mapped = found.devices.iter().map(|id| ChipPlace::Device(*id));
+        let mapped = found.devices.iter().map(|id| ChipName::Device(*id));
         mapped.chain(found.unmapped.iter().map(|name| unmapped(*name))).collect()
     }
 }
 
-/// Returns the chips of each allocator of each digest.
-pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<ChipPlace>>> {
+/// Returns the chips of each allocator of each ledger.
+pub(crate) fn places(summaries: &[LedgerSummary], machine: Option<&Sample>) -> Vec<Vec<Vec<ChipName>>> {
     let Some(machine) = machine else {
-        return digests.iter().map(|digest| Identities::of(&digest.ledger).unmapped(&digest.ledger)).collect();
+        return summaries.iter().map(|summary| Identities::of(&summary.ledger).unmapped(&summary.ledger)).collect();
     };
-    // Each digest gets its own number, because a program that was started by `exec` has the pid of the previous program.
-    let owner = |digest: &Digest, number| ProcessKey { pid: digest.pid, start_ticks: number };
-    let ledgers = digests.iter().zip(0..);
+    // Each ledger gets its own number, because a program that was started by `exec` has the pid of the previous program.
+    let owner = |summary: &LedgerSummary, number| ProcessKey { pid: summary.pid, start_ticks: number };
+    let ledgers = summaries.iter().zip(0..);
     let ledgers =
-        ledgers.map(|(digest, number)| LedgerSample { owner: owner(digest, number), content: Ok(digest.ledger.clone()) }).collect();
+        ledgers.map(|(summary, number)| LedgerSample { owner: owner(summary, number), content: Ok(summary.ledger.clone()) }).collect();
     let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
     let derived = Snapshot::derive(&sample, None).allocators;
     let mut by_number: HashMap<u64, Vec<&Allocator>> = HashMap::new();
     for allocator in &derived {
         by_number.entry(allocator.process.start_ticks).or_default().push(allocator);
     }
-    let mapped = |(digest, number): (&Digest, u64)| {
-        let identities = Identities::of(&digest.ledger);
-        let allocators = by_number.get(&number).map_or(&[][..], Vec::as_slice).iter().zip(&digest.ledger.allocators);
+    let mapped = |(summary, number): (&LedgerSummary, u64)| {
+        let identities = Identities::of(&summary.ledger);
+        let allocators = by_number.get(&number).map_or(&[][..], Vec::as_slice).iter().zip(&summary.ledger.allocators);
         allocators.map(|(derived, allocator)| identities.places(derived, allocator)).collect()
     };
-    digests.iter().zip(0..).map(mapped).collect()
+    summaries.iter().zip(0..).map(mapped).collect()
 }

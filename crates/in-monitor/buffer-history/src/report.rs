@@ -1,4 +1,4 @@
-//! The document of `ttmon run --report`, made from an account. docs/run.md has the keys.
+//! The document of `ttmon run --report`, made from a summary of the run. docs/run.md has the keys.
 
 mod phases;
 
@@ -11,8 +11,8 @@ use ttmon_model::phase::{Point, Tightest};
 use ttmon_model::room::HeldByLine;
 use ttmon_model::units::{Unit, UnixTime};
 
-use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead};
-use crate::digest::Digest;
+use crate::ledger_summary::LedgerSummary;
+use crate::run_summary::{ChipName, ChipUsage, CommandEnd, KindUsage, Leftover, Overhead, RunSummary};
 use phases::{host_json, phase_json, trace_json};
 
 /// Version of this document. Keys are added, but never renamed.
@@ -22,7 +22,7 @@ const SCHEMA: u32 = 1;
 const LOST: [&str; 8] =
     ["reentry", "lock_timeout", "unknown_free", "ambiguous_free", "replaced", "size_out_of_range", "no_allocator", "no_memory"];
 
-impl Account {
+impl RunSummary {
     /// Returns the document. `name_of_signal` returns the name of a signal.
     pub fn report(&self, version: &str, name_of_signal: impl Fn(i32) -> Option<&'static str>) -> Value {
         let (exit, signal) = match self.end {
@@ -47,16 +47,16 @@ impl Account {
             "signal": signal,
             "signal_name": signal.and_then(name_of_signal),
             "duration_s": self.seconds(self.span.1),
-            "events": self.digests.iter().map(|digest| digest.ledger.events).fold(0, u64::saturating_add),
+            "events": self.summaries.iter().map(|summary| summary.ledger.events).fold(0, u64::saturating_add),
             "allocations": self.allocations(),
-            "lost": lost(&self.digests),
+            "lost": lost(&self.summaries),
             "exact": self.why_inexact().is_none(),
             "unread_processes": self.unread,
             "overhead_ratio": overhead.map(|overhead| rounded(overhead.ratio, Unit::Ratio)),
             "overhead": overhead.map(overhead_json),
             "missing": missing,
-            "coverage": coverage(self.digests.iter().flat_map(|digest| &digest.ledger.coverage)),
-            "processes": self.digests.iter().map(process).collect::<Vec<_>>(),
+            "coverage": coverage(self.summaries.iter().flat_map(|summary| &summary.ledger.coverage)),
+            "processes": self.summaries.iter().map(process).collect::<Vec<_>>(),
             "devices": self.chips.iter().map(|(place, chip)| self.device(*place, chip)).collect::<Vec<_>>(),
             "peak_set": self.chips.iter().flat_map(|(place, chip)| self.peak_set(*place, chip)).collect::<Vec<_>>(),
             "leaks": left(false),
@@ -70,53 +70,56 @@ impl Account {
             "by_line": self.by_line(),
             "smallest_largest_free":
                 self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect::<Vec<_>>(),
-            "phases": self.of_each(|digest| &digest.phases, phase_json),
-            "trace_unsafe": self.of_each(|digest| &digest.unsafe_traces, trace_json),
+            "phases": self.of_each(|summary| &summary.phases, phase_json),
+            "trace_unsafe": self.of_each(|summary| &summary.unsafe_traces, trace_json),
             "host_rss": self.host_rss().map(host_json),
-            "missed_events": self.digests.iter().map(|digest| digest.missed).fold(0, u64::saturating_add),
+            "missed_events": self.summaries.iter().map(|summary| summary.missed).fold(0, u64::saturating_add),
         })
     }
 
     /// Returns the documents of all items of all processes.
-    fn of_each<'a, T: 'a>(&'a self, items: impl Fn(&'a Digest) -> &'a Vec<T>, document: impl Fn(u32, &T) -> Value) -> Vec<Value> {
-        self.digests.iter().flat_map(|digest| items(digest).iter().map(|item| document(digest.pid, item)).collect::<Vec<_>>()).collect()
+    fn of_each<'a, T: 'a>(&'a self, items: impl Fn(&'a LedgerSummary) -> &'a Vec<T>, document: impl Fn(u32, &T) -> Value) -> Vec<Value> {
+        self.summaries
+            .iter()
+            .flat_map(|summary| items(summary).iter().map(|item| document(summary.pid, item)).collect::<Vec<_>>())
+            .collect()
     }
 
     /// Returns the name of a chip: the id of the device, or the id that the program uses. That may have more digits than a JSON number can
     /// represent.
-    fn chip_name(&self, place: ChipPlace) -> Value {
+    fn chip_name(&self, place: ChipName) -> Value {
         match place {
-            ChipPlace::Device(id) => id.0.into(),
-            ChipPlace::Unmapped(id) => self.given(id).to_string().into(),
+            ChipName::Device(id) => id.0.into(),
+            ChipName::Unmapped(id) => self.given(id).to_string().into(),
         }
     }
 
-    fn device(&self, place: ChipPlace, chip: &OnChip) -> Value {
-        let key = if let ChipPlace::Device(_) = place { "id" } else { "unmapped" };
+    fn device(&self, place: ChipName, chip: &ChipUsage) -> Value {
+        let key = if let ChipName::Device(_) = place { "id" } else { "unmapped" };
         json!({
             key: self.chip_name(place),
-            "kinds": chip.kinds.iter().map(|(kind, of_kind)| (kind.name().to_owned(), self.kind(*kind, of_kind))).collect::<Map<_, _>>(),
+            "kinds": chip.kinds.iter().map(|(kind, usage)| (kind.name().to_owned(), self.kind(*kind, usage))).collect::<Map<_, _>>(),
             "leaked": count_and_bytes(chip.leaked),
             "cached": count_and_bytes(chip.cached),
         })
     }
 
-    fn kind(&self, kind: BufferKind, of_kind: &OfKind) -> Value {
+    fn kind(&self, kind: BufferKind, usage: &KindUsage) -> Value {
         // Circular buffers appear and vanish with programs, so there is no common peak.
         let has_peak = !matches!(kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
         json!({
-            "peak": has_peak.then_some(of_kind.peak),
-            "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
-            "peak_time_s": (has_peak && of_kind.peak > 0).then(|| self.seconds(of_kind.peak_time)),
+            "peak": has_peak.then_some(usage.peak),
+            "peak_allocated": usage.peak_allocated.filter(|_| has_peak),
+            "peak_time_s": (has_peak && usage.peak > 0).then(|| self.seconds(usage.peak_time)),
             // Several processes or origins held memory at the same time. Each single peak is exact, but the peak of the sum is unknown.
-            "peak_is_at_least": of_kind.is_at_least,
-            "capacity": of_kind.limit(),
-            "at_end": of_kind.at_end,
+            "peak_is_at_least": usage.is_at_least,
+            "capacity": usage.limit(),
+            "at_end": usage.at_end,
         })
     }
 
-    fn peak_set(&self, place: ChipPlace, chip: &OnChip) -> Vec<Value> {
-        let groups = chip.kinds.iter().flat_map(|(kind, of_kind)| of_kind.groups.iter().map(move |group| (kind, group)));
+    fn peak_set(&self, place: ChipName, chip: &ChipUsage) -> Vec<Value> {
+        let groups = chip.kinds.iter().flat_map(|(kind, usage)| usage.groups.iter().map(move |group| (kind, group)));
         let document = |(kind, group): (&BufferKind, &PeakGroup)| {
             json!({
                 "device": self.chip_name(place),
@@ -135,8 +138,8 @@ impl Account {
     fn by_line(&self) -> Vec<Value> {
         let mut lists = Vec::new();
         for (place, chip) in &self.chips {
-            for (kind, of_kind) in &chip.kinds {
-                let lines = HeldByLine::collect(of_kind.groups.iter().map(|group| (group.line.as_ref(), group.count, group.bytes)));
+            for (kind, usage) in &chip.kinds {
+                let lines = HeldByLine::collect(usage.groups.iter().map(|group| (group.line.as_ref(), group.count, group.bytes)));
                 if lines.iter().any(|held| held.line.is_some()) {
                     lists.push(json!({"device": self.chip_name(*place), "kind": kind.name(), "lines": held_json(&lines)}));
                 }
@@ -145,12 +148,12 @@ impl Account {
         lists
     }
 
-    fn buffer(&self, Leftover { digest, left, places }: &Leftover<'_>) -> Value {
-        let allocator = digest.ledger.allocators.get(usize::from(left.allocator));
+    fn buffer(&self, Leftover { summary, left, places }: &Leftover<'_>) -> Value {
+        let allocator = summary.ledger.allocators.get(usize::from(left.allocator));
         let banks = allocator.and_then(|allocator| allocator.geometry_of(left.kind)).map(|geometry| geometry.banks);
         json!({
-            "pid": digest.pid,
-            "allocator": allocator.map(|allocator| format!("{}.{}.{}", digest.pid, allocator.slot, allocator.generation)),
+            "pid": summary.pid,
+            "allocator": allocator.map(|allocator| format!("{}.{}.{}", summary.pid, allocator.slot, allocator.generation)),
             "kind": left.kind.name(),
             "address": format!("{:#x}", left.address),
             "size": left.size,
@@ -169,7 +172,7 @@ impl Account {
         })
     }
 
-    fn refusal(&self, LedgerRefusal { refusal, time, tag, .. }: &LedgerRefusal, places: &[ChipPlace]) -> Value {
+    fn refusal(&self, LedgerRefusal { refusal, time, tag, .. }: &LedgerRefusal, places: &[ChipName]) -> Value {
         let mut document = refusal_json(refusal, &self.names(places));
         document.insert("time_s".to_owned(), self.seconds(time.0).into());
         document.insert("kind".to_owned(), refusal.kind.name().into());
@@ -181,7 +184,7 @@ impl Account {
         document.into()
     }
 
-    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipPlace]) -> Value {
+    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipName]) -> Value {
         json!({
             "kind": kind.name(),
             "bytes": tightest.bytes,
@@ -194,10 +197,10 @@ impl Account {
         })
     }
 
-    fn unmapped_of(&self, places: &[ChipPlace]) -> Vec<String> {
+    fn unmapped_of(&self, places: &[ChipName]) -> Vec<String> {
         places
             .iter()
-            .filter_map(|place| if let ChipPlace::Unmapped(id) = place { Some(self.given(*id).to_string()) } else { None })
+            .filter_map(|place| if let ChipName::Unmapped(id) = place { Some(self.given(*id).to_string()) } else { None })
             .collect()
     }
 
@@ -207,26 +210,26 @@ impl Account {
     }
 }
 
-fn devices_of(places: &[ChipPlace]) -> Vec<u32> {
-    places.iter().filter_map(|place| if let ChipPlace::Device(id) = place { Some(id.0) } else { None }).collect()
+fn devices_of(places: &[ChipName]) -> Vec<u32> {
+    places.iter().filter_map(|place| if let ChipName::Device(id) = place { Some(id.0) } else { None }).collect()
 }
 
-fn process(digest: &Digest) -> Value {
+fn process(summary: &LedgerSummary) -> Value {
     json!({
-        "pid": digest.pid,
-        "name": digest.program,
-        "running": digest.is_running,
-        "exact": digest.is_exact(),
-        "mock": digest.ledger.is_mock,
-        "events": digest.ledger.events,
-        "host_rss": digest.host_rss.map(host_json),
-        "lost": lost(std::slice::from_ref(digest)),
+        "pid": summary.pid,
+        "name": summary.program,
+        "running": summary.is_running,
+        "exact": summary.is_exact(),
+        "mock": summary.ledger.is_mock,
+        "events": summary.ledger.events,
+        "host_rss": summary.host_rss.map(host_json),
+        "lost": lost(std::slice::from_ref(summary)),
     })
 }
 
 /// Returns the lost events of processes by reason.
-fn lost(digests: &[Digest]) -> Value {
-    let sum = |reason: usize| digests.iter().map(|digest| digest.ledger.lost[reason]).fold(0, u64::saturating_add);
+fn lost(summaries: &[LedgerSummary]) -> Value {
+    let sum = |reason: usize| summaries.iter().map(|summary| summary.ledger.lost[reason]).fold(0, u64::saturating_add);
     LOST.iter().enumerate().map(|(reason, name)| ((*name).to_owned(), Value::from(sum(reason)))).collect::<Map<_, _>>().into()
 }
 

@@ -14,9 +14,9 @@ use crate::spool::{Action, Record, Spool};
 pub(crate) const KINDS: [Kind; 4] = Kind::BANKED;
 /// Start of the addresses of L1, which is drawn after all of DRAM.
 const L1_START: u64 = 1 << 40;
-/// Buffers without a real address are drawn after all others. Each kind starts at a multiple of `1 << NAMES_SHIFT`, from this one on.
-const NAMES_START: u64 = 8;
-const NAMES_SHIFT: u32 = 44;
+/// Buffers without a real address are drawn after all others. Each kind starts at a multiple of `1 << GENERATED_SHIFT`, from this one on.
+const GENERATED_START: u64 = 8;
+const GENERATED_SHIFT: u32 = 44;
 /// Maximum address. The viewers use doubles for addresses.
 const ADDRESS_MAX: u64 = 1 << 52;
 /// Maximum number of stored stacks and texts over all processes. Later ones are dropped.
@@ -40,7 +40,7 @@ pub struct Owner(pub(crate) u32);
 
 /// One kind of memory of an allocator: the chips, and the banks if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Space {
+pub struct DrawnMemory {
     pub(crate) chips: u32,
     pub(crate) kind: u8,
     /// The number of banks, or 0 if unknown. If it is unknown, an address is only an identifier.
@@ -92,17 +92,17 @@ struct LiveKey {
 
 /// Generates addresses for buffers without one. The addresses of freed buffers are used again.
 #[derive(Debug, Default)]
-struct Names {
+struct AddressGenerator {
     next: u64,
     free: HashMap<u64, Vec<u64>>,
 }
 
-impl Names {
-    fn take(&mut self, kind: u8, size: u64) -> u64 {
+impl AddressGenerator {
+    fn next_address(&mut self, kind: u8, size: u64) -> u64 {
         if let Some(again) = self.free.get_mut(&size).and_then(Vec::pop) {
             return again;
         }
-        let start = (NAMES_START + u64::from(kind)) << NAMES_SHIFT;
+        let start = (GENERATED_START + u64::from(kind)) << GENERATED_SHIFT;
         let next = start.saturating_add(self.next).min(ADDRESS_MAX);
         self.next = self.next.saturating_add(size);
         next
@@ -130,7 +130,7 @@ pub struct Trace {
     texts: Vec<String>,
     by_text: HashMap<String, u32>,
     pub(crate) stacks: Vec<Vec<Arc<SourceLine>>>,
-    names: [Names; KINDS.len()],
+    generators: [AddressGenerator; KINDS.len()],
     live: HashMap<LiveKey, Record>,
     pub(crate) spool: Spool,
     first_time: Option<u64>,
@@ -153,7 +153,7 @@ impl Trace {
             texts: vec![String::new()],
             by_text: HashMap::new(),
             stacks: vec![Vec::new()],
-            names: Default::default(),
+            generators: Default::default(),
             live: HashMap::new(),
             spool,
             first_time: None,
@@ -175,19 +175,19 @@ impl Trace {
     }
 
     /// Adds a kind of memory on some chips, if it is drawn. `banks`: their number, the first address of a bank and its bytes.
-    pub fn space(&mut self, chips: &[Chip], kind: BufferKind, banks: Option<(u32, u64, u64)>) -> Option<Space> {
+    pub fn memory(&mut self, chips: &[Chip], kind: BufferKind, banks: Option<(u32, u64, u64)>) -> Option<DrawnMemory> {
         let BufferKind::Of(kind) = kind else { return None };
         let kind = u8::try_from(KINDS.iter().position(|known| *known == kind)?).ok()?;
         if chips.is_empty() {
             return None;
         }
         let chips = self.set(chips);
-        let space = Space { chips, kind, banks: banks.map_or(0, |(count, ..)| count) };
+        let memory = DrawnMemory { chips, kind, banks: banks.map_or(0, |(count, ..)| count) };
         if let Some((count, base, bytes)) = banks {
-            let start = place(kind, base.saturating_mul(count.into()));
-            self.cover(space, start, bytes.saturating_mul(count.into()));
+            let start = drawn_at(kind, base.saturating_mul(count.into()));
+            self.cover(memory, start, bytes.saturating_mul(count.into()));
         }
-        Some(space)
+        Some(memory)
     }
 
     fn set(&mut self, chips: &[Chip]) -> u32 {
@@ -210,10 +210,10 @@ impl Trace {
     }
 
     /// Extends the range of a kind so that it includes these addresses. A viewer fails if the address of an event is outside of all ranges.
-    fn cover(&mut self, space: Space, start: u64, bytes: u64) {
+    fn cover(&mut self, memory: DrawnMemory, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes);
-        for chip in self.sets.get(space.chips as usize).into_iter().flatten() {
-            let range = self.chips.get_mut(*chip as usize).and_then(|chip| chip.ranges.get_mut(usize::from(space.kind)));
+        for chip in self.sets.get(memory.chips as usize).into_iter().flatten() {
+            let range = self.chips.get_mut(*chip as usize).and_then(|chip| chip.ranges.get_mut(usize::from(memory.kind)));
             if let Some(range) = range {
                 *range = Some(range.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
             }
@@ -242,38 +242,38 @@ impl Trace {
     }
 
     /// Records a new buffer.
-    pub fn alloc(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
-        self.release_ended(time, owner, space)?;
-        let key = key_of(owner, space, buffer.address);
+    pub fn alloc(&mut self, time: u64, owner: Owner, memory: DrawnMemory, buffer: &Buffer<'_>) -> io::Result<()> {
+        self.release_ended(time, owner, memory)?;
+        let key = key_of(owner, memory, buffer.address);
         if self.live.contains_key(&key) {
             // The free of the previous buffer was lost.
-            self.free(time, owner, space, buffer)?;
+            self.free(time, owner, memory, buffer)?;
         }
-        let record = self.record(Action::Alloc, time, owner, space, buffer);
+        let record = self.record(Action::Alloc, time, owner, memory, buffer);
         self.live.insert(key, record);
         self.push(record)
     }
 
     /// Records that a buffer was freed. An unknown buffer was allocated before the trace.
-    pub fn free(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
-        let record = match self.live.remove(&key_of(owner, space, buffer.address)) {
+    pub fn free(&mut self, time: u64, owner: Owner, memory: DrawnMemory, buffer: &Buffer<'_>) -> io::Result<()> {
+        let record = match self.live.remove(&key_of(owner, memory, buffer.address)) {
             Some(record) => record,
-            None => self.record(Action::Free, time, owner, space, buffer),
+            None => self.record(Action::Free, time, owner, memory, buffer),
         };
         self.push_free(time, record)
     }
 
     fn push_free(&mut self, time: u64, record: Record) -> io::Result<()> {
-        let is_name = record.address >> NAMES_SHIFT >= NAMES_START;
-        if let Some(names) = self.names.get_mut(usize::from(record.kind)).filter(|_| is_name) {
-            names.free.entry(record.size).or_default().push(record.address);
+        let is_generated = record.address >> GENERATED_SHIFT >= GENERATED_START;
+        if let Some(generator) = self.generators.get_mut(usize::from(record.kind)).filter(|_| is_generated) {
+            generator.free.entry(record.size).or_default().push(record.address);
         }
         self.push(Record { action: Action::Free, time, ..record })
     }
 
-    /// Records that all buffers of a process in a space were freed.
-    pub fn free_all(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
-        self.free_where(time, |key| (key.owner, key.chips, key.kind) == (owner.0, space.chips, space.kind))
+    /// Records that all buffers of a process in one memory were freed.
+    pub fn free_all(&mut self, time: u64, owner: Owner, memory: DrawnMemory) -> io::Result<()> {
+        self.free_where(time, |key| (key.owner, key.chips, key.kind) == (owner.0, memory.chips, memory.kind))
     }
 
     fn free_where(&mut self, time: u64, is_meant: impl Fn(&LiveKey) -> bool) -> io::Result<()> {
@@ -288,13 +288,21 @@ impl Trace {
     }
 
     /// Records a refused request. `free` is the largest free block of a bank.
-    pub fn refused(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>, free: u64, is_clash: bool) -> io::Result<()> {
+    pub fn refused(
+        &mut self,
+        time: u64,
+        owner: Owner,
+        memory: DrawnMemory,
+        buffer: &Buffer<'_>,
+        free: u64,
+        is_clash: bool,
+    ) -> io::Result<()> {
         let action = if is_clash { Action::Clash } else { Action::OutOfMemory };
         let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
-        let banks = u64::from(space.banks.max(1));
+        let banks = u64::from(memory.banks.max(1));
         let size = if buffer.per_bank > 0 { buffer.per_bank.saturating_mul(banks) } else { buffer.size };
         let (requested, free) = (buffer.size, free.saturating_mul(banks));
-        let (kind, chips, stack) = (space.kind, space.chips, buffer.stack);
+        let (kind, chips, stack) = (memory.kind, memory.chips, buffer.stack);
         self.push(Record { kind, size, requested, free, chips, stack, tag, operation, ..Record::new(action, time, owner) })
     }
 
@@ -304,7 +312,7 @@ impl Trace {
     }
 
     /// Records that events of a process until `time` are missing.
-    pub fn lose(&mut self, count: u64, time: u64) {
+    pub fn record_loss(&mut self, count: u64, time: u64) {
         self.lost = self.lost.saturating_add(count);
         self.lost_until = self.lost_until.max(time);
     }
@@ -317,7 +325,7 @@ impl Trace {
     }
 
     /// Replaces the live buffers of a process by those that its ledger lists.
-    pub fn settle<'a>(&mut self, owner: Owner, time: u64, listed: impl Iterator<Item = (u64, Space, Buffer<'a>)>) {
+    pub fn reconcile<'a>(&mut self, owner: Owner, time: u64, listed: impl Iterator<Item = (u64, DrawnMemory, Buffer<'a>)>) {
         let mut before: HashMap<LiveKey, Record> = HashMap::new();
         self.live.retain(|key, record| {
             let is_other = key.owner != owner.0;
@@ -326,17 +334,17 @@ impl Trace {
             }
             is_other
         });
-        for (allocated, space, buffer) in listed {
-            let key = key_of(owner, space, buffer.address);
-            let record = before.get(&key).copied().unwrap_or_else(|| self.record(Action::Alloc, allocated, owner, space, &buffer));
+        for (allocated, memory, buffer) in listed {
+            let key = key_of(owner, memory, buffer.address);
+            let record = before.get(&key).copied().unwrap_or_else(|| self.record(Action::Alloc, allocated, owner, memory, &buffer));
             self.live.insert(key, record);
         }
         self.last_time = self.last_time.max(time);
     }
 
     /// Frees the buffers that an ended process left on these chips, when another process uses the chips.
-    fn release_ended(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
-        for index in self.sets[space.chips as usize].clone() {
+    fn release_ended(&mut self, time: u64, owner: Owner, memory: DrawnMemory) -> io::Result<()> {
+        for index in self.sets[memory.chips as usize].clone() {
             let Some(chip) = self.chips.get_mut(index as usize) else { continue };
             let Some(before) = chip.user.replace(owner.0).filter(|before| *before != owner.0) else { continue };
             if self.processes.get(before as usize).is_some_and(|process| process.has_ended) {
@@ -346,17 +354,17 @@ impl Trace {
         Ok(())
     }
 
-    fn record(&mut self, action: Action, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> Record {
+    fn record(&mut self, action: Action, time: u64, owner: Owner, memory: DrawnMemory, buffer: &Buffer<'_>) -> Record {
         let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
-        let banks = u64::from(space.banks);
+        let banks = u64::from(memory.banks);
         let size = if banks > 0 && buffer.per_bank > 0 { buffer.per_bank.saturating_mul(banks) } else { buffer.size }.max(1);
         let address = if banks > 0 {
-            place(space.kind, buffer.address.saturating_mul(banks))
+            drawn_at(memory.kind, buffer.address.saturating_mul(banks))
         } else {
-            self.names.get_mut(usize::from(space.kind)).map_or(0, |names| names.take(space.kind, size))
+            self.generators.get_mut(usize::from(memory.kind)).map_or(0, |generator| generator.next_address(memory.kind, size))
         };
-        self.cover(space, address, size);
-        let (kind, chips, stack) = (space.kind, space.chips, buffer.stack);
+        self.cover(memory, address, size);
+        let (kind, chips, stack) = (memory.kind, memory.chips, buffer.stack);
         let requested = buffer.size.min(size);
         Record { kind, address, size, requested, chips, stack, tag, operation, ..Record::new(action, time, owner) }
     }
@@ -412,12 +420,12 @@ impl Trace {
     }
 }
 
-fn key_of(owner: Owner, space: Space, address: u64) -> LiveKey {
-    LiveKey { owner: owner.0, chips: space.chips, kind: space.kind, address }
+fn key_of(owner: Owner, memory: DrawnMemory, address: u64) -> LiveKey {
+    LiveKey { owner: owner.0, chips: memory.chips, kind: memory.kind, address }
 }
 
 /// Returns the address at which a buffer is drawn.
-fn place(kind: u8, address: u64) -> u64 {
+fn drawn_at(kind: u8, address: u64) -> u64 {
     let is_l1 = matches!(KINDS.get(usize::from(kind)), Some(Kind::L1 | Kind::L1Small));
     let start = if is_l1 { L1_START } else { 0 };
     start.saturating_add(address).min(ADDRESS_MAX)

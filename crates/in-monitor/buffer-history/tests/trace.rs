@@ -46,13 +46,13 @@ fn shown(trace: &Trace) -> Vec<String> {
 fn buffers_are_spans_and_counters() {
     let mut trace = empty();
     let owner = trace.process(7, "python3");
-    let space = trace.space(&[chip(0)], DRAM, Some((4, 0x100, 0x1000))).unwrap();
+    let memory = trace.memory(&[chip(0)], DRAM, Some((4, 0x100, 0x1000))).unwrap();
     let line = Arc::new(SourceLine { file: "/a/models/decoder.py".into(), line: 42, function: "forward".into() });
     let stack = trace.stack(&[line]);
-    trace.alloc(1000, owner, space, &Buffer { stack, tag: Some("weights"), ..buffer(0x100, 400) }).unwrap();
-    trace.alloc(2000, owner, space, &buffer(0x200, 800)).unwrap();
-    trace.free(3000, owner, space, &buffer(0x100, 400)).unwrap();
-    trace.refused(4000, owner, space, &buffer(0, 1 << 20), 0x800, false).unwrap();
+    trace.alloc(1000, owner, memory, &Buffer { stack, tag: Some("weights"), ..buffer(0x100, 400) }).unwrap();
+    trace.alloc(2000, owner, memory, &buffer(0x200, 800)).unwrap();
+    trace.free(3000, owner, memory, &buffer(0x100, 400)).unwrap();
+    trace.refused(4000, owner, memory, &buffer(0, 1 << 20), 0x800, false).unwrap();
     assert_eq!(
         shown(&trace),
         [
@@ -78,10 +78,10 @@ fn buffers_are_spans_and_counters() {
 fn buffers_from_before_the_trace_are_counted_from_its_start() {
     let mut trace = empty();
     let owner = trace.process(7, "");
-    let space = trace.space(&[chip(0)], DRAM, None).unwrap();
-    trace.lose(5, 900);
-    trace.free(1000, owner, space, &buffer(0x100, 300)).unwrap();
-    trace.settle(owner, 2000, [(500, space, buffer(0x900, 100))].into_iter());
+    let memory = trace.memory(&[chip(0)], DRAM, None).unwrap();
+    trace.record_loss(5, 900);
+    trace.free(1000, owner, memory, &buffer(0x100, 300)).unwrap();
+    trace.reconcile(owner, 2000, [(500, memory, buffer(0x900, 100))].into_iter());
     assert_eq!(shown(&trace), ["C0 400", "b0 dram", "b0 dram", "e0 dram", "C0 100", "e0 dram", "C0 100"]);
     assert_eq!((trace.complete_since(), trace.lost()), (Some(900), 5));
 }
@@ -90,9 +90,9 @@ fn buffers_from_before_the_trace_are_counted_from_its_start() {
 fn live_buffers_end_in_the_order_of_their_begin() {
     let mut trace = empty();
     let owner = trace.process(7, "");
-    let space = trace.space(&[chip(0)], DRAM, Some((4, 0x100, 0x10_0000))).unwrap();
+    let memory = trace.memory(&[chip(0)], DRAM, Some((4, 0x100, 0x10_0000))).unwrap();
     for number in 0..50 {
-        trace.alloc(number, owner, space, &buffer(0x100 + number * 0x100, 4)).unwrap();
+        trace.alloc(number, owner, memory, &buffer(0x100 + number * 0x100, 4)).unwrap();
     }
     let numbers = |phase: &str| -> Vec<Value> {
         events(&trace).into_iter().filter(|event| event["ph"] == phase).map(|event| event["id2"]["local"].clone()).collect()
@@ -104,8 +104,8 @@ fn live_buffers_end_in_the_order_of_their_begin() {
 fn a_teardown_frees_only_its_own_buffers() {
     let mut trace = empty();
     let (first, second) = (trace.process(7, ""), trace.process(8, ""));
-    let dram = trace.space(&[chip(0)], DRAM, None).unwrap();
-    let l1 = trace.space(&[chip(0)], L1, None).unwrap();
+    let dram = trace.memory(&[chip(0)], DRAM, None).unwrap();
+    let l1 = trace.memory(&[chip(0)], L1, None).unwrap();
     trace.alloc(1, first, dram, &buffer(1, 10)).unwrap();
     trace.alloc(2, first, l1, &buffer(1, 20)).unwrap();
     trace.alloc(3, second, dram, &buffer(1, 40)).unwrap();
@@ -119,11 +119,11 @@ fn a_teardown_frees_only_its_own_buffers() {
 fn an_ended_process_gives_way_to_the_next() {
     let mut trace = empty();
     let first = trace.process(7, "");
-    let space = trace.space(&[chip(0)], DRAM, None).unwrap();
-    trace.alloc(1000, first, space, &buffer(1, 100)).unwrap();
+    let memory = trace.memory(&[chip(0)], DRAM, None).unwrap();
+    trace.alloc(1000, first, memory, &buffer(1, 100)).unwrap();
     trace.end(first);
     let second = trace.process(8, "");
-    trace.alloc(2000, second, space, &buffer(1, 40)).unwrap();
+    trace.alloc(2000, second, memory, &buffer(1, 40)).unwrap();
     assert_eq!(shown(&trace), ["C0 0", "b0 dram", "C0 100", "e0 dram", "C0 0", "b0 dram", "C0 40", "e0 dram", "C0 40"]);
 }
 
@@ -131,8 +131,8 @@ fn an_ended_process_gives_way_to_the_next() {
 fn a_mesh_buffer_is_on_each_chip() {
     let mut trace = empty();
     let owner = trace.process(7, "");
-    let space = trace.space(&[chip(3), chip(1)], DRAM, None).unwrap();
-    trace.alloc(1000, owner, space, &buffer(1, 100)).unwrap();
+    let memory = trace.memory(&[chip(3), chip(1)], DRAM, None).unwrap();
+    trace.alloc(1000, owner, memory, &buffer(1, 100)).unwrap();
     let peaks: Vec<String> = shown(&trace).into_iter().filter(|text| text.ends_with(" 100")).collect();
     assert_eq!(peaks, ["C0 100", "C0 100", "C1 100", "C1 100"]);
 }
@@ -141,9 +141,9 @@ fn a_mesh_buffer_is_on_each_chip() {
 fn kinds_that_are_not_drawn_have_no_space() {
     let mut trace = empty();
     for kind in [BufferKind::Of(Kind::Cb), BufferKind::Of(Kind::Kernel), BufferKind::Host, BufferKind::Other] {
-        assert_eq!(trace.space(&[chip(0)], kind, None), None);
+        assert_eq!(trace.memory(&[chip(0)], kind, None), None);
     }
-    assert_eq!(trace.space(&[], DRAM, None), None);
+    assert_eq!(trace.memory(&[], DRAM, None), None);
     assert!(trace.is_empty());
     memory_viz::write(&trace, &mut Vec::new()).unwrap();
 }
@@ -152,8 +152,8 @@ fn kinds_that_are_not_drawn_have_no_space() {
 fn a_full_disk_is_an_error() {
     let mut trace = empty();
     let owner = trace.process(7, "");
-    let space = trace.space(&[chip(0)], DRAM, None).unwrap();
-    trace.alloc(1, owner, space, &buffer(1, 1)).unwrap();
+    let memory = trace.memory(&[chip(0)], DRAM, None).unwrap();
+    trace.alloc(1, owner, memory, &buffer(1, 1)).unwrap();
     let mut full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     assert_eq!(memory_viz::write(&trace, &mut full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(chrome::write(&trace, &mut full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);

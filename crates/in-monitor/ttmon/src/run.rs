@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
 use ttmon_buffer_history::Trace;
-use ttmon_buffer_history::{Account, CommandEnd};
+use ttmon_buffer_history::{CommandEnd, RunSummary};
 use ttmon_collect::ledgers::Detail;
 use ttmon_collect::reads::Pace;
 use ttmon_collect::{Reach, read_cluster};
@@ -89,13 +89,13 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     collector.make_room();
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now().0);
-    let Collected { digests, unread, has_foreign, trace } = collector.finish();
+    let Collected { summaries, unread, has_foreign, trace } = collector.finish();
     // The command has ended. Writing the results may block on a pipe or a slow disk, so signals may end ttmon again.
     signals.let_go();
-    let machine = if digests.is_empty() { None } else { machine(context) };
-    let mut account = Account::new(words, end, span, digests, machine.as_ref());
-    (account.unread, account.has_foreign_ledgers, account.untracked) = (unread, has_foreign, linkage.reason());
-    report_run(context, request, &account, output, trace)
+    let machine = if summaries.is_empty() { None } else { machine(context) };
+    let mut run = RunSummary::new(words, end, span, summaries, machine.as_ref());
+    (run.unread, run.has_foreign_ledgers, run.untracked) = (unread, has_foreign, linkage.reason());
+    report_run(context, request, &run, output, trace)
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -208,26 +208,26 @@ fn machine(context: &Context) -> Option<Sample> {
 fn report_run(
     context: &Context,
     request: &RunRequest,
-    account: &Account,
+    run: &RunSummary,
     output: Option<Output>,
     trace: Option<io::Result<Trace>>,
 ) -> Result<(), Failure> {
     let checks = &request.checks;
     if !request.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        let lines = epilogue::lines(account, &style, columns_of_stderr());
+        let lines = epilogue::lines(run, &style, columns_of_stderr());
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
-    let report = output.is_none_or(|output| write_report(&output, account));
+    let report = output.is_none_or(|output| write_report(&output, run));
     let snapshot =
         trace.zip(request.snapshot.as_ref()).is_none_or(|(trace, (path, format))| write_snapshot(trace, path, *format, request.quiet));
     let written = report && snapshot;
-    let not_held = checks.failures(account);
-    let allowed = checks.not_judged(account).filter(|_| checks.allow_untracked);
+    let not_held = checks.failures(run);
+    let allowed = checks.not_judged(run).filter(|_| checks.allow_untracked);
     for line in allowed.iter().chain(&not_held) {
         complain(line);
     }
-    match account.end {
+    match run.end {
         CommandEnd::Signal(signal) => child::die_of(signal),
         CommandEnd::Exit(0) if !not_held.is_empty() => Err(Failure { message: String::new(), code: NOT_HELD }),
         CommandEnd::Exit(0) if !written => Err(failed("")),
@@ -254,9 +254,9 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, i
 }
 
 /// Writes the report, or, if that is not possible any more, writes it to a temporary file. Returns whether it was written.
-fn write_report(output: &Output, account: &Account) -> bool {
-    let mut document = account.report(VERSION, signal_name);
-    SourceTexts::of(account).add_to(&mut document);
+fn write_report(output: &Output, run: &RunSummary) -> bool {
+    let mut document = run.report(VERSION, signal_name);
+    SourceTexts::of(run).add_to(&mut document);
     let text = format!("{}\n", ttmon_json::to_string(&document, Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));

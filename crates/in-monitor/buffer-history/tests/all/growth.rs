@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use ttmon_buffer_history::Digest;
 use ttmon_buffer_history::History;
+use ttmon_buffer_history::LedgerSummary;
 use ttmon_ledger::layout::{WriterKind, kind};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Frame, Key, KindGeometry, Session, Writer};
 use ttmon_ledger_reader::Region;
@@ -35,8 +35,8 @@ fn growth(is_closed: bool) -> Option<Vec<(u32, i64)>> {
     }
     drop(session);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
-    let digest = Digest::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read");
-    let lines = digest.growth?.into_iter().map(|(line, bytes)| (line.map_or(0, |line| line.line), bytes));
+    let summary = LedgerSummary::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read");
+    let lines = summary.growth?.into_iter().map(|(line, bytes)| (line.map_or(0, |line| line.line), bytes));
     Some(lines.collect())
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use ttmon_buffer_history::Digest;
 use ttmon_buffer_history::History;
+use ttmon_buffer_history::LedgerSummary;
 use ttmon_ledger::layout::{Refused, WriterKind, kind};
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, Writer,
@@ -48,9 +48,9 @@ fn refuse(session: &mut Session<'_>, allocator: AllocatorId, per_bank: u64, free
     });
 }
 
-fn digest(writer: &Writer) -> Digest {
+fn summary(writer: &Writer) -> LedgerSummary {
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
-    Digest::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read")
+    LedgerSummary::read(&Region::open(file).expect("a ledger"), History::default(), None, false, 10).expect("read")
 }
 
 /// The live buffers are those at the refusal, independent of later frees, closes and allocations.
@@ -72,8 +72,8 @@ fn the_cheapest_window_is_that_of_the_refusal() {
             session.free_all(id);
         }
         drop(session);
-        let digest = digest(&writer);
-        let [refused] = digest.refusals.as_slice() else { panic!("one: {:?}", digest.refusals) };
+        let summary = summary(&writer);
+        let [refused] = summary.refusals.as_slice() else { panic!("one: {:?}", summary.refusals) };
         let window = refused.refusal.window.as_ref().expect("known");
         assert_eq!((refused.refusal.bank_bytes, window.start, window.bytes), (BANK, 300, 50), "closed: {is_closed}");
         let lines: Vec<_> = window.lines.iter().map(|line| (line.line.as_ref().map(|line| line.line), line.count)).collect();
@@ -89,7 +89,7 @@ fn inconsistent_figures_are_not_reported() {
     // The allocator itself reports fewer free bytes.
     refuse(&mut session, id, 900, 700, 700);
     drop(session);
-    assert_eq!(digest(&writer).refusals[0].refusal.window, None);
+    assert_eq!(summary(&writer).refusals[0].refusal.window, None);
 
     // The ring of the recorder has been overwritten since the refusal.
     let (writer, id) = self::writer();
@@ -101,7 +101,7 @@ fn inconsistent_figures_are_not_reported() {
         session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 500 }).expect("live");
     }
     drop(session);
-    let refusal = &digest(&writer).refusals[0].refusal;
+    let refusal = &summary(&writer).refusals[0].refusal;
     assert_eq!((&refusal.window, refusal.is_overrun), (&None, true));
     assert!(refusal.words("device 0").ends_with("; what was live then is not known (ring overrun)"));
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
-use ttmon_buffer_history::Digest;
 use ttmon_buffer_history::History;
+use ttmon_buffer_history::LedgerSummary;
 use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
 use ttmon_collect::{Life, Root};
@@ -53,7 +53,7 @@ pub(crate) struct Collector {
     // Dropped after the receiver, which removes its socket first.
     _directory: Directory,
     held: Vec<CollectedLedger>,
-    digests: Vec<Digest>,
+    summaries: Vec<LedgerSummary>,
     seen: HashSet<(u64, u64)>,
     /// Number of ledgers that could not be read, or that exceeded the limit.
     unread: u64,
@@ -75,7 +75,7 @@ struct CollectedLedger {
 
 #[derive(Debug)]
 pub(crate) struct Collected {
-    pub(crate) digests: Vec<Digest>,
+    pub(crate) summaries: Vec<LedgerSummary>,
     pub(crate) unread: u64,
     /// Whether a process of another user sent a ledger.
     pub(crate) has_foreign: bool,
@@ -135,7 +135,7 @@ impl Collector {
             receiver,
             _directory: directory,
             held: Vec::new(),
-            digests: Vec::new(),
+            summaries: Vec::new(),
             seen: HashSet::new(),
             unread: 0,
             has_foreign: false,
@@ -213,7 +213,7 @@ impl Collector {
         if is_simulated || !self.seen.insert(ledger.identity) {
             return;
         }
-        if self.digests.len() + self.held.len() >= PROCESSES_MAX {
+        if self.summaries.len() + self.held.len() >= PROCESSES_MAX {
             self.unread += 1;
             return;
         }
@@ -235,9 +235,9 @@ impl Collector {
         if let Some(tracer) = &mut self.tracer {
             tracer.finish(&mut held, is_running);
         }
-        let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
-        match Digest::read(&held.region, held.history, held.pid, is_running, left_max) {
-            Ok(digest) => self.digests.push(Digest { host_rss: held.host, ..digest }),
+        let left_max = if self.summaries.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
+        match LedgerSummary::read(&held.region, held.history, held.pid, is_running, left_max) {
+            Ok(summary) => self.summaries.push(LedgerSummary { host_rss: held.host, ..summary }),
             Err(_) => self.unread += 1,
         }
     }
@@ -252,7 +252,7 @@ impl Collector {
         }
         let unread = self.unread + self.receiver.refused();
         let trace = self.tracer.map(|tracer| tracer.failed.map_or(Ok(tracer.trace), Err));
-        Collected { digests: self.digests, unread, has_foreign: self.has_foreign, trace }
+        Collected { summaries: self.summaries, unread, has_foreign: self.has_foreign, trace }
     }
 }
 
@@ -322,7 +322,7 @@ impl Tracer {
         match feed.finish(&mut self.trace, &held.region, is_running) {
             Ok(()) => {}
             // The ledger is counted as unread.
-            Err(FeedError::Ledger(_)) => self.trace.lose(1, now().0),
+            Err(FeedError::Ledger(_)) => self.trace.record_loss(1, now().0),
             Err(FeedError::Spool(error)) => self.failed = Some(error),
         }
     }
@@ -396,7 +396,7 @@ mod tests {
         let name = collector.path().file_name().unwrap().to_str().unwrap().to_owned();
         let bound = fs::read_to_string("/proc/net/unix").unwrap();
         assert!(bound.contains(directory.to_str().unwrap()) && !bound.contains(&name), "{bound}");
-        assert_eq!(collector.finish().digests.len(), 0);
+        assert_eq!(collector.finish().summaries.len(), 0);
         assert!(!directory.exists());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_buffer_history::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, buffers};
+use ttmon_buffer_history::{ChipName, ChipUsage, CommandEnd, KindUsage, Leftover, RunSummary, buffers};
 use ttmon_model::event::Large;
 use ttmon_model::groups::sums;
 use ttmon_model::ledger::{BufferKind, PeakGroup};
@@ -37,10 +37,10 @@ const ELLIPSIS: &str = "...";
 const PROGRAM: &str = "ttmon: ";
 
 /// Returns the lines. On a terminal, no line is wider than `columns`.
-pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) -> Vec<String> {
-    let writer = Writer { account, style, texts: SourceTexts::of(account) };
+pub(crate) fn lines(run: &RunSummary, style: &Style, columns: Option<usize>) -> Vec<String> {
+    let writer = Writer { run, style, texts: SourceTexts::of(run) };
     let mut lines = vec![writer.head(columns)];
-    if !account.is_empty() {
+    if !run.is_empty() {
         lines.extend(writer.chips());
         lines.extend(writer.peaks());
         lines.extend(writer.leaks());
@@ -63,7 +63,7 @@ pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) ->
 }
 
 struct Writer<'a> {
-    account: &'a Account,
+    run: &'a RunSummary,
     style: &'a Style<'a>,
     texts: SourceTexts,
 }
@@ -71,17 +71,17 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// `ttmon: python model.py: exit 0 after 2m13s, 18,204 allocations, about 0.1% time in tracking (66,515 calls, 8ms)`
     fn head(&self, columns: Option<usize>) -> String {
-        let account = self.account;
-        let end = match account.end {
+        let run = self.run;
+        let end = match run.end {
             CommandEnd::Exit(code) => format!("exit {code}"),
             CommandEnd::Signal(signal) => signal_hook::low_level::signal_name(signal).map_or(format!("signal {signal}"), str::to_owned),
         };
-        let took = duration(Duration::from_nanos(account.span.1.saturating_sub(account.span.0)));
-        let what = if account.is_empty() {
-            account.why_empty()
+        let took = duration(Duration::from_nanos(run.span.1.saturating_sub(run.span.0)));
+        let what = if run.is_empty() {
+            run.why_empty()
         } else {
-            let count = account.allocations();
-            let overhead = account.overhead().map(|overhead| {
+            let count = run.allocations();
+            let overhead = run.overhead().map(|overhead| {
                 let (share, calls, took) = (exact_percent(overhead.ratio), grouped(overhead.calls), overhead.nanoseconds / 1_000_000);
                 format!(", about {share} time in tracking ({calls} calls, {}ms)", grouped(took))
             });
@@ -91,29 +91,28 @@ impl Writer<'_> {
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));
         let room = room.clamp(*COMMAND_COLUMNS.start(), *COMMAND_COLUMNS.end());
         // Keep both ends: the script name is at the beginning, its arguments at the end.
-        let command = text::cut(&self.style.clean(&account.command.join(" ")), room, Cut::Middle, ELLIPSIS);
+        let command = text::cut(&self.style.clean(&run.command.join(" ")), room, Cut::Middle, ELLIPSIS);
         format!("{PROGRAM}{command}{rest}")
     }
 
     /// Formats one line for chips with equal figures, such as those of a mesh: `devices 0-31  DRAM peak ...`.
     fn chips(&self) -> Vec<String> {
-        let mut alike: Vec<(String, Vec<ChipPlace>)> = Vec::new();
-        for (place, chip) in &self.account.chips {
+        let mut alike: Vec<(String, Vec<ChipName>)> = Vec::new();
+        for (place, chip) in &self.run.chips {
             let text = self.chip(chip);
             match alike.iter_mut().find(|(other, _)| *other == text) {
                 Some((_, places)) => places.push(*place),
                 None => alike.push((text, vec![*place])),
             }
         }
-        let names: Vec<String> = alike.iter().map(|(_, places)| self.account.names(places)).collect();
+        let names: Vec<String> = alike.iter().map(|(_, places)| self.run.names(places)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         alike.iter().zip(names).map(|((text, _), name)| format!("  {name:width$}  {text}")).collect()
     }
 
-    fn chip(&self, chip: &OnChip) -> String {
+    fn chip(&self, chip: &ChipUsage) -> String {
         let kinds = Kind::BANKED.into_iter().filter_map(|kind| Some((kind, chip.kinds.get(&BufferKind::Of(kind))?)));
-        let mut parts: Vec<String> =
-            kinds.filter(|(_, of_kind)| of_kind.peak > 0).map(|(kind, of_kind)| self.peak(kind, of_kind)).collect();
+        let mut parts: Vec<String> = kinds.filter(|(_, usage)| usage.peak > 0).map(|(kind, usage)| self.peak(kind, usage)).collect();
         parts.push(match (chip.leaked, chip.cached) {
             ((0, _), (0, _)) => "free at end: all".to_owned(),
             ((0, _), (_, bytes)) => format!("free at end: all but {} of the program cache", size(bytes)),
@@ -123,26 +122,25 @@ impl Writer<'_> {
     }
 
     /// `DRAM peak 9.8GB of 12.0GB (82%) at 00:41`
-    fn peak(&self, kind: Kind, of_kind: &OfKind) -> String {
-        let least = if of_kind.is_at_least { "at least " } else { "" };
-        let mut text = format!("{} peak {least}{}", kind.name().to_uppercase(), size(of_kind.peak));
-        if let Some(limit) = of_kind.limit().filter(|limit| *limit > 0) {
-            text += &format!(" of {} ({})", size(limit), percent(of_kind.peak as f64 / limit as f64));
+    fn peak(&self, kind: Kind, usage: &KindUsage) -> String {
+        let least = if usage.is_at_least { "at least " } else { "" };
+        let mut text = format!("{} peak {least}{}", kind.name().to_uppercase(), size(usage.peak));
+        if let Some(limit) = usage.limit().filter(|limit| *limit > 0) {
+            text += &format!(" of {} ({})", size(limit), percent(usage.peak as f64 / limit as f64));
         }
-        text + &format!(" at {}", clock(of_kind.peak_time.saturating_sub(self.account.span.0)))
+        text + &format!(" at {}", clock(usage.peak_time.saturating_sub(self.run.span.0)))
     }
 
     /// Lists the largest groups at the highest DRAM peak and at the highest L1 peak.
     fn peaks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in [Kind::Dram, Kind::L1] {
-            let chips = self.account.chips.iter().filter_map(|(place, chip)| Some((place, chip.kinds.get(&BufferKind::Of(kind))?)));
-            let highest =
-                chips.filter(|(_, of_kind)| of_kind.peak > 0).max_by_key(|(place, of_kind)| (of_kind.peak, std::cmp::Reverse(**place)));
-            if let Some((place, of_kind)) = highest {
-                let groups = self.groups(&of_kind.groups, of_kind.peak);
-                let head = format!("  at the {} peak of {}:", kind.name().to_uppercase(), self.account.name(*place));
-                if of_kind.groups.iter().any(|group| group.line.is_some()) {
+            let chips = self.run.chips.iter().filter_map(|(place, chip)| Some((place, chip.kinds.get(&BufferKind::Of(kind))?)));
+            let highest = chips.filter(|(_, usage)| usage.peak > 0).max_by_key(|(place, usage)| (usage.peak, std::cmp::Reverse(**place)));
+            if let Some((place, usage)) = highest {
+                let groups = self.groups(&usage.groups, usage.peak);
+                let head = format!("  at the {} peak of {}:", kind.name().to_uppercase(), self.run.name(*place));
+                if usage.groups.iter().any(|group| group.line.is_some()) {
                     lines.push(head);
                     lines.extend(groups.into_iter().map(|group| format!("    {group}")));
                 } else if !groups.is_empty() {
@@ -192,8 +190,8 @@ impl Writer<'_> {
 
     /// Lists the largest buffers that were never freed: one line per group of chips, the group with the most bytes first.
     fn leaks(&self) -> Vec<String> {
-        let left = self.account.left(false);
-        let line = |(places, (count, _)): (&[ChipPlace], (u64, u64))| {
+        let left = self.run.left(false);
+        let line = |(places, (count, _)): (&[ChipName], (u64, u64))| {
             let here = left.iter().filter(|leftover| leftover.places == places);
             if here.clone().any(|leftover| leftover.left.line().is_some()) {
                 return self.leaks_by_line(places, here, count);
@@ -203,15 +201,15 @@ impl Writer<'_> {
             if more > 0 {
                 parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", grouped(more)) });
             }
-            vec![format!("  left at exit on {}:  {}", self.account.names(places), parts.join("   "))]
+            vec![format!("  left at exit on {}:  {}", self.run.names(places), parts.join("   "))]
         };
-        self.account.leaked_by_chips().into_iter().flat_map(line).collect()
+        self.run.leaked_by_chips().into_iter().flat_map(line).collect()
     }
 
     /// Lists the source lines that allocated most of the bytes that were never freed.
-    fn leaks_by_line<'a>(&self, places: &[ChipPlace], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
+    fn leaks_by_line<'a>(&self, places: &[ChipName], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
         let sums = sums(left.map(|leftover| (leftover.left.line().map(AsRef::as_ref), (1, leftover.left.size))));
-        let mut lines = vec![format!("  left at exit on {}:", self.account.names(places))];
+        let mut lines = vec![format!("  left at exit on {}:", self.run.names(places))];
         let mut listed = 0;
         for (line, (several, bytes)) in sums.iter().take(LEFTOVERS) {
             listed += several;
@@ -233,7 +231,7 @@ impl Writer<'_> {
         let left = leftover.left;
         let kind = left.kind.name().to_uppercase();
         let label = self.label(left.tag.as_ref().map(|tag| tag.as_str()), left.operation.as_ref().map(|operation| operation.as_str()));
-        let age = duration(Duration::from_nanos(self.account.span.1.saturating_sub(left.time.0)));
+        let age = duration(Duration::from_nanos(self.run.span.1.saturating_sub(left.time.0)));
         format!("{} {kind} {:#x}{label} age {age}", size(left.size), left.address)
     }
 
@@ -244,11 +242,11 @@ impl Writer<'_> {
     }
 
     fn refusals(&self) -> Vec<String> {
-        let refusals = self.account.refusals();
+        let refusals = self.run.refusals();
         let mut lines: Vec<String> = Vec::new();
         for (refused, places) in refusals.iter().take(REFUSALS) {
             let refusal = &refused.refusal;
-            let words = refusal.words(&self.account.names(places));
+            let words = refusal.words(&self.run.names(places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 600))));
             let largest: Vec<String> = refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
@@ -269,19 +267,20 @@ impl Writer<'_> {
 
     /// Lists the reasons why the figures may be incomplete or inexact.
     fn remarks(&self) -> Vec<String> {
-        let account = self.account;
+        let run = self.run;
         let mut lines = Vec::new();
-        if let Some(why) = account.why_inexact() {
+        if let Some(why) = run.why_inexact() {
             lines.push(format!("  not exact: {why}; --report FILE says more"));
         }
-        let aside = account.not_followed();
+        let aside = run.not_followed();
         if !aside.is_empty() {
             lines.push(format!("  not followed here: {}", self.style.clean(&cut(&aside.join(", "), 160))));
         }
-        if account.has_strangers() {
+        if run.has_unknown_chips() {
             lines.push("  chips that are no device here are named by the id that the program gave".to_owned());
         }
-        let running: Vec<String> = account.digests.iter().filter(|digest| digest.is_running).map(|digest| digest.pid.to_string()).collect();
+        let running: Vec<String> =
+            run.summaries.iter().filter(|summary| summary.is_running).map(|summary| summary.pid.to_string()).collect();
         if !running.is_empty() {
             let plural = if running.len() == 1 { "process" } else { "processes" };
             lines.push(format!("  {} {plural} still running (pid {}): figures as of now", running.len(), cut(&running.join(", "), 60)));

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::Value;
-use ttmon_buffer_history::Account;
+use ttmon_buffer_history::RunSummary;
 use ttmon_model::stack::SourceLine;
 use ttmon_print::text::{Cut, cut};
 
@@ -29,10 +29,10 @@ impl SourceTexts {
         Self { begun, files: RefCell::default() }
     }
 
-    /// Returns the texts for an account. There are none if another user wrote a ledger, because that user could name files that only this
+    /// Returns the texts for a run. There are none if another user wrote a ledger, because that user could name files that only this
     /// user may read.
-    pub(crate) fn of(account: &Account) -> Self {
-        Self::new(if account.has_foreign_ledgers { 0 } else { account.span.0 })
+    pub(crate) fn of(run: &RunSummary) -> Self {
+        Self::new(if run.has_foreign_ledgers { 0 } else { run.span.0 })
     }
 
     /// Returns the trimmed text of a line, or `None` if it cannot be read, is empty or may have changed.
@@ -114,10 +114,10 @@ mod tests {
         fs::write(&file, "password = 1\n").expect("written");
         let at = SourceLine { file: file.to_str().expect("UTF-8").into(), line: 1, function: "f".into() };
         let end = ttmon_buffer_history::CommandEnd::Exit(0);
-        let mut account = Account::new(Vec::new(), end, (u64::MAX, u64::MAX), Vec::new(), None);
-        assert_eq!(SourceTexts::of(&account).line(&at).as_deref(), Some("password = 1"));
-        account.has_foreign_ledgers = true;
-        assert_eq!(SourceTexts::of(&account).line(&at), None);
+        let mut run = RunSummary::new(Vec::new(), end, (u64::MAX, u64::MAX), Vec::new(), None);
+        assert_eq!(SourceTexts::of(&run).line(&at).as_deref(), Some("password = 1"));
+        run.has_foreign_ledgers = true;
+        assert_eq!(SourceTexts::of(&run).line(&at), None);
     }
 
     #[test]

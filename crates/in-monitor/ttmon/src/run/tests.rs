@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use ttmon_buffer_history::History;
-use ttmon_buffer_history::{Account, Checks, ChipPlace, CommandEnd, Digest};
+use ttmon_buffer_history::{Checks, ChipName, CommandEnd, LedgerSummary, RunSummary};
 use ttmon_collect::{Isolation, Machine, Options, Root};
 use ttmon_ledger::layout::{WriterKind, flag, kind};
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
@@ -23,11 +23,11 @@ fn machine() -> Sample {
 }
 
 /// A program with a mesh of two chips. It has weights, layers, a leftover buffer and a buffer of the program cache.
-fn digested() -> Digest {
-    digested_on([0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 }))
+fn summarized() -> LedgerSummary {
+    summarized_on([0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 }))
 }
 
-fn digested_on(chips: [Chip; 2]) -> Digest {
+fn summarized_on(chips: [Chip; 2]) -> LedgerSummary {
     let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
     let writer = Writer::beside_others(config, 1024);
     let mut session = writer.session().unwrap();
@@ -46,26 +46,26 @@ fn digested_on(chips: [Chip; 2]) -> Digest {
     }
     drop(session);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    Digest::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap()
+    LedgerSummary::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap()
 }
 
-fn account(machine: Option<&Sample>) -> Account {
-    let digest = digested();
-    let opened = digest.ledger.allocators[0].opened.0;
+fn run(machine: Option<&Sample>) -> RunSummary {
+    let summary = summarized();
+    let opened = summary.ledger.allocators[0].opened.0;
     let command = ["python", "model.py"].map(str::to_owned).to_vec();
-    Account::new(command, CommandEnd::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![digest], machine)
+    RunSummary::new(command, CommandEnd::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![summary], machine)
 }
 
-fn lines(account: &Account) -> Vec<String> {
-    epilogue::lines(account, &Style::plain("0.1.0"), None)
+fn lines(run: &RunSummary) -> Vec<String> {
+    epilogue::lines(run, &Style::plain("0.1.0"), None)
 }
 
 #[test]
 fn figures_stand_on_the_devices_of_the_machine() {
-    let account = account(Some(&machine()));
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [ChipPlace::Device(DeviceId(0)), ChipPlace::Device(DeviceId(1))]);
+    let run = run(Some(&machine()));
+    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [ChipName::Device(DeviceId(0)), ChipName::Device(DeviceId(1))]);
     assert_eq!(
-        lines(&account),
+        lines(&run),
         [
             "ttmon: python model.py: exit 0 after 2m14s, 5 allocations",
             "  devices 0-1  DRAM peak 10.0GB of 12.0GB (83%) at 00:41   L1 peak 4.0KB of 91.5MB (<1%) at 00:41   LEFT 2.0GB in 1 buffer",
@@ -73,7 +73,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
             "  left at exit on devices 0-1:  2.0GB DRAM 0x3 tag \"layer 2\" age 1m32s",
         ]
     );
-    let document = account.report("0", |_| None);
+    let document = run.report("0", |_| None);
     assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
     assert_eq!((&document["leaks"][0]["layout"], &document["cache"][0]["layout"]), (&"nd_sharded".into(), &serde_json::Value::Null));
     assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(2_u64 << 30).into()));
@@ -83,9 +83,9 @@ fn figures_stand_on_the_devices_of_the_machine() {
 
 #[test]
 fn without_a_machine_they_stand_under_the_programs_own_ids() {
-    let account = account(None);
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [ChipPlace::Unmapped(0), ChipPlace::Unmapped(1)]);
-    let lines = lines(&account);
+    let run = run(None);
+    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [ChipName::Unmapped(0), ChipName::Unmapped(1)]);
+    let lines = lines(&run);
     assert!(
         lines[1].starts_with("  chips 0,1  DRAM peak 10.0GB of 12.0GB") && lines.last().unwrap().contains("no device here"),
         "{lines:?}"
@@ -122,9 +122,9 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     insert(later, 1 << 20);
     session().close_allocator(later);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    let digest = Digest::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap();
-    let account = Account::new(vec!["true".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], None);
-    let lines = lines(&account);
+    let summary = LedgerSummary::read(&Region::open(file).unwrap(), History::default(), Some(4242), false, 1000).unwrap();
+    let run = RunSummary::new(vec!["true".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![summary], None);
+    let lines = lines(&run);
     let until_time = |line: usize| lines[line].split("   LEFT").next()?.rsplit_once(" at ").map(|(text, _)| text.to_owned());
     [1, 2].map(|line| until_time(line).unwrap_or_default())
 }
@@ -133,11 +133,11 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
 #[test]
 fn chips_go_by_the_numbers_that_the_program_gave() {
     for machine in [None, Some(machine())] {
-        let mut digest = digested_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
-        digest.ledger.is_mock = true;
-        let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
-        assert!(lines(&account)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&account));
-        let document = account.report("0", |_| None);
+        let mut summary = summarized_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
+        summary.ledger.is_mock = true;
+        let run = RunSummary::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![summary], machine.as_ref());
+        assert!(lines(&run)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&run));
+        let document = run.report("0", |_| None);
         let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
         assert_eq!(told, ["0", "1"]);
         assert_eq!(document["leaks"][0]["unmapped"], serde_json::json!(["0", "1"]));
@@ -148,20 +148,20 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
 /// Two programs see different devices: number 0 of the second program is number 1 of the first.
 #[test]
 fn numbers_of_different_chips_are_no_names() {
-    let digests = [[70, 71], [71, 72]].map(|unique_ids| {
+    let summaries = [[70, 71], [71, 72]].map(|unique_ids| {
         let mut number = 0..;
-        digested_on(unique_ids.map(|unique_id| Chip { metal_id: number.next().unwrap(), unique_id, flags: 0 }))
+        summarized_on(unique_ids.map(|unique_id| Chip { metal_id: number.next().unwrap(), unique_id, flags: 0 }))
     });
-    let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), digests.into(), None);
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(ChipPlace::Unmapped));
-    assert_eq!(account.names(&[70, 71, 72].map(ChipPlace::Unmapped)), "chips 70,71,72");
+    let run = RunSummary::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), summaries.into(), None);
+    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(ChipName::Unmapped));
+    assert_eq!(run.names(&[70, 71, 72].map(ChipName::Unmapped)), "chips 70,71,72");
 }
 
 /// If the allocator does not give its capacity, a percentage is computed from the capacity of the device.
 #[test]
 fn shares_of_a_chip() {
     let limits = |l1: &str| Checks { max_l1: Some(l1.parse().unwrap()), ..Checks::default() };
-    let (known, unknown) = (account(Some(&machine())), account(None));
+    let (known, unknown) = (run(Some(&machine())), run(None));
     assert_eq!(limits("1%").failures(&known), [""; 0]);
     assert_eq!(limits("0.001%").failures(&known).len(), 2);
     assert!(limits("1%").failures(&unknown)[0].contains("cannot be checked"));
@@ -170,28 +170,28 @@ fn shares_of_a_chip() {
 /// The script name is at the beginning of the command, and its arguments are at the end.
 #[test]
 fn a_long_command_loses_its_middle() {
-    let mut account = account(None);
-    account.command = ["python", &format!("/home/developer/{}/train.py", "deep/".repeat(20)), "--batch", "32"].map(str::to_owned).to_vec();
-    let head = lines(&account).remove(0);
+    let mut run = run(None);
+    run.command = ["python", &format!("/home/developer/{}/train.py", "deep/".repeat(20)), "--batch", "32"].map(str::to_owned).to_vec();
+    let head = lines(&run).remove(0);
     assert!(
         head.starts_with("ttmon: python /home/") && head.contains("...") && head.contains("train.py --batch 32: exit 0 after"),
         "{head}"
     );
-    let narrow = epilogue::lines(&account, &Style::plain("0.1.0"), Some(80));
+    let narrow = epilogue::lines(&run, &Style::plain("0.1.0"), Some(80));
     assert!(narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:#?}");
     assert!(narrow[0].starts_with("ttmon: python /home/") && narrow[0].ends_with("5 allocations"), "{narrow:#?}");
 }
 
 #[test]
 fn no_more_lines_than_a_screen_has() {
-    let mut account = account(None);
-    let chip = account.chips.values().next().unwrap().clone();
+    let mut run = run(None);
+    let chip = run.chips.values().next().unwrap().clone();
     for id in 2..60 {
         let mut other = chip.clone();
         other.leaked = (id, id << 20);
-        account.chips.insert(ChipPlace::Unmapped(id), other);
+        run.chips.insert(ChipName::Unmapped(id), other);
     }
-    let lines = lines(&account);
+    let lines = lines(&run);
     assert_eq!(lines.len(), 24);
     assert!(lines[23].contains("more lines; --report FILE has everything"), "{}", lines[23]);
 }

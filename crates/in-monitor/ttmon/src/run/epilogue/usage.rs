@@ -19,7 +19,7 @@ const HOST_CHANGE_MIN: i64 = 16 << 20;
 impl Writer<'_> {
     /// `host memory: peak 3.2GB (1.1GB at first, 3.0GB at last)`
     pub(super) fn host(&self) -> Option<String> {
-        let host = self.account.host_rss()?;
+        let host = self.run.host_rss()?;
         Some(format!("  host memory: peak {} ({} at first, {} at last)", size(host.peak), size(host.first), size(host.last)))
     }
 
@@ -27,15 +27,15 @@ impl Writer<'_> {
     pub(super) fn tightest(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in PHASE_KINDS {
-            let found = self.account.tightest().into_iter().filter(|(of, ..)| of.name() == kind.name());
+            let found = self.run.tightest().into_iter().filter(|(of, ..)| of.name() == kind.name());
             let Some((_, tightest, places)) = found.min_by_key(|(_, tightest, _)| tightest.bytes) else { continue };
             if tightest.points > 1 {
                 lines.push(format!(
                     "  largest free {} block of a bank: down to {} on {} at {} ({}; {} points compared)",
                     kind.name().to_uppercase(),
                     size(tightest.bytes),
-                    self.account.names(places),
-                    clock(tightest.time.saturating_sub(self.account.span.0)),
+                    self.run.names(places),
+                    clock(tightest.time.saturating_sub(self.run.span.0)),
                     self.style.clean(&tightest.at.to_string()),
                     tightest.points
                 ));
@@ -45,13 +45,13 @@ impl Writer<'_> {
     }
 
     pub(super) fn phases(&self) -> Vec<String> {
-        let phases: Vec<&Phase> = self.account.digests.iter().flat_map(|digest| &digest.phases).collect();
+        let phases: Vec<&Phase> = self.run.summaries.iter().flat_map(|summary| &summary.phases).collect();
         let mut lines: Vec<String> = phases.iter().take(PHASES).flat_map(|phase| self.phase(phase)).collect();
         if phases.len() > PHASES {
             lines.push(format!("  {} more phases", phases.len() - PHASES));
         }
-        let missed: u64 = self.account.digests.iter().map(|digest| digest.missed).fold(0, u64::saturating_add);
-        let has_traces = self.account.digests.iter().any(|digest| !digest.unsafe_traces.is_empty());
+        let missed: u64 = self.run.summaries.iter().map(|summary| summary.missed).fold(0, u64::saturating_add);
+        let has_traces = self.run.summaries.iter().any(|summary| !summary.unsafe_traces.is_empty());
         if missed > 0 && (!phases.is_empty() || has_traces) {
             lines.push(format!("  phases and traces are not complete: {missed} events were overwritten before they were read"));
         }
@@ -88,7 +88,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn traces(&self) -> Vec<String> {
-        let traces = self.account.digests.iter().flat_map(|digest| &digest.unsafe_traces);
+        let traces = self.run.summaries.iter().flat_map(|summary| &summary.unsafe_traces);
         let line = |trace: &ttmon_model::phase::UnsafeTrace| {
             let times = if trace.replays == 1 { "once".to_owned() } else { format!("{} times", trace.replays) };
             let bytes = trace.lines.iter().fold(0_u64, |sum, held| sum.saturating_add(held.bytes));

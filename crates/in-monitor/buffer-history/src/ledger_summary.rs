@@ -11,7 +11,7 @@ use crate::History;
 
 /// One ledger, read for the last time.
 #[derive(Debug)]
-pub struct Digest {
+pub struct LedgerSummary {
     /// The pid of the process on this host.
     pub pid: u32,
     /// The name of the program.
@@ -38,7 +38,7 @@ pub struct Digest {
     pub host_rss: Option<HostMemory>,
 }
 
-impl Digest {
+impl LedgerSummary {
     /// Reads a ledger whose earlier events are in `history`. Keeps only the `left_max` largest buffers that were not freed.
     pub fn read(region: &Region, mut history: History, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
         history.follow(region)?;
