@@ -18,14 +18,14 @@ use ttmon_model::snapshot::{Device, State};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Kind, Missing, PerKind, Sample, Snapshot, Source, numbering};
 
-use crate::owner::{Tracked, View};
+use crate::owner::{ProcessView, Tracked};
 use crate::work::Sources;
 
 /// A process that reported something over the socket.
 pub(crate) struct ReportingProcess<'a> {
     pub(crate) number: u64,
     pub(crate) key: ProcessKey,
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a ProcessView,
     pub(crate) tracked: &'a Tracked,
 }
 
@@ -39,19 +39,19 @@ struct Live {
 
 /// The memory of a device, or of a device number without a device.
 #[derive(Clone, Debug, Default)]
-struct MemoryPlace {
+struct MemoryTarget {
     /// Bytes reported by other sources, per kind.
     base: [u64; 6],
     live: Vec<Live>,
 }
 
 /// The view of a querying process about which nothing is known: all devices.
-pub(crate) const EVERYTHING: View = View { visible: VisibleDevices::All, is_mock: false };
+pub(crate) const EVERYTHING: ProcessView = ProcessView { visible: VisibleDevices::All, is_mock: false };
 
-pub(crate) struct Asker {
+pub(crate) struct Querier {
     /// `None` if the process is not visible from here.
     pub(crate) process: Option<ProcessKey>,
-    pub(crate) view: View,
+    pub(crate) view: ProcessView,
 }
 
 /// Device numbers of TT-Metal, and their devices.
@@ -61,9 +61,9 @@ type Numbers = Vec<(u64, DeviceId)>;
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     devices: Vec<(DeviceId, DeviceInfo)>,
-    places: HashMap<DeviceId, MemoryPlace>,
+    targets: HashMap<DeviceId, MemoryTarget>,
     /// Memory with a device number that matches no device, with the process that reported it.
-    unmapped: HashMap<u64, Vec<(ProcessKey, View, MemoryPlace)>>,
+    unmapped: HashMap<u64, Vec<(ProcessKey, ProcessView, MemoryTarget)>>,
     /// Device numbers, by the set of visible devices.
     numbers: Vec<(VisibleDevices, Option<Numbers>)>,
     sources: Option<Arc<Sources>>,
@@ -74,29 +74,29 @@ const VIEWS_MAX: usize = 64;
 
 impl Plan {
     /// Builds the plan for these processes and the last sample of other sources.
-    pub(crate) fn new(sources: Option<&Arc<Sources>>, heard: &[ReportingProcess<'_>]) -> Self {
+    pub(crate) fn new(sources: Option<&Arc<Sources>>, reporting: &[ReportingProcess<'_>]) -> Self {
         let mut plan = Self { sources: sources.cloned(), ..Self::default() };
         let mut whole = sources.map_or_else(empty, |sources| sources.sample.clone());
         whole.ledgers.retain(|ledger| !ledger.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service));
-        for heard in heard {
-            if !whole.processes.iter().any(|process| process.key == heard.key) {
-                whole.processes.push(bystander(heard.key));
+        for reporting in reporting {
+            if !whole.processes.iter().any(|process| process.key == reporting.key) {
+                whole.processes.push(bystander(reporting.key));
             }
-            whole.ledgers.push(LedgerSample { owner: heard.key, content: Ok(outline(heard)) });
+            whole.ledgers.push(LedgerSample { owner: reporting.key, content: Ok(outline(reporting)) });
         }
         let snapshot = Snapshot::derive(&whole, None);
         plan.devices = snapshot.devices.iter().map(|device| (device.id, info(device))).collect();
         for process in &snapshot.processes {
-            let heard = heard.iter().find(|heard| heard.key == process.key);
+            let reporting = reporting.iter().find(|reporting| reporting.key == process.key);
             let on_devices = process.devices.iter().map(|on| (Ok(on.device), &on.kinds));
             let unmapped = process.unmapped.iter().map(|on| (Err(on.id), &on.kinds));
             for (target, kinds) in on_devices.chain(unmapped) {
-                let place = plan.place_of(heard, target, kinds);
+                let memory = plan.memory_of(reporting, target, kinds);
                 match target {
-                    Ok(device) => plan.places.entry(device).or_default().add(&place),
+                    Ok(device) => plan.targets.entry(device).or_default().add(&memory),
                     Err(number) => {
-                        let view = heard.map_or_else(|| view_of(&whole, process.key), |heard| heard.view.clone());
-                        plan.unmapped.entry(number).or_default().push((process.key, view, place));
+                        let view = reporting.map_or_else(|| view_of(&whole, process.key), |reporting| reporting.view.clone());
+                        plan.unmapped.entry(number).or_default().push((process.key, view, memory));
                     }
                 }
             }
@@ -105,31 +105,36 @@ impl Plan {
     }
 
     /// Returns the memory of a process on a device, or with a number that matches no device.
-    fn place_of(&mut self, heard: Option<&ReportingProcess<'_>>, target: Result<DeviceId, u64>, kinds: &PerKind<Figure>) -> MemoryPlace {
-        let (mut place, mut reported) = (MemoryPlace::default(), Vec::new());
-        if let Some(heard) = heard {
-            for (device, allocator) in heard.tracked.devices() {
+    fn memory_of(
+        &mut self,
+        reporting: Option<&ReportingProcess<'_>>,
+        target: Result<DeviceId, u64>,
+        kinds: &PerKind<Figure>,
+    ) -> MemoryTarget {
+        let (mut memory, mut reported) = (MemoryTarget::default(), Vec::new());
+        if let Some(reporting) = reporting {
+            for (device, allocator) in reporting.tracked.devices() {
                 let given = u64::from(device.unsigned_abs());
-                if self.device(heard.view, *device).ok_or(given) == target {
-                    reported.push((heard, *allocator));
+                if self.device(reporting.view, *device).ok_or(given) == target {
+                    reported.push((reporting, *allocator));
                 }
             }
         }
         for (kind, figure) in kinds.iter() {
             match (figure.source, figure.used) {
                 (Ok(Source::Server), _) => {
-                    let used = reported.iter().filter(|(heard, allocator)| heard.tracked.hosted.is_used(*allocator, kind as u8));
-                    place.live.extend(used.map(|(heard, allocator)| Live { process: heard.number, allocator: *allocator, kind }));
+                    let used = reported.iter().filter(|(reporting, allocator)| reporting.tracked.hosted.is_used(*allocator, kind as u8));
+                    memory.live.extend(used.map(|(reporting, allocator)| Live { process: reporting.number, allocator: *allocator, kind }));
                 }
-                (_, Ok(used)) => place.base[kind as usize] = used,
+                (_, Ok(used)) => memory.base[kind as usize] = used,
                 (_, Err(_)) => {}
             }
         }
-        place
+        memory
     }
 
     /// Returns the device that a process means by a number. A process on mock chips means no device of this machine.
-    fn device(&mut self, view: &View, number: i32) -> Option<DeviceId> {
+    fn device(&mut self, view: &ProcessView, number: i32) -> Option<DeviceId> {
         let number = u64::try_from(number).ok().filter(|_| !view.is_mock)?;
         self.seen(&view.visible)?.iter().find(|(metal_id, _)| *metal_id == number).map(|(_, id)| *id)
     }
@@ -143,25 +148,25 @@ impl Plan {
         self.numbers.iter().find(|(known, _)| known == visible).and_then(|(_, numbers)| numbers.as_deref())
     }
 
-    /// Returns the memory in use on the device that an asker means by a number; `None` if the device is unknown. For a number without a
-    /// device, it is the memory of the asker and of processes that see the same devices.
-    pub(crate) fn usage(&mut self, asker: &Asker, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
-        let device = self.device(&asker.view, number);
-        let mut place = device.and_then(|device| self.places.get(&device).cloned()).unwrap_or_default();
+    /// Returns the memory in use on the device that a querier means by a number; `None` if the device is unknown. For a number without a
+    /// device, it is the memory of the querier and of processes that see the same devices.
+    pub(crate) fn usage(&mut self, querier: &Querier, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
+        let device = self.device(&querier.view, number);
+        let mut memory = device.and_then(|device| self.targets.get(&device).cloned()).unwrap_or_default();
         let mut is_known = device.is_some();
         for (key, view, more) in u64::try_from(number).ok().and_then(|number| self.unmapped.get(&number)).into_iter().flatten() {
-            let is_own = Some(*key) == asker.process;
-            let sees_the_same = device.is_none() && *view == asker.view && !view.is_mock && view.visible != VisibleDevices::Cut;
+            let is_own = Some(*key) == querier.process;
+            let sees_the_same = device.is_none() && *view == querier.view && !view.is_mock && view.visible != VisibleDevices::Cut;
             if is_own || sees_the_same {
-                place.add(more);
+                memory.add(more);
                 is_known = true;
             }
         }
         if !is_known {
             return None;
         }
-        let mut sums = place.base;
-        for live in &place.live {
+        let mut sums = memory.base;
+        for live in &memory.live {
             let sum = &mut sums[live.kind as usize];
             *sum = sum.saturating_add(bytes(live.process, live.allocator, live.kind as u8));
         }
@@ -170,7 +175,7 @@ impl Plan {
     }
 
     /// Returns the capacity of the memory of a kind, on the device that `view` means by a number; `None` if not known.
-    pub(crate) fn capacity(&mut self, view: &View, number: i32, kind: u8) -> Option<u64> {
+    pub(crate) fn capacity(&mut self, view: &ProcessView, number: i32, kind: u8) -> Option<u64> {
         let device = self.device(view, number)?;
         let (_, info) = self.devices.iter().find(|(id, _)| *id == device)?;
         let bytes = match kind {
@@ -183,7 +188,7 @@ impl Plan {
 
     /// Describes the device that `view` means by a number; `None` if not known. If all devices without a number are alike, an unused number
     /// means one of them.
-    pub(crate) fn info(&mut self, view: &View, number: i32) -> Option<DeviceInfo> {
+    pub(crate) fn info(&mut self, view: &ProcessView, number: i32) -> Option<DeviceInfo> {
         if let Some(device) = self.device(view, number) {
             return self.devices.iter().find(|(id, _)| *id == device).map(|(_, info)| *info);
         }
@@ -195,7 +200,7 @@ impl Plan {
     }
 
     /// The number of devices that a peer sees.
-    pub(crate) fn count(&mut self, view: &View) -> DeviceInfo {
+    pub(crate) fn count(&mut self, view: &ProcessView) -> DeviceInfo {
         let all = self.devices.len();
         let devices = match &view.visible {
             VisibleDevices::All | VisibleDevices::Cut => all,
@@ -205,7 +210,7 @@ impl Plan {
     }
 }
 
-impl MemoryPlace {
+impl MemoryTarget {
     fn add(&mut self, more: &Self) {
         for (sum, more) in self.base.iter_mut().zip(more.base) {
             *sum = sum.saturating_add(more);
@@ -215,9 +220,9 @@ impl MemoryPlace {
 }
 
 /// How a process with its own ledger sees the machine. Not known if the ledger cannot be read.
-fn view_of(sample: &Sample, owner: ProcessKey) -> View {
+fn view_of(sample: &Sample, owner: ProcessKey) -> ProcessView {
     let mut ledgers = sample.ledgers.iter().filter(|ledger| ledger.owner == owner).filter_map(|ledger| ledger.content.as_ref().ok());
-    ledgers.next().map_or(View::UNKNOWN, |ledger| View { visible: ledger.visible_devices.clone(), is_mock: ledger.is_mock })
+    ledgers.next().map_or(ProcessView::UNKNOWN, |ledger| ProcessView { visible: ledger.visible_devices.clone(), is_mock: ledger.is_mock })
 }
 
 /// A sample of a machine about which nothing is known.
@@ -253,10 +258,10 @@ fn bystander(key: ProcessKey) -> ProcessSample {
 }
 
 /// The layout of a process's memory without figures, which are read at each query.
-fn outline(heard: &ReportingProcess<'_>) -> Ledger {
-    let hosted = &heard.tracked.hosted;
+fn outline(reporting: &ReportingProcess<'_>) -> Ledger {
+    let hosted = &reporting.tracked.hosted;
     let row = |kind: Kind| LedgerRow::empty(BufferKind::Of(kind));
-    let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
+    let allocators = reporting.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
         slot,
         generation: 1,
         given_id: device.unsigned_abs(),
@@ -266,8 +271,8 @@ fn outline(heard: &ReportingProcess<'_>) -> Ledger {
         ..LedgerAllocator::default()
     });
     Ledger {
-        is_mock: heard.view.is_mock,
-        visible_devices: heard.view.visible.clone(),
+        is_mock: reporting.view.is_mock,
+        visible_devices: reporting.view.visible.clone(),
         allocators: allocators.collect(),
         ..Ledger::empty(LedgerWriter::Service)
     }

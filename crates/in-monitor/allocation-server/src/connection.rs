@@ -17,7 +17,7 @@ pub(crate) enum Pause {
     /// The server is finding out how the process sees the machine.
     Inspection,
     /// The server is finding out which process the pid in this message belongs to.
-    Kin(Request),
+    Descendant(Request),
     /// The query waits for a sample of other sources.
     Sample(Request, Size),
     Dump,
@@ -25,7 +25,7 @@ pub(crate) enum Pause {
 
 /// What to do when the deadline of a connection expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum Deadline {
     /// Treat the received bytes as the complete query.
     Settle,
     /// Send a dump to a user at a terminal.
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     /// The beginning of a partial message.
     pub(crate) rest: Vec<u8>,
     pub(crate) pause: Option<Pause>,
-    pub(crate) due: Option<(Instant, Due)>,
+    pub(crate) deadline: Option<(Instant, Deadline)>,
     /// Replies that the socket has not accepted yet.
     pub(crate) unread: Vec<u8>,
     /// When the oldest unread reply was added.
@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     /// The speaker of the last event comes first.
     pub(crate) speakers: Vec<Speaker>,
     /// Number of warnings about the connection. Only a few are printed.
-    pub(crate) complaints: u32,
+    pub(crate) warnings: u32,
     /// Unknown devices that the peer queried.
     pub(crate) unknown_devices: Vec<i32>,
     /// The events that the epoll watches for: input, and room for output. `None` if the socket is not watched, because only its known end
@@ -81,9 +81,9 @@ pub(crate) struct Connection {
     /// The peer will send nothing more.
     pub(crate) has_ended: bool,
     /// The peer will read no reply. Its earlier messages still count.
-    pub(crate) is_deaf: bool,
+    pub(crate) ignores_replies: bool,
     /// The last message was a query. Such connections are served first.
-    pub(crate) is_asking: bool,
+    pub(crate) is_querying: bool,
 }
 
 /// Why nothing was received.
@@ -119,18 +119,18 @@ impl Connection {
             framing: Framing::new(),
             rest: Vec::new(),
             pause: None,
-            due: None,
+            deadline: None,
             unread: Vec::new(),
             unread_since: Instant::now(),
             unread_max: UNREAD_BYTES_MAX,
             is_ending: false,
             speakers: Vec::new(),
-            complaints: 0,
+            warnings: 0,
             unknown_devices: Vec::new(),
             waits: Some((true, false)),
             has_ended: false,
-            is_deaf: false,
-            is_asking: false,
+            ignores_replies: false,
+            is_querying: false,
         }
     }
 
@@ -151,7 +151,7 @@ impl Connection {
 
     /// Sends as much as the socket accepts and stores the rest. Closes the connection of a peer that does not read.
     pub(crate) fn reply(&mut self, bytes: &[u8]) -> Flow {
-        if self.is_deaf {
+        if self.ignores_replies {
             return Flow::On;
         }
         if self.unread.is_empty() {
@@ -160,7 +160,7 @@ impl Connection {
                 Ok(sent) if sent == bytes.len() => return Flow::On,
                 Ok(sent) => self.unread.extend_from_slice(&bytes[sent..]),
                 Err(Errno::AGAIN | Errno::INTR) => self.unread.extend_from_slice(bytes),
-                Err(_) => self.is_deaf = true,
+                Err(_) => self.ignores_replies = true,
             }
         } else {
             self.unread.extend_from_slice(bytes);
@@ -176,7 +176,7 @@ impl Connection {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Flow::On,
                 Err(_) => {
-                    self.is_deaf = true;
+                    self.ignores_replies = true;
                     self.unread.clear();
                 }
             }

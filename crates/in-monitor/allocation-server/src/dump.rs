@@ -40,7 +40,7 @@ pub(crate) struct DumpQueue {
     /// Root or the service's own user requested a printed dump.
     pub(crate) is_whole: bool,
     /// Connections that wait for the dump in progress.
-    pub(crate) askers: Vec<(u64, Viewer)>,
+    pub(crate) requesters: Vec<(u64, Viewer)>,
     /// Connections that wait for the next dump.
     pub(crate) later: Vec<(u64, Viewer)>,
 }
@@ -98,7 +98,7 @@ enum ChipNumber {
 #[derive(Debug)]
 pub(crate) struct Dump {
     viewer: Viewer,
-    places: BTreeMap<ChipNumber, BTreeMap<BufferKind, Sums>>,
+    chips: BTreeMap<ChipNumber, BTreeMap<BufferKind, Sums>>,
     /// Processes whose ledgers could not be read.
     unreadable: Vec<u32>,
     /// Number of processes whose buffers are included in the sums but not listed.
@@ -107,7 +107,7 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn new(viewer: Viewer) -> Self {
-        Self { viewer, places: BTreeMap::new(), unreadable: Vec::new(), unlisted: 0 }
+        Self { viewer, chips: BTreeMap::new(), unreadable: Vec::new(), unlisted: 0 }
     }
 
     pub(crate) fn add_unreadable(&mut self, pid: u32) {
@@ -154,7 +154,7 @@ impl Dump {
     }
 
     fn sums(&mut self, device: u32, kind: BufferKind) -> &mut Sums {
-        self.places.entry(ChipNumber::Number(u64::from(device))).or_default().entry(kind).or_default()
+        self.chips.entry(ChipNumber::Number(u64::from(device))).or_default().entry(kind).or_default()
     }
 
     /// Adds memory from sources that report no buffers.
@@ -166,10 +166,10 @@ impl Dump {
             let on_devices =
                 process.devices.iter().map(|on| (number(on.device).map_or(ChipNumber::Device(on.device), ChipNumber::Number), &on.kinds));
             let unmapped = process.unmapped.iter().map(|on| (ChipNumber::Number(on.id), &on.kinds));
-            for (place, kinds) in on_devices.chain(unmapped) {
+            for (chip, kinds) in on_devices.chain(unmapped) {
                 for (kind, figure) in kinds.iter() {
                     let (Ok(source @ (Source::Shm | Source::Fdinfo)), Ok(used @ 1..)) = (figure.source, figure.used) else { continue };
-                    let sums = self.places.entry(place).or_default().entry(BufferKind::Of(kind)).or_default();
+                    let sums = self.chips.entry(chip).or_default().entry(BufferKind::Of(kind)).or_default();
                     sums.reported.push((process.key.pid, used, source));
                 }
             }
@@ -196,8 +196,8 @@ impl Dump {
             }
             About::Everything => {
                 self.buffers(&mut text);
-                for (place, sums) in self.of_kind(CB) {
-                    let _ = writeln!(text, "{place}:\n  CB: {} circular buffers, {} MB total", sums.count, megabytes(sums.total()));
+                for (chip, sums) in self.of_kind(CB) {
+                    let _ = writeln!(text, "{chip}:\n  CB: {} circular buffers, {} MB total", sums.count, megabytes(sums.total()));
                     sums.write(&mut text, "CB");
                     text.push('\n');
                 }
@@ -210,12 +210,12 @@ impl Dump {
     }
 
     fn of_kind(&self, kind: BufferKind) -> impl Iterator<Item = (&ChipNumber, &Sums)> {
-        self.places.iter().filter_map(move |(place, kinds)| Some((place, kinds.get(&kind)?)))
+        self.chips.iter().filter_map(move |(chip, kinds)| Some((chip, kinds.get(&kind)?)))
     }
 
     fn buffers(&self, text: &mut String) {
         let listed = BUFFER_KINDS.map(buffer_kind);
-        let kinds = || self.places.values().flatten().filter(|(kind, _)| listed.contains(kind));
+        let kinds = || self.chips.values().flatten().filter(|(kind, _)| listed.contains(kind));
         let all: u64 = kinds().map(|(_, sums)| sums.count).sum();
         title(text, "REMAINING ALLOCATED BUFFERS");
         let _ = writeln!(text, "Total tracked allocations: {all}\n");
@@ -223,8 +223,8 @@ impl Dump {
             text.push_str("✓ No buffers remaining - perfect cleanup!\n");
             return;
         }
-        for (place, kinds) in self.places.iter().filter(|(_, kinds)| kinds.keys().any(|kind| listed.contains(kind))) {
-            let _ = writeln!(text, "{place}:");
+        for (chip, kinds) in self.chips.iter().filter(|(_, kinds)| kinds.keys().any(|kind| listed.contains(kind))) {
+            let _ = writeln!(text, "{chip}:");
             for (kind, sums) in listed.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
                 let name = kind_name(kind);
                 let _ = writeln!(text, "  {name}: {} buffers, {} MB total", sums.count, megabytes(sums.total()));
@@ -240,8 +240,8 @@ impl Dump {
         let all: u64 = self.of_kind(KERNEL).map(|(_, sums)| sums.count).sum();
         let _ = writeln!(text, "Total kernel allocations: {all}");
         let bar = "─".repeat(57);
-        for (place, sums) in self.of_kind(KERNEL) {
-            let _ = writeln!(text, "\n📊 {place} - Total: {} MB ({} kernels)", megabytes(sums.total()), sums.count);
+        for (chip, sums) in self.of_kind(KERNEL) {
+            let _ = writeln!(text, "\n📊 {chip} - Total: {} MB ({} kernels)", megabytes(sums.total()), sums.count);
             for (kernel_type, kernels) in sums.kernel_types.iter() {
                 let _ = writeln!(text, "   {}: {} MB ({} kernels)", kernel_type.title(), megabytes(kernels.used), kernels.count);
             }
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
     use crate::limits::DUMP_BUFFERS_MAX;
-    use crate::owner::{Budget, Reported, Tracked, View};
+    use crate::owner::{Budget, ProcessView, Reported, Tracked};
     use crate::peer;
     use crate::store::Store;
     use crate::store::tests::in_memory;
@@ -361,7 +361,7 @@ mod tests {
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
         let mut budget = Budget::new(0);
-        let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
+        let mut tracked = Tracked::new(store.create(&held, &ProcessView::UNKNOWN).expect("room"), held.uid(), &mut budget);
         for address in 1..=buffers {
             let reported = Reported { device: 0, kind: kind::DRAM, address, size: 1024, flags: 0, tag: 0 };
             tracked.allocate(&reported, &mut budget).expect("room");

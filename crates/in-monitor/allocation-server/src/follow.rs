@@ -84,7 +84,7 @@ impl Follower {
     /// Lists all ledgers, each once. The process of a ledger that is no longer in any list has ended.
     fn followed(&self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<Followed> {
         // Events reported over the socket are printed when they are received.
-        let is_heard = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
+        let is_reporting = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
         let mut followed: Vec<Followed> = Vec::new();
         handed.each(|kept| {
             let (ledger, has_ended) = (&kept.ledger, kept.ended.is_some());
@@ -103,7 +103,7 @@ impl Follower {
                 followed.push(Followed { key: *key, region: Arc::clone(&known.region), has_ended: true });
             }
         }
-        followed.retain(|one| !is_heard(one.key.0));
+        followed.retain(|one| !is_reporting(one.key.0));
         followed
     }
 
@@ -277,7 +277,7 @@ mod tests {
     use std::fs::{self, File};
 
     use super::*;
-    use crate::owner::View;
+    use crate::owner::ProcessView;
     use crate::store::Store;
     use crate::store::tests::in_memory;
 
@@ -286,7 +286,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
-        let mut written = store.create(&held, &View::UNKNOWN).expect("room").file().try_clone().expect("descriptor");
+        let mut written = store.create(&held, &ProcessView::UNKNOWN).expect("room").file().try_clone().expect("descriptor");
         let path = directory.path().join("copy");
         std::io::copy(&mut written, &mut File::create(&path).expect("room")).expect("a copy");
         let region = Arc::new(Region::open(File::open(&path).expect("a copy")).expect("a ledger"));

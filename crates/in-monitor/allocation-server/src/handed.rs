@@ -140,7 +140,7 @@ impl HandedLedgers {
             // A process has one ledger. After `exec` it has a new one.
             self.forgotten.extend(kept.extract_if(.., |known| known.ledger.owner == owner));
             if kept.len() >= HANDED_MAX {
-                let Some(oldest) = make_place(&mut kept, handed.uid) else {
+                let Some(oldest) = evict_one(&mut kept, handed.uid) else {
                     self.refused += 1;
                     continue;
                 };
@@ -204,7 +204,7 @@ impl HandedLedgers {
     }
 
     /// When the next ledger expires or the next measurement is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let kept = self.kept.lock();
         let measure = (!kept.is_empty()).then_some(self.measured + HANDED_MEASURE_INTERVAL);
         kept.iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).chain(measure).min()
@@ -260,7 +260,7 @@ pub(crate) fn live(region: &Region) -> u64 {
 
 /// Frees a slot when all are used. The user with the most slots loses the oldest, preferably of an ended process. If the new ledger belongs
 /// to this user, no ledger of a live process is removed.
-fn make_place(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
+fn evict_one(kept: &mut Vec<KeptLedger>, newcomer: u32) -> Option<KeptLedger> {
     let most = user_with_most(kept, |_| 1)?;
     let is_theirs = |known: &KeptLedger| known.ledger.uid == most;
     let oldest = kept.iter().position(|known| is_theirs(known) && known.ended.is_some());
@@ -322,7 +322,7 @@ mod tests {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
-    use crate::owner::View;
+    use crate::owner::ProcessView;
     use crate::store::Store;
     use crate::store::tests::in_memory;
     use ttmon_collect::handover::Sender;
@@ -332,7 +332,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
-        let hosted = store.create(&held, &View::UNKNOWN).expect("room");
+        let hosted = store.create(&held, &ProcessView::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = HandedLedgers::new(None, 0);
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
@@ -364,7 +364,7 @@ mod tests {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let held = peer::held(std::process::id()).expect("descriptors").expect("alive");
-        let hosted = store.create(&held, &View::UNKNOWN).expect("room");
+        let hosted = store.create(&held, &ProcessView::UNKNOWN).expect("room");
         let region = Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger");
         let identity = (0, 1);
         let sender = Some(Sender { pid: std::process::id(), uid: held.uid() });
@@ -382,12 +382,12 @@ mod tests {
     #[test]
     fn user_with_most_slots_loses_one() {
         let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
-        let make_place = |newcomer| make_place(&mut handed.kept.lock(), newcomer).is_some();
-        assert!(!make_place(1), "not for himself, while all of his live");
-        assert!(make_place(2));
+        let evict_one = |newcomer| evict_one(&mut handed.kept.lock(), newcomer).is_some();
+        assert!(!evict_one(1), "not for himself, while all of his live");
+        assert!(evict_one(2));
         assert_eq!(numbers(&handed), [1, 2, 3], "the oldest one");
         handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now() });
-        assert!(make_place(1));
+        assert!(evict_one(1));
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
     }
 
@@ -396,7 +396,7 @@ mod tests {
     fn the_end_of_one_that_is_forgotten_is_no_news() {
         let mut handed = handed(&[(1, None)]);
         handed.watch(0, peer::open(std::process::id()).expect("descriptors").expect("alive"));
-        handed.forgotten.extend(make_place(&mut handed.kept.lock(), 2));
+        handed.forgotten.extend(evict_one(&mut handed.kept.lock(), 2));
         assert!(handed.forgotten.iter().all(|known| known.pidfd.is_some()));
         let forgotten = handed.take_forgotten();
         assert!(forgotten.len() == 1 && forgotten.iter().all(|known| known.pidfd.is_none()));
@@ -419,8 +419,8 @@ mod tests {
     #[test]
     fn the_sum_of_all_has_a_bound_and_so_has_one_that_lives() {
         let share = HANDED_DEAD_BYTES_OF_USER_MAX;
-        let crowd = handed(&[(1, Some(share)), (2, Some(share)), (3, Some(share)), (4, Some(share)), (5, Some(share))]);
-        assert_eq!(drop_excess(&mut crowd.kept.lock()).len(), 1);
+        let dead = handed(&[(1, Some(share)), (2, Some(share)), (3, Some(share)), (4, Some(share)), (5, Some(share))]);
+        assert_eq!(drop_excess(&mut dead.kept.lock()).len(), 1);
         let alive = handed(&[(1, None), (1, None), (2, None)]);
         for (known, bytes) in alive.kept.lock().iter_mut().zip([1, HANDED_BYTES_OF_USER_MAX, HANDED_BYTES_OF_USER_MAX]) {
             known.bytes = bytes;

@@ -6,7 +6,6 @@
 //! that may take long. docs/serve.md describes the protocol and the differences from the server that this one replaces.
 
 mod answer;
-mod complaints;
 mod connection;
 mod counters;
 mod dump;
@@ -22,6 +21,7 @@ pub mod protocol;
 mod server;
 mod slab;
 mod store;
+mod warning_limit;
 mod work;
 
 pub use counters::{Counters, ROWS as COUNTERS};

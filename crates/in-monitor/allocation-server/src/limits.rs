@@ -26,7 +26,7 @@ pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes read from one connection before the other connections are served.
 pub const READ_BYTES: usize = 256 * 1024;
 /// Replaces [`READ_BYTES`] while a peer sends queries, so that its next query waits for a few hundred messages at most.
-pub const READ_BYTES_BESIDE_ASKERS: usize = 16 * 1024;
+pub const READ_BYTES_BESIDE_QUERIERS: usize = 16 * 1024;
 /// Replies that a peer may leave unread: over 400. No monitor has more than a few queries outstanding.
 pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that a peer may leave unread after it requested a dump.
@@ -62,11 +62,11 @@ pub const SAMPLE_AGE_RENEWED: Duration = Duration::from_millis(150);
 /// A query waits at most this long for a sample.
 pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
 /// Warnings printed about one connection.
-pub const COMPLAINTS_PER_CONNECTION_MAX: u32 = 10;
+pub const WARNINGS_PER_CONNECTION_MAX: u32 = 10;
 /// Warnings printed about one user per minute. Further warnings are only counted.
-pub const COMPLAINTS_PER_MINUTE_MAX: u32 = 20;
+pub const WARNINGS_PER_MINUTE_MAX: u32 = 20;
 /// Users with counted warnings per minute.
-pub const COMPLAINT_USERS_MAX: usize = 1024;
+pub const WARNED_USERS_MAX: usize = 1024;
 /// Log lines that wait to be written. A stopped terminal must not block the service.
 pub const LOG_BYTES_MAX: usize = 32 << 20;
 /// Delay before the server tries again to bind a socket path that another process uses.

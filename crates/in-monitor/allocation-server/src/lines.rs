@@ -68,16 +68,16 @@ pub(crate) fn kind_name(kind: BufferKind) -> &'static str {
 pub(crate) const CB: BufferKind = BufferKind::Of(Kind::Cb);
 pub(crate) const KERNEL: BufferKind = BufferKind::Of(Kind::Kernel);
 
-pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &EventLine) {
-    match (format, told.kind) {
-        (Format::Json, _) => json(out, told),
-        (Format::Text, CB | KERNEL) => summed(out, told),
-        (Format::Text, _) => buffer(out, told),
+pub(crate) fn event(out: &mut Vec<u8>, format: Format, line: &EventLine) {
+    match (format, line.kind) {
+        (Format::Json, _) => json(out, line),
+        (Format::Text, CB | KERNEL) => summed(out, line),
+        (Format::Text, _) => buffer(out, line),
     }
 }
 
-fn buffer(out: &mut Vec<u8>, told: &EventLine) {
-    let (sign, what) = match told.done {
+fn buffer(out: &mut Vec<u8>, line: &EventLine) {
+    let (sign, what) = match line.done {
         Done::Allocated | Done::Replaced => ("✓", "Allocated "),
         Done::Freed => ("✗", "Freed buffer "),
         Done::FreedAll => ("✗", "Freed all "),
@@ -86,36 +86,36 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
     };
     text(out, sign);
     text(out, " [PID ");
-    number(out, u64::from(told.pid));
+    number(out, u64::from(line.pid));
     text(out, "] ");
     text(out, what);
-    if matches!(told.done, Done::Freed | Done::Unknown | Done::Twice) {
-        hex(out, told.address);
+    if matches!(line.done, Done::Freed | Done::Unknown | Done::Twice) {
+        hex(out, line.address);
     } else {
-        number(out, told.size);
+        number(out, line.size);
         text(out, " bytes of ");
-        text(out, kind_name(told.kind));
+        text(out, kind_name(line.kind));
     }
     text(out, " on device ");
-    signed(out, told.device);
-    match told.done {
+    signed(out, line.device);
+    match line.done {
         Done::Allocated | Done::Replaced => {
             text(out, " (buffer_id=");
-            hex(out, told.address);
-            if told.done == Done::Replaced {
+            hex(out, line.address);
+            if line.done == Done::Replaced {
                 text(out, ", replaced one of another size");
-            } else if told.refs > 1 {
+            } else if line.refs > 1 {
                 text(out, ", ref_count=");
-                number(out, u64::from(told.refs));
+                number(out, u64::from(line.refs));
             }
             text(out, ")\n");
         }
         Done::Freed => {
             text(out, " (");
-            number(out, told.size);
-            if told.refs > 0 {
+            number(out, line.size);
+            if line.refs > 0 {
                 text(out, " bytes, ref_count=");
-                number(out, u64::from(told.refs));
+                number(out, u64::from(line.refs));
                 text(out, " remaining)\n");
             } else {
                 text(out, " bytes, FINAL)\n");
@@ -128,10 +128,10 @@ fn buffer(out: &mut Vec<u8>, told: &EventLine) {
 }
 
 /// Writes the line of a circular buffer or a kernel.
-fn summed(out: &mut Vec<u8>, told: &EventLine) {
-    let is_kernel = told.kind == KERNEL;
+fn summed(out: &mut Vec<u8>, line: &EventLine) {
+    let is_kernel = line.kind == KERNEL;
     let [begin, end] = if is_kernel { ["KERNEL_LOAD", "KERNEL_UNLOAD"] } else { ["CB_ALLOC", "CB_FREE"] };
-    let (sign, name, change) = match told.done {
+    let (sign, name, change) = match line.done {
         Done::Allocated | Done::Replaced => ("✓ [", begin, "+"),
         Done::Freed | Done::FreedAll => ("✗ [", end, "-"),
         Done::Unknown | Done::Twice | Done::Refused => ("⚠ [", end, "unknown "),
@@ -140,26 +140,26 @@ fn summed(out: &mut Vec<u8>, told: &EventLine) {
     text(out, name);
     text(out, "] ");
     if is_kernel {
-        text(out, told.kernel_type.title());
+        text(out, line.kernel_type.title());
         text(out, " kernel on ");
     }
     text(out, "Device ");
-    signed(out, told.device);
+    signed(out, line.device);
     text(out, ": ");
     text(out, change);
-    text(out, &megabytes(told.size));
+    text(out, &megabytes(line.size));
     text(out, " MB (Total: ");
-    text(out, &megabytes(told.total));
+    text(out, &megabytes(line.total));
     text(out, " MB)\n");
 }
 
-fn json(out: &mut Vec<u8>, told: &EventLine) {
+fn json(out: &mut Vec<u8>, line: &EventLine) {
     text(out, "{\"time\":\"");
-    text(out, &ttmon_model::units::UnixTime(told.unix_ns).rfc3339());
+    text(out, &ttmon_model::units::UnixTime(line.unix_ns).rfc3339());
     text(out, "\",\"op\":\"");
     text(
         out,
-        match (told.done, told.refs) {
+        match (line.done, line.refs) {
             (Done::Allocated, 0 | 1) => "alloc",
             (Done::Allocated, _) => "ref",
             (Done::Replaced, _) => "replace",
@@ -172,20 +172,20 @@ fn json(out: &mut Vec<u8>, told: &EventLine) {
         },
     );
     text(out, "\",\"pid\":");
-    number(out, u64::from(told.pid));
+    number(out, u64::from(line.pid));
     text(out, ",\"device\":");
-    signed(out, told.device);
+    signed(out, line.device);
     text(out, ",\"kind\":\"");
-    text(out, told.kind.name());
+    text(out, line.kind.name());
     text(out, "\",\"address\":\"");
-    hex(out, told.address);
+    hex(out, line.address);
     text(out, "\",\"size\":");
-    number(out, told.size);
+    number(out, line.size);
     text(out, ",\"refs\":");
-    number(out, u64::from(told.refs));
-    if told.kind == KERNEL {
+    number(out, u64::from(line.refs));
+    if line.kind == KERNEL {
         text(out, ",\"kernel_type\":\"");
-        text(out, told.kernel_type.name());
+        text(out, line.kernel_type.name());
         text(out, "\"");
     }
     text(out, "}\n");
@@ -321,9 +321,9 @@ mod tests {
         unix_ns: 1_763_000_000_123_456_789,
     };
 
-    fn line(told: EventLine) -> String {
+    fn text_of(line: EventLine) -> String {
         let mut out = Vec::new();
-        event(&mut out, Format::Text, &told);
+        event(&mut out, Format::Text, &line);
         String::from_utf8(out).expect("text")
     }
 
@@ -357,8 +357,8 @@ mod tests {
                 "✓ [CB_ALLOC] Device 3: +0.0625 MB (Total: 0.0625 MB)\n",
             ),
         ];
-        for (told, expected) in cases {
-            assert_eq!(line(told), expected);
+        for (line, expected) in cases {
+            assert_eq!(text_of(line), expected);
         }
     }
 

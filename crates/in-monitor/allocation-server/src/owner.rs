@@ -14,12 +14,12 @@ use crate::lines::Done;
 
 /// How a process sees the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct ProcessView {
     pub(crate) visible: VisibleDevices,
     pub(crate) is_mock: bool,
 }
 
-impl View {
+impl ProcessView {
     /// The view is not known. The process's device numbers may not mean the devices of this machine.
     pub(crate) const UNKNOWN: Self = Self { visible: VisibleDevices::Cut, is_mock: false };
 }
@@ -260,7 +260,7 @@ struct Freed(Vec<u64>);
 const FREED_CELLS: usize = 4096;
 
 impl Freed {
-    fn place(device: i32, address: u64) -> (usize, u64) {
+    fn cell(device: i32, address: u64) -> (usize, u64) {
         let mixed = (address ^ u64::from(device.cast_unsigned()).rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         ((mixed >> 52) as usize % FREED_CELLS, mixed)
     }
@@ -270,20 +270,20 @@ impl Freed {
         if self.0.is_empty() {
             self.0.resize(FREED_CELLS, 0);
         }
-        let (at, mixed) = Self::place(device, address);
+        let (at, mixed) = Self::cell(device, address);
         self.0[at] = mixed;
     }
 
     #[inline]
     fn forget(&mut self, device: i32, address: u64) {
-        let (at, mixed) = Self::place(device, address);
+        let (at, mixed) = Self::cell(device, address);
         if let Some(cell) = self.0.get_mut(at).filter(|cell| **cell == mixed) {
             *cell = 0;
         }
     }
 
     fn knows(&self, device: i32, address: u64) -> bool {
-        let (at, mixed) = Self::place(device, address);
+        let (at, mixed) = Self::cell(device, address);
         self.0.get(at) == Some(&mixed)
     }
 }
@@ -303,7 +303,7 @@ mod tests {
         let own = std::process::id();
         let held = peer::held(own).expect("descriptors").expect("alive");
         let mut budget = Budget::new(0);
-        let mut tracked = || Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
+        let mut tracked = || Tracked::new(store.create(&held, &ProcessView::UNKNOWN).expect("room"), held.uid(), &mut budget);
         let (mut one, other) = (tracked(), tracked());
         let bytes = other.hosted.memory_bytes();
         assert!(bytes > 0);

@@ -115,7 +115,7 @@ impl Type {
     }
 
     /// Returns whether the sender waits for a reply. The reply has the size of the request.
-    pub const fn is_question(self) -> bool {
+    pub const fn is_query(self) -> bool {
         matches!(self, Self::Query | Self::DeviceInfoQuery)
     }
 }

@@ -4,10 +4,10 @@
 //! includes memory of a process that ended before the query.
 
 mod arrivals;
-mod deaths;
 mod events;
+mod exits;
 mod messages;
-mod questions;
+mod queries;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -27,20 +27,20 @@ use crate::protocol::{Step, Wait};
 use ttmon_collect::handover::Receiver;
 
 use crate::answer::Plan;
-use crate::complaints::Complaints;
-use crate::connection::{Connection, Due, Flow, Pause, Received};
+use crate::connection::{Connection, Deadline, Flow, Pause, Received};
 use crate::counters::Counters;
 use crate::dump::DumpQueue;
 use crate::follow::Follower;
 use crate::handed::HandedLedgers;
-use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_QUERIERS, REST_WAIT, UNREAD_WAIT};
 use crate::listen::Listener;
 use crate::log::Log;
-use crate::owner::{Budget, Tracked, View};
+use crate::owner::{Budget, ProcessView, Tracked};
 use crate::peer::HeldProcess;
 use crate::slab::Slab;
 use crate::store::Store;
-use crate::work::{Control, Handle, Inbox, News, Remains, Sampler, Sources, Workers, unix_ns};
+use crate::warning_limit::WarningLimit;
+use crate::work::{Cleanup, Control, Handle, Inbox, Sampler, Sources, WorkerMessage, Workers, unix_ns};
 
 /// The parts of a server.
 pub struct Settings {
@@ -65,7 +65,7 @@ pub struct Settings {
 struct Process {
     held: HeldProcess,
     /// How the process sees the machine, once known.
-    view: Option<View>,
+    view: Option<ProcessView>,
     tracked: Option<Tracked>,
     /// When the process was last refused a ledger, and why.
     refused: Option<(Instant, Untracked)>,
@@ -87,8 +87,8 @@ pub struct Server {
     epoll: OwnedFd,
     /// The connections whose last message was a query. They are served between any two other connections, so that an answer waits for the
     /// events of at most one connection.
-    askers: OwnedFd,
-    asking: usize,
+    queriers: OwnedFd,
+    querying: usize,
     /// The pidfds of the processes, which become readable when a process ends.
     ends: OwnedFd,
     listeners: Vec<Listener>,
@@ -108,14 +108,14 @@ pub struct Server {
     /// A copy of the counters for other threads, updated every turn.
     counted: Arc<Mutex<Counters>>,
     budget: Budget,
-    complaints: Complaints,
+    warning_limit: WarningLimit,
     /// The last sample of the other sources.
     sources: Option<Arc<Sources>>,
     /// When the other sources were last read, successfully or not.
     sampled_at: Option<Instant>,
     is_sampling: bool,
     plan: Option<Plan>,
-    dues: BTreeSet<(Instant, u64)>,
+    deadlines: BTreeSet<(Instant, u64)>,
     /// A spare descriptor, closed to accept one more connection so that it can be rejected.
     spare: Option<File>,
     accept_again: Option<Instant>,
@@ -123,7 +123,7 @@ pub struct Server {
     listen_again: Option<Instant>,
     dumps: [DumpQueue; 3],
     /// Dumps wait until this time at most for other sources.
-    dump_due: Option<Instant>,
+    dump_deadline: Option<Instant>,
     buffer: Vec<u8>,
     has_failed_sampling: bool,
     is_stopping: bool,
@@ -137,20 +137,20 @@ const PROCESS: u64 = 3 << 56;
 const INBOX: u64 = 4 << 56;
 const HANDOVER: u64 = 5 << 56;
 const HANDED: u64 = 6 << 56;
-const ASKERS: u64 = 7 << 56;
+const QUERIERS: u64 = 7 << 56;
 const ENDS: u64 = 8 << 56;
 
 /// Events handled per turn. For ended processes, this is also the maximum number of processes with entries.
 const EVENTS_MAX: usize = 1024;
 /// Queries handled per turn.
-const ASKERS_MAX: usize = 64;
+const QUERIERS_MAX: usize = 64;
 impl Server {
     /// Creates a server with the state that an earlier one left, and a handle to control it.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let askers = epoll::create(CreateFlags::CLOEXEC)?;
+        let queriers = epoll::create(CreateFlags::CLOEXEC)?;
         let ends = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
+        epoll::add(&epoll, &queriers, EventData::new_u64(QUERIERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
         let handed = HandedLedgers::new(settings.handover, settings.store.machine());
         let (handle, mut inbox) = crate::work::connect(handed.kept())?;
@@ -165,8 +165,8 @@ impl Server {
         let budget = Budget::new(settings.store.bytes_of_user());
         let mut server = Self {
             epoll,
-            askers,
-            asking: 0,
+            queriers,
+            querying: 0,
             ends,
             listeners: settings.listeners,
             counters: Counters { listen_failures: settings.unbound.len() as u64, ..Counters::default() },
@@ -185,18 +185,18 @@ impl Server {
             is_quiet: settings.is_quiet,
             counted: handle.counted(),
             budget,
-            complaints: Complaints::default(),
+            warning_limit: WarningLimit::default(),
             sources: None,
             sampled_at: None,
             is_sampling: false,
             plan: None,
-            dues: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             // Without a spare descriptor, an error of `accept` pauses accepting.
             spare: File::open("/dev/null").ok(),
             accept_again: None,
             handover_again: None,
             dumps: Default::default(),
-            dump_due: None,
+            dump_deadline: None,
             buffer: vec![0; READ_BYTES],
             has_failed_sampling: false,
             is_stopping: false,
@@ -225,16 +225,16 @@ impl Server {
                     CONNECTION => {
                         self.connection_ready(token & !KIND, flags);
                         self.log.flush();
-                        self.serve_askers();
+                        self.serve_queriers();
                     }
-                    ASKERS => self.serve_askers(),
+                    QUERIERS => self.serve_queriers(),
                     LISTENER => self.accept((token & !KIND) as usize),
                     INBOX => self.drain(),
                     HANDOVER => self.handed_over(),
                     _ => {}
                 }
             }
-            self.settle_dues();
+            self.handle_deadlines();
             self.log.flush();
             *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
         }
@@ -243,11 +243,11 @@ impl Server {
     }
 
     /// Serves the connections that wait for an answer. Polling costs as much as a read, so it is skipped when there are none.
-    fn serve_askers(&mut self) {
-        if self.asking == 0 {
+    fn serve_queriers(&mut self) {
+        if self.querying == 0 {
             return;
         }
-        for event in at_once(&self.askers, ASKERS_MAX) {
+        for event in at_once(&self.queriers, QUERIERS_MAX) {
             self.connection_ready(event.data.u64() & !KIND, event.flags);
         }
     }
@@ -263,11 +263,11 @@ impl Server {
         }
     }
 
-    /// Moves a connection to the askers, or back to the others.
-    fn move_to(&mut self, number: u64, connection: &mut Connection, is_asking: bool) {
-        let (from, to) = if is_asking { (&self.epoll, &self.askers) } else { (&self.askers, &self.epoll) };
-        connection.is_asking = is_asking;
-        self.asking = if is_asking { self.asking + 1 } else { self.asking - 1 };
+    /// Moves a connection to the queriers, or back to the others.
+    fn move_to(&mut self, number: u64, connection: &mut Connection, is_querying: bool) {
+        let (from, to) = if is_querying { (&self.epoll, &self.queriers) } else { (&self.queriers, &self.epoll) };
+        connection.is_querying = is_querying;
+        self.querying = if is_querying { self.querying + 1 } else { self.querying - 1 };
         let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
         if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
@@ -277,14 +277,14 @@ impl Server {
     }
 
     fn time_left(&self) -> Option<Timespec> {
-        let first = self.dues.first().map(|(at, _)| *at);
+        let first = self.deadlines.first().map(|(at, _)| *at);
         let next = [
             first,
             self.accept_again,
             self.handover_again,
-            self.dump_due,
-            self.handed.next_due(),
-            self.complaints.next_due(),
+            self.dump_deadline,
+            self.handed.next_deadline(),
+            self.warning_limit.next_deadline(),
             self.listen_again,
         ]
         .into_iter()
@@ -298,14 +298,14 @@ impl Server {
         self.inbox.empty();
         while let Ok(news) = self.inbox.news.try_recv() {
             match news {
-                News::Inspected(key, view) => self.inspected(key, view),
-                News::Sampled(sample) => self.sampled(sample),
-                News::Found(connection, pid, held) => self.found(connection, pid, held.map(|held| *held)),
-                News::Dumped(about, texts) => self.dumped(about, &texts),
-                News::Followed(lines) => self.log.out().extend_from_slice(&lines),
-                News::Counted(number, live) => self.handed.counted(number, live),
-                News::Control(Control::Stop) => self.is_stopping = true,
-                News::Control(Control::Statistics) => self.statistics(),
+                WorkerMessage::Inspected(key, view) => self.inspected(key, view),
+                WorkerMessage::Sampled(sample) => self.sampled(sample),
+                WorkerMessage::Found(connection, pid, held) => self.found(connection, pid, held.map(|held| *held)),
+                WorkerMessage::Dumped(about, texts) => self.dumped(about, &texts),
+                WorkerMessage::Followed(lines) => self.log.out().extend_from_slice(&lines),
+                WorkerMessage::Counted(number, live) => self.handed.counted(number, live),
+                WorkerMessage::Control(Control::Stop) => self.is_stopping = true,
+                WorkerMessage::Control(Control::Statistics) => self.statistics(),
             }
         }
     }
@@ -327,12 +327,12 @@ impl Server {
                 self.rearm(number);
             }
             // Messages before the end still count, in order. Until then the kernel would report the end continuously.
-            Some(Pause::Inspection | Pause::Kin(_) | Pause::Sample(..)) if is_over => {
-                let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+            Some(Pause::Inspection | Pause::Descendant(_) | Pause::Sample(..)) if is_over => {
+                let epoll = if connection.is_querying { &self.queriers } else { &self.epoll };
                 // Fails only if the socket is not in the epoll.
                 let _ = epoll::delete(epoll, &connection.socket);
                 connection.waits = None;
-                connection.is_deaf = true;
+                connection.ignores_replies = true;
                 connection.unread.clear();
             }
             // No peer is left to read an answer.
@@ -345,7 +345,7 @@ impl Server {
         let Some(mut connection) = self.connections.lend(number) else { return };
         let mut buffer = std::mem::take(&mut self.buffer);
         let kept = connection.rest.len();
-        let most = if self.asking > 0 { READ_BYTES_BESIDE_ASKERS } else { READ_BYTES };
+        let most = if self.querying > 0 { READ_BYTES_BESIDE_QUERIERS } else { READ_BYTES };
         if buffer.len() < kept + most {
             buffer.resize(kept + most, 0);
         }
@@ -374,7 +374,7 @@ impl Server {
     /// Handles every complete message in `bytes`.
     fn feed(&mut self, number: u64, connection: &mut Connection, bytes: &[u8]) -> Flow {
         let mut from = 0;
-        let due = loop {
+        let deadline = loop {
             match connection.framing.next(&bytes[from..]) {
                 Step::Request { request, size, used } => {
                     from += used;
@@ -383,17 +383,17 @@ impl Server {
                         return Flow::Close;
                     }
                     if connection.pause.is_some() {
-                        break connection.due;
+                        break connection.deadline;
                     }
                 }
                 Step::Wait { used, wait } => {
                     from += used;
-                    let after = |delay: Duration, due| Some((Instant::now() + delay, due));
+                    let after = |delay: Duration, deadline| Some((Instant::now() + delay, deadline));
                     break match wait {
                         Wait::Message => None,
-                        Wait::Rest => after(REST_WAIT, Due::GiveUp),
-                        Wait::Grace => after(GRACE, Due::Settle),
-                        Wait::LineFeed => after(LINE_FEED_QUIET, Due::Dump),
+                        Wait::Rest => after(REST_WAIT, Deadline::GiveUp),
+                        Wait::Grace => after(GRACE, Deadline::Settle),
+                        Wait::LineFeed => after(LINE_FEED_QUIET, Deadline::Dump),
                     };
                 }
                 Step::Malformed(malformed) => {
@@ -403,8 +403,8 @@ impl Server {
             }
         };
         connection.rest.extend_from_slice(&bytes[from..]);
-        if due.is_some() || connection.due.is_some() {
-            self.change_due(number, connection, due);
+        if deadline.is_some() || connection.deadline.is_some() {
+            self.change_deadline(number, connection, deadline);
         }
         Flow::On
     }
@@ -412,8 +412,8 @@ impl Server {
     /// Handles the end of input from the peer.
     fn ended(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.has_ended = true;
-        if matches!(connection.due, Some((_, Due::Dump))) {
-            return self.ask_for_dump(number, connection);
+        if matches!(connection.deadline, Some((_, Deadline::Dump))) {
+            return self.request_dump(number, connection);
         }
         // A query in its grace period was complete. A partial message is dropped.
         connection.framing.settle();
@@ -440,11 +440,11 @@ impl Server {
     /// Continues a connection that was paused.
     fn resume(&mut self, number: u64) {
         let Some(mut connection) = self.connections.lend(number) else { return };
-        self.change_due(number, &mut connection, None);
+        self.change_deadline(number, &mut connection, None);
         let mut flow = Flow::On;
         match connection.pause.take() {
             Some(Pause::Sample(request, size)) => flow = self.answer(&mut connection, &request, size),
-            Some(Pause::Kin(request)) => self.event_of_a_stranger(number, &mut connection, &request),
+            Some(Pause::Descendant(request)) => self.event_of_other_pid(number, &mut connection, &request),
             _ => {}
         }
         if flow == Flow::On && connection.pause.is_none() && !connection.rest.is_empty() {
@@ -465,7 +465,7 @@ impl Server {
     fn rearm(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
-        let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+        let epoll = if connection.is_querying { &self.queriers } else { &self.epoll };
         let data = EventData::new_u64(CONNECTION | number);
         let known = match connection.waits {
             Some(before) if before == waits => Ok(()),
@@ -478,33 +478,33 @@ impl Server {
         if known.is_err() {
             return self.close(number);
         }
-        if waits.1 && connection.due.is_none() {
-            let due = connection.unread_since + UNREAD_WAIT;
-            self.set_due(number, Some((due, Due::Drop)));
+        if waits.1 && connection.deadline.is_none() {
+            let deadline = connection.unread_since + UNREAD_WAIT;
+            self.set_deadline(number, Some((deadline, Deadline::Drop)));
         }
     }
 
-    fn change_due(&mut self, number: u64, connection: &mut Connection, due: Option<(Instant, Due)>) {
-        if let Some((at, _)) = connection.due.take() {
-            self.dues.remove(&(at, number));
+    fn change_deadline(&mut self, number: u64, connection: &mut Connection, deadline: Option<(Instant, Deadline)>) {
+        if let Some((at, _)) = connection.deadline.take() {
+            self.deadlines.remove(&(at, number));
         }
-        if let Some((at, _)) = due {
-            self.dues.insert((at, number));
+        if let Some((at, _)) = deadline {
+            self.deadlines.insert((at, number));
         }
-        connection.due = due;
+        connection.deadline = deadline;
     }
 
-    fn set_due(&mut self, number: u64, due: Option<(Instant, Due)>) {
+    fn set_deadline(&mut self, number: u64, deadline: Option<(Instant, Deadline)>) {
         if let Some(mut connection) = self.connections.lend(number) {
-            self.change_due(number, &mut connection, due);
+            self.change_deadline(number, &mut connection, deadline);
             self.connections.put_back(number, connection);
         }
     }
 
-    fn settle_dues(&mut self) {
+    fn handle_deadlines(&mut self) {
         let now = Instant::now();
-        while let Some((_, number)) = self.dues.first().copied().filter(|(at, _)| *at <= now) {
-            self.time_is_up(number);
+        while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadline_expired(number);
         }
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_on();
@@ -515,39 +515,39 @@ impl Server {
         if self.listen_again.is_some_and(|at| at <= now) {
             self.listen_on();
         }
-        if self.dump_due.is_some_and(|at| at <= now) {
+        if self.dump_deadline.is_some_and(|at| at <= now) {
             self.write_dumps();
         }
-        self.end_complaints(now);
+        self.report_suppressed_warnings(now);
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
-            self.workers.undertaker.ask(Remains::Handed(forgotten));
+            self.workers.cleaner.queue(Cleanup::Handed(forgotten));
         }
     }
 
-    fn time_is_up(&mut self, number: u64) {
+    fn deadline_expired(&mut self, number: u64) {
         let Some(mut connection) = self.connections.lend(number) else { return };
-        let due = connection.due.map(|(_, due)| due);
-        self.change_due(number, &mut connection, None);
-        let flow = match due {
-            Some(Due::Settle) => {
+        let deadline = connection.deadline.map(|(_, deadline)| deadline);
+        self.change_deadline(number, &mut connection, None);
+        let flow = match deadline {
+            Some(Deadline::Settle) => {
                 connection.framing.settle();
                 let rest = std::mem::take(&mut connection.rest);
                 self.feed(number, &mut connection, &rest)
             }
-            Some(Due::Dump) => self.ask_for_dump(number, &mut connection),
-            Some(Due::GiveUp) => {
+            Some(Deadline::Dump) => self.request_dump(number, &mut connection),
+            Some(Deadline::GiveUp) => {
                 let why = format!("{} bytes and then nothing", connection.rest.len());
                 self.malformed(&mut connection, &why);
                 Flow::Close
             }
-            Some(Due::Drop) if connection.unread.is_empty() || connection.unread_since.elapsed() < UNREAD_WAIT => Flow::On,
-            Some(Due::Drop) => {
+            Some(Deadline::Drop) if connection.unread.is_empty() || connection.unread_since.elapsed() < UNREAD_WAIT => Flow::On,
+            Some(Deadline::Drop) => {
                 self.drop_reader(&mut connection);
                 Flow::Close
             }
-            Some(Due::Resume) => {
+            Some(Deadline::Resume) => {
                 self.connections.put_back(number, connection);
                 return self.resume(number);
             }
@@ -559,10 +559,10 @@ impl Server {
 
     fn close(&mut self, number: u64) {
         let Some(mut connection) = self.connections.remove(number) else { return };
-        self.change_due(number, &mut connection, None);
-        self.asking -= usize::from(connection.is_asking);
+        self.change_deadline(number, &mut connection, None);
+        self.querying -= usize::from(connection.is_querying);
         // Fails only if the end of the connection has removed it already.
-        let _ = epoll::delete(if connection.is_asking { &self.askers } else { &self.epoll }, &connection.socket);
+        let _ = epoll::delete(if connection.is_querying { &self.queriers } else { &self.epoll }, &connection.socket);
         if connection.unread.len() > connection.unread_max {
             self.drop_reader(&mut connection);
         }
@@ -573,11 +573,11 @@ impl Server {
             }
         }
         if let Some(peer) = connection.peer {
-            self.let_go(peer);
+            self.release_process(peer);
         }
         if !connection.is_guarded {
             // The unread data may contain descriptors.
-            self.workers.closer.ask(connection.socket);
+            self.workers.closer.queue(connection.socket);
         }
     }
 }

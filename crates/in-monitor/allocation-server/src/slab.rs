@@ -3,44 +3,44 @@
 /// A table that reuses its slots under new numbers.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<(u32, Option<T>)>,
+    slots: Vec<(u32, Option<T>)>,
     free: Vec<usize>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T> Slab<T> {
     /// Adds an item. The low half of its number is its slot.
     pub(crate) fn insert(&mut self, item: T) -> u64 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() - 1
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() - 1
         });
-        let (turn, slot) = &mut self.places[place];
+        let (turn, slot) = &mut self.slots[index];
         // 24 bits, so that the number has room for an event kind.
         *turn = (*turn + 1) & 0xFF_FFFF;
         *slot = Some(item);
-        u64::from(*turn) << 32 | place as u64
+        u64::from(*turn) << 32 | index as u64
     }
 
-    fn place(number: u64) -> (usize, u32) {
+    fn index_and_turn(number: u64) -> (usize, u32) {
         ((number & 0xFFFF_FFFF) as usize, (number >> 32 & 0xFF_FFFF) as u32)
     }
 
     #[inline]
     fn slot(&mut self, number: u64) -> Option<&mut Option<T>> {
-        let (place, turn) = Self::place(number);
-        self.places.get_mut(place).filter(|(known, _)| *known == turn).map(|(_, slot)| slot)
+        let (index, turn) = Self::index_and_turn(number);
+        self.slots.get_mut(index).filter(|(known, _)| *known == turn).map(|(_, slot)| slot)
     }
 
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
-        let (place, turn) = Self::place(number);
-        self.places.get(place).filter(|(known, _)| *known == turn)?.1.as_ref()
+        let (index, turn) = Self::index_and_turn(number);
+        self.slots.get(index).filter(|(known, _)| *known == turn)?.1.as_ref()
     }
 
     #[inline]
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let item = self.lend(number)?;
-        self.free.push(Self::place(number).0);
+        self.free.push(Self::index_and_turn(number).0);
         Some(item)
     }
 
@@ -62,19 +62,19 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(crate) fn put_back(&mut self, number: u64, item: T) {
-        let (place, _) = Self::place(number);
-        if let Some((_, slot)) = self.places.get_mut(place) {
+        let (index, _) = Self::index_and_turn(number);
+        if let Some((_, slot)) = self.slots.get_mut(index) {
             *slot = Some(item);
         }
     }
 
     /// All items with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.places.iter().enumerate().filter_map(|(place, (turn, item))| Some((u64::from(*turn) << 32 | place as u64, item.as_ref()?)))
+        self.slots.iter().enumerate().filter_map(|(index, (turn, item))| Some((u64::from(*turn) << 32 | index as u64, item.as_ref()?)))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 }
 

@@ -21,7 +21,7 @@ use ttmon_os::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::listen::of_pid;
-use crate::owner::View;
+use crate::owner::ProcessView;
 use crate::peer::{self, HeldProcess};
 
 /// Maximum number of files of an earlier server that are read.
@@ -58,8 +58,8 @@ enum StoredLedger {
 /// Whether a directory, or its nearest existing ancestor, is known to be in memory.
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
-    let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
-    place.is_some_and(|place| served::storage(place).is_ok_and(|storage| storage == Storage::Memory))
+    let directory = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
+    directory.is_some_and(|directory| served::storage(directory).is_ok_and(|storage| storage == Storage::Memory))
 }
 
 /// Why a state directory cannot be used.
@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// Creates an empty ledger for a process. It becomes visible to others when it is complete.
-    pub(crate) fn create(&self, held: &HeldProcess, view: &View) -> io::Result<Hosted> {
+    pub(crate) fn create(&self, held: &HeldProcess, view: &ProcessView) -> io::Result<Hosted> {
         let name = served::file_name(held.key);
         let draft = format!("{name}.new");
         // Usually there is no draft. One that stays is the error of `openat`.
@@ -307,8 +307,8 @@ pub(crate) mod tests {
     /// Simulates a reboot.
     #[test]
     fn ledgers_of_an_earlier_boot_are_removed_from_a_disk() {
-        let place = in_memory();
-        let store = Store::open(&place.path().join("state"), 0, "0.0.0").expect("in memory");
+        let directory = in_memory();
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let ledger = store.path().join("7-8.ledger");
         store.forget_earlier_boots().expect("ours");
         fs::write(&ledger, "").expect("ours");
@@ -321,8 +321,8 @@ pub(crate) mod tests {
 
     #[test]
     fn no_other_user_may_replace_the_directory() {
-        let place = in_memory();
-        let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
+        let directory = in_memory();
+        let (above, state) = (directory.path().join("above"), directory.path().join("above/between/state"));
         let refused = || match Store::open(&state, 0, "0.0.0").err()? {
             StateError::Writable(path) => Some(path),
             other => panic!("{other}"),

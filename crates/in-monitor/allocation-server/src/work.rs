@@ -26,7 +26,7 @@ use crate::dump::{self, About, Dump, Viewer};
 use crate::follow::Follower;
 use crate::handed::{self, KeptLedger, PostMortem};
 use crate::limits::{CONNECTIONS_MAX, DUMP_ENTRIES_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
-use crate::owner::View;
+use crate::owner::ProcessView;
 use crate::peer::{self, HeldProcess, NamedPeer};
 
 /// The data of other sources: a sample without this server's own ledgers, and the ledgers of programs.
@@ -42,9 +42,9 @@ pub struct Sources {
 pub type Sampler = Box<dyn FnMut() -> Result<Sources, ttmon_collect::Error> + Send>;
 
 /// A message to the loop.
-pub(crate) enum News {
+pub(crate) enum WorkerMessage {
     /// How a process sees the machine.
-    Inspected(ProcessKey, View),
+    Inspected(ProcessKey, ProcessView),
     /// A new sample of the other sources.
     Sampled(Result<Box<Sources>, ttmon_collect::Error>),
     /// The result of a search for a pid that a connection named: a process that the peer forked, or `None`.
@@ -70,7 +70,7 @@ pub enum Control {
 /// Sends commands to the loop, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    news: Sender<News>,
+    news: Sender<WorkerMessage>,
     waker: Arc<OwnedFd>,
     kept: PostMortem,
     counted: Arc<Mutex<Counters>>,
@@ -108,10 +108,10 @@ impl Handle {
 
     /// Sends a command.
     pub fn control(&self, control: Control) {
-        self.send(News::Control(control));
+        self.send(WorkerMessage::Control(control));
     }
 
-    fn send(&self, news: News) {
+    fn send(&self, news: WorkerMessage) {
         if self.news.send(news).is_ok() {
             // Fails only if the counter is full. Then the loop is awake.
             let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
@@ -121,7 +121,7 @@ impl Handle {
 
 /// The receiving end of the loop's messages.
 pub(crate) struct Inbox {
-    pub(crate) news: Receiver<News>,
+    pub(crate) news: Receiver<WorkerMessage>,
     /// Taken by the thread that follows ledgers.
     followed: Option<Receiver<()>>,
     waker: Arc<OwnedFd>,
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Queues work. Returns false if the queue is full.
-    pub(crate) fn ask(&self, work: T) -> bool {
+    pub(crate) fn queue(&self, work: T) -> bool {
         self.0.try_send(work).is_ok()
     }
 }
@@ -177,14 +177,14 @@ pub(crate) struct ToDump {
 pub(crate) struct DumpWork {
     pub(crate) about: About,
     pub(crate) viewers: Vec<Viewer>,
-    pub(crate) heard: Vec<ToDump>,
+    pub(crate) reporting: Vec<ToDump>,
     /// The last sample of the other sources.
     pub(crate) sources: Option<Arc<Sources>>,
     pub(crate) machine: u64,
 }
 
 /// Ledgers of dead processes, to be freed.
-pub(crate) enum Remains {
+pub(crate) enum Cleanup {
     Hosted(Hosted),
     Handed(Vec<KeptLedger>),
 }
@@ -192,21 +192,21 @@ pub(crate) enum Remains {
 /// The worker threads. Work that a peer can prolong has a thread of its own.
 pub(crate) struct Workers {
     /// Finds out how a process sees the machine. If a result is dropped, the connection that waits for it continues after a timeout.
-    pub(crate) inspector: Worker<ProcessKey>,
+    pub(crate) peer_lookup: Worker<ProcessKey>,
     /// Finds the process that a connection named.
-    pub(crate) genealogist: Worker<(u64, NamedPeer)>,
+    pub(crate) descendants: Worker<(u64, NamedPeer)>,
     /// Writes dumps, at most one of each sort at once.
-    pub(crate) clerk: Worker<DumpWork>,
+    pub(crate) dumps: Worker<DumpWork>,
     /// Counts the live bytes of an ended process in the ledger that it handed over.
-    pub(crate) coroner: Worker<(u64, Arc<Region>)>,
+    pub(crate) left_buffers: Worker<(u64, Arc<Region>)>,
     /// If its queue is full, the caller drops the ledger. This delays the loop, but loses nothing.
-    pub(crate) undertaker: Worker<Remains>,
+    pub(crate) cleaner: Worker<Cleanup>,
     /// Closes descriptors that may take long to close.
     pub(crate) closer: Worker<OwnedFd>,
     /// Reads the other sources.
     pub(crate) sampler: Worker<()>,
     /// Reports new events in ledgers immediately.
-    pub(crate) follower: Worker<()>,
+    pub(crate) ledger_events: Worker<()>,
 }
 
 /// Maximum wait for a file of a peer. A peer can block the reader of its files.
@@ -214,39 +214,42 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
     /// Starts the threads. A follower reports events of programs that write ledgers.
-    pub(crate) fn start(handle: &Handle, ear: &mut Inbox, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
-        if let Some((mut follower, followed)) = follower.zip(ear.followed.take()) {
+    pub(crate) fn start(handle: &Handle, inbox: &mut Inbox, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
+        if let Some((mut follower, followed)) = follower.zip(inbox.followed.take()) {
             let handle = handle.clone();
-            let run = move || followed.iter().for_each(|()| handle.send(News::Followed(follower.read(&handle.present(), &handle.kept))));
-            thread::Builder::new().name("follower".to_owned()).spawn(run)?;
+            let run =
+                move || followed.iter().for_each(|()| handle.send(WorkerMessage::Followed(follower.read(&handle.present(), &handle.kept))));
+            thread::Builder::new().name("ledger-events".to_owned()).spawn(run)?;
         }
-        let [of_inspector, of_genealogist, of_clerk, of_coroner, of_sampler] = std::array::from_fn(|_| handle.clone());
+        let [of_peer_lookup, of_descendants, of_dumps, of_left_buffers, of_sampler] = std::array::from_fn(|_| handle.clone());
         Ok(Self {
-            inspector: Worker::start("inspector", CONNECTIONS_MAX, move |work| inspect(work, &of_inspector))?,
-            genealogist: Worker::start("genealogist", CONNECTIONS_MAX, move |work| {
+            peer_lookup: Worker::start("peer-lookup", CONNECTIONS_MAX, move |work| inspect(work, &of_peer_lookup))?,
+            descendants: Worker::start("descendants", CONNECTIONS_MAX, move |work| {
                 work.iter().for_each(|(number, named): (u64, NamedPeer)| {
-                    of_genealogist.send(News::Found(number, named.pid, peer::descendant(named).map(Box::new)));
+                    of_descendants.send(WorkerMessage::Found(number, named.pid, peer::descendant(named).map(Box::new)));
                 });
             })?,
-            clerk: Worker::start("clerk", About::ALL.len(), move |work| {
+            dumps: Worker::start("dumps", About::ALL.len(), move |work| {
                 work.iter().for_each(|work: DumpWork| {
-                    of_clerk.send(News::Dumped(work.about, dumps(&work, &of_clerk.present(), &of_clerk.kept)));
+                    of_dumps.send(WorkerMessage::Dumped(work.about, dumps(&work, &of_dumps.present(), &of_dumps.kept)));
                 });
             })?,
-            coroner: Worker::start("coroner", HANDED_MAX, move |work| {
-                work.iter().for_each(|(number, region): (u64, Arc<Region>)| of_coroner.send(News::Counted(number, handed::live(&region))));
+            left_buffers: Worker::start("left-buffers", HANDED_MAX, move |work| {
+                work.iter().for_each(|(number, region): (u64, Arc<Region>)| {
+                    of_left_buffers.send(WorkerMessage::Counted(number, handed::live(&region)))
+                });
             })?,
-            undertaker: Worker::start("undertaker", OWNERS_MAX, |work| {
+            cleaner: Worker::start("cleanup", OWNERS_MAX, |work| {
                 work.iter().for_each(|left| match left {
-                    Remains::Hosted(hosted) => hosted.remove(),
-                    Remains::Handed(ledgers) => drop(ledgers),
+                    Cleanup::Hosted(hosted) => hosted.remove(),
+                    Cleanup::Handed(ledgers) => drop(ledgers),
                 });
             })?,
             closer: Worker::start("closer", CONNECTIONS_MAX, |work| work.iter().for_each(drop))?,
-            sampler: Worker::start("intake-sampler", 1, move |work: &Receiver<()>| {
-                work.iter().for_each(|()| of_sampler.send(News::Sampled(sample().map(Box::new))));
+            sampler: Worker::start("alloc-sampler", 1, move |work: &Receiver<()>| {
+                work.iter().for_each(|()| of_sampler.send(WorkerMessage::Sampled(sample().map(Box::new))));
             })?,
-            follower: Worker(handle.follow.clone()),
+            ledger_events: Worker(handle.follow.clone()),
         })
     }
 }
@@ -269,14 +272,14 @@ fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
         let replies = pool.read(lanes.collect());
         for (process, lane) in processes.iter().zip(replies) {
             // Other users cannot be inspected by an ordinary user, and a process can delay the read.
-            let view = lane.replies.first().and_then(|reply| view(reply.as_ref().ok()?)).unwrap_or(View::UNKNOWN);
-            handle.send(News::Inspected(*process, view));
+            let view = lane.replies.first().and_then(|reply| view(reply.as_ref().ok()?)).unwrap_or(ProcessView::UNKNOWN);
+            handle.send(WorkerMessage::Inspected(*process, view));
         }
     }
 }
 
 /// Parses the environment variables of a process; `None` if the environment is truncated, or a list of devices is not UTF-8.
-fn view(environment: &[u8]) -> Option<View> {
+fn view(environment: &[u8]) -> Option<ProcessView> {
     if environment.len() >= ENVIRONMENT_BYTES_MAX {
         return None;
     }
@@ -289,7 +292,7 @@ fn view(environment: &[u8]) -> Option<View> {
         VisibleDevicesVariable::Only(text) => VisibleDevices::Only(str::from_utf8(text).ok()?.to_owned()),
         VisibleDevicesVariable::Unknown => VisibleDevices::Cut,
     };
-    Some(View { visible, is_mock })
+    Some(ProcessView { visible, is_mock })
 }
 
 /// A ledger to be read for a dump. Without its region or figures it is reported as unreadable.
@@ -340,7 +343,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     };
     let of_file = |file: &Option<File>| Some(Arc::new(Region::open(file.as_ref()?.try_clone().ok()?).ok()?));
     let mut ledgers: Vec<Readable> =
-        work.heard.iter().map(|heard| with_figures((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
+        work.reporting.iter().map(|reporting| with_figures((reporting.pid, reporting.uid), of_file(&reporting.file), false)).collect();
     let mut found: BTreeMap<(u64, u64), (ProcessKey, u32, Arc<Region>)> = BTreeMap::new();
     kept.each(|kept| {
         let ledger = &kept.ledger;
@@ -385,11 +388,11 @@ mod tests {
     #[test]
     fn variables_of_a_process() {
         let only = |text: &str| VisibleDevices::Only(text.to_owned());
-        let cases: [(&[u8], Option<View>); 5] = [
-            (b"", Some(View { visible: VisibleDevices::All, is_mock: false })),
-            (b"A=1\0TT_VISIBLE_DEVICES=2,3\0", Some(View { visible: only("2,3"), is_mock: false })),
-            (b"TT_VISIBLE_DEVICES=\0TT_METAL_SIMULATOR=/x\0", Some(View { visible: only(""), is_mock: true })),
-            (b"XTT_VISIBLE_DEVICES=9\0TT_METAL_SIMULATOR=\0", Some(View { visible: VisibleDevices::All, is_mock: false })),
+        let cases: [(&[u8], Option<ProcessView>); 5] = [
+            (b"", Some(ProcessView { visible: VisibleDevices::All, is_mock: false })),
+            (b"A=1\0TT_VISIBLE_DEVICES=2,3\0", Some(ProcessView { visible: only("2,3"), is_mock: false })),
+            (b"TT_VISIBLE_DEVICES=\0TT_METAL_SIMULATOR=/x\0", Some(ProcessView { visible: only(""), is_mock: true })),
+            (b"XTT_VISIBLE_DEVICES=9\0TT_METAL_SIMULATOR=\0", Some(ProcessView { visible: VisibleDevices::All, is_mock: false })),
             (b"TT_VISIBLE_DEVICES=\xff\0", None),
         ];
         for (environment, expected) in cases {

@@ -126,7 +126,7 @@ impl Framing {
             Err(malformed) => return Step::Malformed(malformed),
         };
         let size_min = request.kind.size_min();
-        if !request.kind.is_question() {
+        if !request.kind.is_query() {
             // No supported size is shorter. All contents have arrived, and later bytes cannot change them.
             let used = size_min.bytes();
             let behind = bytes.iter().take(used).skip(HEADER_BYTES);

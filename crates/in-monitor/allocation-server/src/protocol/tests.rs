@@ -164,7 +164,7 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Received {
             match framing.next(&bytes[from..]) {
                 Step::Request { request, size, used } => {
                     received.requests.push(request);
-                    received.replies.extend(request.kind.is_question().then_some(size));
+                    received.replies.extend(request.kind.is_query().then_some(size));
                     from += used;
                 }
                 Step::Wait { used, wait } => {
@@ -320,7 +320,7 @@ proptest! {
         let received = receive(pieces);
         prop_assert_eq!(received.malformed, None);
         // A first query without further bytes is still in its grace period, unless its size is certain.
-        let is_lone_question = said.len() == 1 && said[0].kind.is_question() && size != Size::B144;
+        let is_lone_question = said.len() == 1 && said[0].kind.is_query() && size != Size::B144;
         prop_assert_eq!(&received.requests, if is_lone_question { &[][..] } else { &said[..] });
         prop_assert!(received.replies.iter().all(|reply| *reply == size));
         prop_assert_eq!(&received, &one_by_one(&stream));

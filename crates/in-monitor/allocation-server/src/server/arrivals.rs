@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use ttmon_model::identity::ProcessKey;
 
 use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
-use crate::connection::{Connection, Due, Pause};
+use crate::connection::{Connection, Deadline, Pause};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT, LISTEN_PAUSE};
 use crate::listen::Listener;
-use crate::owner::{Tracked, View};
+use crate::owner::{ProcessView, Tracked};
 use crate::peer::{self, HeldProcess, Peer};
 use crate::store::AdoptedState;
 
@@ -32,7 +32,7 @@ impl Server {
                 Ok(socket) => {
                     let is_guarded = listener.refuses_descriptors();
                     self.counters.connections += 1;
-                    self.welcome(socket, is_guarded);
+                    self.accept_peer(socket, is_guarded);
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -87,7 +87,7 @@ impl Server {
                 epoll::add(&self.epoll, listener, data, EventFlags::IN).is_ok()
             });
             if let Some(listener) = bound {
-                self.say(&format!("   Listening on: {}", path.display()));
+                self.print_line(&format!("   Listening on: {}", path.display()));
                 self.listeners.push(listener);
             } else {
                 self.counters.listen_failures += 1;
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd, is_guarded: bool) {
+    fn accept_peer(&mut self, socket: OwnedFd, is_guarded: bool) {
         let Ok(Peer { pid, uid, pidfd }) = peer::at(&socket) else { return self.refuse(NO_DESCRIPTOR) };
         let most = CONNECTIONS_MAX + if uid == 0 { CONNECTIONS_OF_ROOT } else { 0 };
         if self.connections.len() >= most {
@@ -134,7 +134,7 @@ impl Server {
             return self.close(number);
         }
         if is_paused {
-            self.set_due(number, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
+            self.set_deadline(number, Some((Instant::now() + INSPECTION_WAIT, Deadline::Resume)));
         }
     }
 
@@ -161,7 +161,7 @@ impl Server {
             return None;
         }
         self.by_pid.insert(key.pid, number);
-        self.workers.inspector.ask(key);
+        self.workers.peer_lookup.queue(key);
         Some(number)
     }
 
@@ -185,10 +185,10 @@ impl Server {
         }
         let several = |count: usize| if count == 1 { "1 process".to_owned() } else { format!("{count} processes") };
         if count > 0 {
-            self.say(&format!("🔁 Took over {entries} entries of {} from an earlier server", several(count)));
+            self.print_line(&format!("🔁 Took over {entries} entries of {} from an earlier server", several(count)));
         }
         if removed > 0 {
-            self.say(&format!("🔁 Removed what an earlier server kept of {}, now ended", several(removed)));
+            self.print_line(&format!("🔁 Removed what an earlier server kept of {}, now ended", several(removed)));
         }
         if let Some(error) = error {
             let path = self.store.path().display();
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    pub(super) fn inspected(&mut self, key: ProcessKey, view: View) {
+    pub(super) fn inspected(&mut self, key: ProcessKey, view: ProcessView) {
         let Some(number) = self.by_pid.get(&key.pid).copied() else { return };
         let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
         process.view = Some(view);

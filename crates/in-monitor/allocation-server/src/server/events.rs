@@ -9,11 +9,11 @@ use ttmon_ledger_reader::buffer_kind;
 use ttmon_model::KernelType;
 
 use super::{Process, Server, Untracked};
-use crate::connection::{Connection, Due, Flow, Pause, Speaker};
+use crate::connection::{Connection, Deadline, Flow, Pause, Speaker};
 use crate::dump::About;
 use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, EventLine, megabytes};
-use crate::owner::{Change, NotRecorded, Reported, Tracked, View};
+use crate::owner::{Change, NotRecorded, ProcessView, Reported, Tracked};
 use crate::peer;
 use crate::work::unix_ns;
 
@@ -34,18 +34,18 @@ impl Server {
     pub(super) fn handle(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
         match request.kind {
             Type::Alloc | Type::Free | Type::CbAlloc | Type::CbFree | Type::KernelLoad | Type::KernelUnload => {
-                if connection.is_asking {
+                if connection.is_querying {
                     self.move_to(number, connection, false);
                 }
                 self.event(number, connection, request);
                 Flow::On
             }
-            Type::Query | Type::DeviceInfoQuery => self.question(number, connection, request, size),
+            Type::Query | Type::DeviceInfoQuery => self.query(number, connection, request, size),
             Type::DumpRemaining => self.print_dump(connection, About::Buffers),
             Type::DumpKernels => self.print_dump(connection, About::Kernels),
             Type::Response | Type::DeviceInfoResponse => {
                 self.counters.odd_types += 1;
-                if self.may_complain(connection) {
+                if self.may_warn(connection) {
                     self.warn(&format!("Unknown message type: {}", request.kind as u8));
                 }
                 Flow::On
@@ -71,7 +71,7 @@ impl Server {
         if process.is_dead {
             self.counters.of_the_dead += 1;
             // The last events of a process itself need no warning: they end with the process.
-            if speaker.is_label && self.may_complain(connection) {
+            if speaker.is_label && self.may_warn(connection) {
                 let (pid, peer) = (request.process_id, connection.peer_pid);
                 self.warn(&format!("⚠️  [PID {pid}] not tracked: process {peer}, whose connection it uses, has ended"));
             }
@@ -133,7 +133,7 @@ impl Server {
                 Speaker { pid, process: connection.peer, is_label: false }
             }
             Ok(other) if connection.speakers.len() < PIDS_PER_CONNECTION_MAX && !peer.is_dead => return Whose::Asked(other),
-            Ok(_) => stranger(connection, pid),
+            Ok(_) => other_pid(connection, pid),
         };
         connection.remember(speaker);
         Whose::Of(speaker)
@@ -144,18 +144,18 @@ impl Server {
     fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
         let named = peer.map(|peer| peer::NamedPeer { peer: peer.held.key.pid, uids: peer.held.uids, pid });
-        if named.is_some_and(|named| self.workers.genealogist.ask((number, named))) {
-            connection.pause = Some(Pause::Kin(*request));
-            self.change_due(number, connection, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
+        if named.is_some_and(|named| self.workers.descendants.queue((number, named))) {
+            connection.pause = Some(Pause::Descendant(*request));
+            self.change_deadline(number, connection, Some((Instant::now() + INSPECTION_WAIT, Deadline::Resume)));
         } else {
-            self.event_of_a_stranger(number, connection, request);
+            self.event_of_other_pid(number, connection, request);
         }
     }
 
     /// Handles an event with a pid for which no process was found.
-    pub(super) fn event_of_a_stranger(&mut self, number: u64, connection: &mut Connection, request: &Request) {
+    pub(super) fn event_of_other_pid(&mut self, number: u64, connection: &mut Connection, request: &Request) {
         if !connection.speakers.iter().any(|speaker| speaker.pid == request.process_id) {
-            connection.remember(stranger(connection, request.process_id));
+            connection.remember(other_pid(connection, request.process_id));
         }
         self.event(number, connection, request);
     }
@@ -163,7 +163,7 @@ impl Server {
     /// Handles the result of a search for a pid. A process with its own connection is reported through that connection.
     pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::HeldProcess>) {
         let Some(connection) = self.connections.get(number) else { return };
-        let Some(Pause::Kin(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
+        let Some(Pause::Descendant(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
         if u32::try_from(request.process_id) != Ok(pid) {
             return;
         }
@@ -198,7 +198,7 @@ impl Server {
                     if let Some(process) = self.processes.get_mut(number) {
                         process.refused = Some((Instant::now(), untracked));
                     }
-                    if self.may_complain(connection) {
+                    if self.may_warn(connection) {
                         self.warn(&format!("⚠️  [PID {}] not tracked: {why}", connection.peer_pid));
                     }
                     untracked
@@ -226,7 +226,7 @@ impl Server {
             return Err((Untracked::NoLedger, format!("user {uid} has its share of the state directory, {share} MB")));
         }
         let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
-        let view = process.view.clone().unwrap_or(View::UNKNOWN);
+        let view = process.view.clone().unwrap_or(ProcessView::UNKNOWN);
         let hosted = self.store.create(&process.held, &view).map_err(|error| {
             let path = self.store.path().display();
             let advice = if error.kind() == std::io::ErrorKind::StorageFull { "make room there" } else { "start the server again" };
@@ -240,7 +240,7 @@ impl Server {
 
     fn refuse_pid(&mut self, connection: &mut Connection, request: &Request) {
         self.counters.bad_pids += 1;
-        if self.may_complain(connection) {
+        if self.may_warn(connection) {
             let why = if connection.peer.is_none() { "its sender cannot be seen from here, or has ended" } else { "no process has it" };
             self.warn(&format!("⚠️  Invalid process_id {} - ignoring message: {why}", request.process_id));
         }
@@ -255,7 +255,7 @@ impl Server {
             NotRecorded::Memory | NotRecorded::Share | NotRecorded::Full => &mut self.counters.memory_refused,
         };
         *counter += 1;
-        if !self.may_complain(connection) {
+        if !self.may_warn(connection) {
             return;
         }
         let (pid, uid) = (connection.peer_pid, connection.uid);
@@ -315,7 +315,7 @@ impl Server {
 }
 
 /// A speaker for the pid of an unrelated process, which is recorded only as a label.
-fn stranger(connection: &Connection, pid: i32) -> Speaker {
+fn other_pid(connection: &Connection, pid: i32) -> Speaker {
     Speaker { pid, process: connection.peer, is_label: true }
 }
 

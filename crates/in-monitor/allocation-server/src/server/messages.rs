@@ -9,7 +9,7 @@ use ttmon_ledger::report::BUFFER_KINDS;
 use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
-use crate::limits::COMPLAINTS_PER_CONNECTION_MAX;
+use crate::limits::WARNINGS_PER_CONNECTION_MAX;
 use crate::lines::{self, Format, kilobytes};
 use crate::owner::Tracked;
 use crate::work::unix_ns;
@@ -19,7 +19,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Prints a message on stdout.
-    pub fn say(&mut self, message: &str) {
+    pub fn print_line(&mut self, message: &str) {
         let format = self.log.format();
         for line in message.split('\n').filter(|line| format == Format::Text || !line.is_empty()) {
             lines::note(self.log.out(), format, unix_ns(), "info", line);
@@ -33,24 +33,24 @@ impl Server {
     }
 
     /// Counts a warning about a connection and its user. Returns whether it may be printed.
-    pub(super) fn may_complain(&mut self, connection: &mut Connection) -> bool {
-        connection.complaints = connection.complaints.saturating_add(1);
-        let is_new = connection.complaints <= COMPLAINTS_PER_CONNECTION_MAX;
-        let may_print = is_new && self.complaints.may_print(connection.uid, Instant::now());
+    pub(super) fn may_warn(&mut self, connection: &mut Connection) -> bool {
+        connection.warnings = connection.warnings.saturating_add(1);
+        let is_new = connection.warnings <= WARNINGS_PER_CONNECTION_MAX;
+        let may_print = is_new && self.warning_limit.may_print(connection.uid, Instant::now());
         self.counters.complaints_left_out += u64::from(!may_print);
         may_print
     }
 
     /// Reports the number of suppressed warnings of the minutes that have ended.
-    pub(super) fn end_complaints(&mut self, now: Instant) {
-        for (uid, count) in self.complaints.end_minutes(now) {
+    pub(super) fn report_suppressed_warnings(&mut self, now: Instant) {
+        for (uid, count) in self.warning_limit.end_minutes(now) {
             self.warn(&format!("⚠️  [user {uid}] {count} more complaints within a minute were not printed"));
         }
     }
 
     pub(super) fn malformed(&mut self, connection: &mut Connection, why: &str) {
         self.counters.malformed += 1;
-        if self.may_complain(connection) {
+        if self.may_warn(connection) {
             self.warn(&format!("⚠️  [PID {}] connection closed: not the allocation protocol: {why}", connection.peer_pid));
         }
     }
@@ -58,7 +58,7 @@ impl Server {
     pub(super) fn drop_reader(&mut self, connection: &mut Connection) {
         self.counters.peers_dropped += 1;
         let (pid, bytes) = (connection.peer_pid, connection.unread.len());
-        if self.may_complain(connection) {
+        if self.may_warn(connection) {
             self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
         }
     }
@@ -95,13 +95,13 @@ impl Server {
     }
 
     fn statistics_text(&mut self) {
-        self.say("\n📊 Current Statistics:");
+        self.print_line("\n📊 Current Statistics:");
         for (device, figures) in self.figures() {
             let of = |kinds: &[u8]| kinds.iter().filter_map(|kind| figures.get(usize::from(*kind)).copied()).fold((0, 0), add);
             if figures.iter().all(|(_, count)| *count == 0) {
                 continue;
             }
-            self.say(&format!("  Device {device}:\n    Buffers: {}", of(&BUFFER_KINDS).1));
+            self.print_line(&format!("  Device {device}:\n    Buffers: {}", of(&BUFFER_KINDS).1));
             let named = [
                 ("DRAM", kind::DRAM),
                 ("L1", kind::L1),
@@ -113,25 +113,25 @@ impl Server {
             for (name, kind) in named {
                 let (bytes, _) = of(&[kind]);
                 if bytes > 0 || matches!(kind, kind::DRAM | kind::L1) {
-                    self.say(&format!("    {name}: {bytes} bytes ({} KB)", kilobytes(bytes)));
+                    self.print_line(&format!("    {name}: {bytes} bytes ({} KB)", kilobytes(bytes)));
                 }
             }
-            self.say(&format!("    Total: {} bytes", of(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE]).0));
+            self.print_line(&format!("    Total: {} bytes", of(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE]).0));
         }
-        self.say(&format!("  Active allocations: {}", self.entries()));
-        self.say(&format!("  Processes: {}, open connections: {}", self.owners, self.connections.len()));
+        self.print_line(&format!("  Active allocations: {}", self.entries()));
+        self.print_line(&format!("  Processes: {}, open connections: {}", self.owners, self.connections.len()));
         for (_, words, get) in ROWS {
             let count = get(&self.counters);
             if count > 0 {
-                self.say(&format!("  {words}: {count}"));
+                self.print_line(&format!("  {words}: {count}"));
             }
         }
         let dropped = self.log.dropped();
         if dropped > 0 {
-            self.say(&format!("  lines dropped that nobody read: {dropped}"));
+            self.print_line(&format!("  lines dropped that nobody read: {dropped}"));
         }
         for line in self.handed.lines() {
-            self.say(&line);
+            self.print_line(&line);
         }
     }
 
@@ -153,7 +153,7 @@ impl Server {
     pub(super) fn shutdown(&mut self) {
         if !self.is_quiet {
             self.statistics();
-            self.say("\n🛑 Allocation Server stopped");
+            self.print_line("\n🛑 Allocation Server stopped");
         }
         self.listeners.clear();
         self.log.finish(LAST_LINES);

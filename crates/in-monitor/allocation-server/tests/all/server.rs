@@ -75,18 +75,18 @@ impl Client {
         self
     }
 
-    fn ask(&mut self, question: Type, device_id: i32) -> [u8; 144] {
+    fn query(&mut self, query: Type, device_id: i32) -> [u8; 144] {
         let mut reply = [0; 144];
-        self.send(&[Request { device_id, ..Request::new(question) }]).0.read_exact(&mut reply).unwrap();
+        self.send(&[Request { device_id, ..Request::new(query) }]).0.read_exact(&mut reply).unwrap();
         reply
     }
 
     fn usage(&mut self, device_id: i32) -> Usage {
-        Usage::decode(&self.ask(Type::Query, device_id)).unwrap()
+        Usage::decode(&self.query(Type::Query, device_id)).unwrap()
     }
 
     fn devices(&mut self) -> u32 {
-        DeviceInfo::decode(&self.ask(Type::DeviceInfoQuery, -1)).unwrap().devices
+        DeviceInfo::decode(&self.query(Type::DeviceInfoQuery, -1)).unwrap().devices
     }
 }
 
@@ -136,11 +136,11 @@ fn fill(server: &Running) {
 }
 
 /// Sends an empty line and closes the sending side.
-fn ask_for_dump(server: &Running) -> UnixStream {
-    let mut asker = server.connect().0;
-    asker.write_all(b"\n").unwrap();
-    asker.shutdown(Shutdown::Write).unwrap();
-    asker
+fn request_dump(server: &Running) -> UnixStream {
+    let mut requester = server.connect().0;
+    requester.write_all(b"\n").unwrap();
+    requester.shutdown(Shutdown::Write).unwrap();
+    requester
 }
 
 /// A driver that is loaded and unloaded while the server runs.
@@ -162,13 +162,13 @@ fn other_sources_are_reported_with_present_values() {
 fn a_dump_comes_once() {
     let server = Running::start(|| Ok(machine()));
     fill(&server);
-    let mut asker = ask_for_dump(&server);
+    let mut requester = request_dump(&server);
     // This line feed may begin a message, so it is answered after the quiet period. By then the period of the first line feed is over, too.
     let mut later = server.connect().0;
     later.write_all(b"\n").unwrap();
     later.read_exact(&mut [0]).unwrap();
     let mut text = String::new();
-    asker.read_to_string(&mut text).unwrap();
+    requester.read_to_string(&mut text).unwrap();
     assert!(text.ends_with("Total remaining buffers: 10240\n\n"), "{}", text.len());
     assert_eq!(text.matches("REMAINING ALLOCATED BUFFERS").count(), 1);
 }
@@ -188,8 +188,8 @@ fn a_log_of_objects_has_nothing_else_in_it() {
 fn no_more_dumps_wait_for_readers_than_there_is_room_for() {
     let server = Running::start(|| Ok(machine()));
     fill(&server);
-    let askers: Vec<UnixStream> = (0..DUMPS_MAX + 6).map(|_| ask_for_dump(&server)).collect();
+    let requesters: Vec<UnixStream> = (0..DUMPS_MAX + 6).map(|_| request_dump(&server)).collect();
     until("the last ones are rejected", || server.handle.counters().peers_dropped == 6);
-    let lengths: Vec<usize> = askers.into_iter().map(|mut asker| asker.read_to_end(&mut Vec::new()).unwrap()).collect();
+    let lengths: Vec<usize> = requesters.into_iter().map(|mut requester| requester.read_to_end(&mut Vec::new()).unwrap()).collect();
     assert_eq!(lengths.iter().filter(|length| **length == 0).count(), 6, "{lengths:?}");
 }

@@ -108,7 +108,7 @@ pub(super) fn start(
     let (mut server, handle) = Server::new(settings).map_err(failed)?;
     if format == Format::Json && !is_quiet {
         for line in banner.lines() {
-            server.say(line.trim());
+            server.print_line(line.trim());
         }
     }
     let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {

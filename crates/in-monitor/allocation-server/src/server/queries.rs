@@ -6,19 +6,19 @@ use std::time::Instant;
 use crate::protocol::{Request, Size, Type};
 
 use super::Server;
-use crate::answer::{Asker, EVERYTHING, Plan, ReportingProcess};
-use crate::connection::{Connection, Due, Flow, Pause};
+use crate::answer::{EVERYTHING, Plan, Querier, ReportingProcess};
+use crate::connection::{Connection, Deadline, Flow, Pause};
 use crate::dump::{About, DumpQueue, Viewer};
 use crate::limits::{
-    COMPLAINTS_PER_CONNECTION_MAX, DUMPS_MAX, DUMPS_OF_USER_MAX, PRINTED_DUMP_BYTES_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT,
-    UNREAD_DUMP_BYTES_MAX,
+    DUMPS_MAX, DUMPS_OF_USER_MAX, PRINTED_DUMP_BYTES_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX,
+    WARNINGS_PER_CONNECTION_MAX,
 };
-use crate::owner::View;
+use crate::owner::ProcessView;
 use crate::work::{DumpWork, Sources, ToDump};
 
 impl Server {
-    pub(super) fn question(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
-        if !connection.is_asking {
+    pub(super) fn query(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
+        if !connection.is_querying {
             self.move_to(number, connection, true);
         }
         self.take_ends();
@@ -30,7 +30,7 @@ impl Server {
             return self.answer(connection, request, size);
         }
         connection.pause = Some(Pause::Sample(*request, size));
-        self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
+        self.change_deadline(number, connection, Some((Instant::now() + SAMPLE_WAIT, Deadline::Resume)));
         Flow::On
     }
 
@@ -38,8 +38,8 @@ impl Server {
         let mut plan = self.take_plan();
         let peer = connection.peer.and_then(|peer| self.processes.get(peer));
         // A process that cannot be inspected sees all devices of the machine, like a monitor.
-        let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != View::UNKNOWN).unwrap_or(EVERYTHING);
-        let asker = Asker { process: peer.map(|peer| peer.held.key), view };
+        let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != ProcessView::UNKNOWN).unwrap_or(EVERYTHING);
+        let querier = Querier { process: peer.map(|peer| peer.held.key), view };
         let device = request.device_id;
         let reply = match request.kind {
             Type::Query => {
@@ -48,16 +48,16 @@ impl Server {
                     let process = self.processes.get(process).filter(|process| !process.is_dead);
                     process.and_then(|process| process.tracked.as_ref()).map_or(0, |tracked| tracked.hosted.live_of(allocator, kind).0)
                 };
-                let usage = plan.usage(&asker, device, bytes);
+                let usage = plan.usage(&querier, device, bytes);
                 if usage.is_none() {
                     self.report_unknown(connection, device);
                 }
-                // The protocol has zeros for an unknown device; `report_unknown` has told the operator.
+                // The protocol has zeros for an unknown device; `report_unknown` warned the operator.
                 Some(usage.unwrap_or_default().reply(size, device))
             }
             _ => {
                 self.counters.infos += 1;
-                let info = if device == -1 { Some(plan.count(&asker.view)) } else { plan.info(&asker.view, device) };
+                let info = if device == -1 { Some(plan.count(&querier.view)) } else { plan.info(&querier.view, device) };
                 if info.is_none() {
                     self.report_unknown(connection, device);
                 }
@@ -71,12 +71,12 @@ impl Server {
 
     /// Warns once per connection and number that a device is unknown. The protocol cannot express that, so the reply has zeros.
     fn report_unknown(&mut self, connection: &mut Connection, device: i32) {
-        let told = &mut connection.unknown_devices;
-        let is_new = told.len() < COMPLAINTS_PER_CONNECTION_MAX as usize && !told.contains(&device);
+        let known = &mut connection.unknown_devices;
+        let is_new = known.len() < WARNINGS_PER_CONNECTION_MAX as usize && !known.contains(&device);
         if is_new {
-            told.push(device);
+            known.push(device);
         }
-        if is_new && self.may_complain(connection) {
+        if is_new && self.may_warn(connection) {
             self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
         }
     }
@@ -86,22 +86,22 @@ impl Server {
         if let Some(plan) = self.plan.take() {
             return plan;
         }
-        let heard: Vec<ReportingProcess<'_>> = self
+        let reporting: Vec<ReportingProcess<'_>> = self
             .processes
             .iter()
             .filter(|(_, process)| !process.is_dead)
             .filter_map(|(number, process)| {
-                let (tracked, view) = (process.tracked.as_ref()?, process.view.as_ref().unwrap_or(&View::UNKNOWN));
+                let (tracked, view) = (process.tracked.as_ref()?, process.view.as_ref().unwrap_or(&ProcessView::UNKNOWN));
                 Some(ReportingProcess { number, key: process.held.key, view, tracked })
             })
             .collect();
-        Plan::new(self.sources.as_ref(), &heard)
+        Plan::new(self.sources.as_ref(), &reporting)
     }
 
     pub(super) fn refresh_sample(&mut self) {
         if !self.is_sampling {
             self.is_sampling = true;
-            self.workers.sampler.ask(());
+            self.workers.sampler.queue(());
         }
     }
 
@@ -127,7 +127,7 @@ impl Server {
     /// Prints a dump on the service's output. Dumps of ordinary users are limited together with the warnings about them.
     pub(super) fn print_dump(&mut self, connection: &mut Connection, about: About) -> Flow {
         let is_whole = Viewer::of(connection.uid) == Viewer::Whole;
-        if !is_whole && !self.may_complain(connection) {
+        if !is_whole && !self.may_warn(connection) {
             return Flow::On;
         }
         self.dumps[about as usize].is_whole |= is_whole;
@@ -149,18 +149,18 @@ impl Server {
         let wanted = &mut self.dumps[about as usize];
         wanted.is_under_way = true;
         wanted.is_wanted_again = false;
-        wanted.askers = std::mem::take(&mut wanted.later);
+        wanted.requesters = std::mem::take(&mut wanted.later);
         wanted.is_waiting = true;
         if self.sampled_at.is_some_and(|at| at.elapsed() < SAMPLE_AGE_MAX) {
             return self.write_dumps();
         }
         self.refresh_sample();
-        self.dump_due = Some(Instant::now() + SAMPLE_WAIT);
+        self.dump_deadline = Some(Instant::now() + SAMPLE_WAIT);
     }
 
     /// Starts the dumps that waited for a sample.
     pub(super) fn write_dumps(&mut self) {
-        self.dump_due = None;
+        self.dump_deadline = None;
         for about in About::ALL {
             if std::mem::take(&mut self.dumps[about as usize].is_waiting) {
                 self.write_dump(about);
@@ -174,7 +174,7 @@ impl Server {
             // The service's own output belongs to the operator.
             About::Buffers | About::Kernels => viewers.push(Viewer::Whole),
             About::Everything => {
-                for (_, viewer) in &self.dumps[about as usize].askers {
+                for (_, viewer) in &self.dumps[about as usize].requesters {
                     if !viewers.contains(viewer) {
                         viewers.push(*viewer);
                     }
@@ -182,25 +182,25 @@ impl Server {
             }
         }
         let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
-        let heard = tracked.filter_map(|(_, process)| {
+        let reporting = tracked.filter_map(|(_, process)| {
             // The dump reports a process without a file as unreadable.
             let file = process.tracked.as_ref()?.hosted.file().try_clone().ok();
             Some(ToDump { pid: process.held.key.pid, uid: process.held.uid(), file })
         });
-        let heard = heard.collect();
-        self.workers.clerk.ask(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
+        let reporting = reporting.collect();
+        self.workers.dumps.queue(DumpWork { about, viewers, reporting, sources: self.sources.clone(), machine: self.store.machine() });
     }
 
     /// Handles an empty line: a user at a terminal wants a dump.
-    pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
+    pub(super) fn request_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.rest.clear();
         // The connection may have ended before the line feed's quiet period.
-        self.change_due(number, connection, None);
+        self.change_deadline(number, connection, None);
         let viewer = Viewer::of(connection.uid);
         let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
         let reading = self.connections.iter().filter(is_reading).map(|(_, other)| Viewer::of(other.uid));
-        let DumpQueue { askers, later, .. } = &self.dumps[About::Everything as usize];
-        let all: Vec<Viewer> = askers.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
+        let DumpQueue { requesters, later, .. } = &self.dumps[About::Everything as usize];
+        let all: Vec<Viewer> = requesters.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
         let own = all.iter().filter(|other| **other == viewer).count();
         let is_full = match viewer {
             // Dumps of other users do not count against this limit.
@@ -209,7 +209,7 @@ impl Server {
         };
         if is_full {
             self.counters.peers_dropped += 1;
-            if self.may_complain(connection) {
+            if self.may_warn(connection) {
                 self.warn(&format!("⚠️  [PID {}] no dump: {} others are being read", connection.peer_pid, all.len()));
             }
             return Flow::Close;
@@ -223,16 +223,16 @@ impl Server {
     pub(super) fn dumped(&mut self, about: About, texts: &[(Viewer, String)]) {
         let wanted = &mut self.dumps[about as usize];
         wanted.is_under_way = false;
-        let (is_wanted_again, askers) = (wanted.is_wanted_again, std::mem::take(&mut wanted.askers));
+        let (is_wanted_again, requesters) = (wanted.is_wanted_again, std::mem::take(&mut wanted.requesters));
         if about == About::Everything {
-            for (asker, viewer) in askers {
+            for (requester, viewer) in requesters {
                 let text = texts.iter().find(|(known, _)| *known == viewer).map_or("", |(_, text)| text);
-                self.answer_with_dump(asker, text);
+                self.answer_with_dump(requester, text);
             }
         } else {
             let is_whole = std::mem::take(&mut wanted.is_whole);
             for (_, text) in texts {
-                self.say(if is_whole { text.trim_end_matches('\n') } else { beginning(text) });
+                self.print_line(if is_whole { text.trim_end_matches('\n') } else { beginning(text) });
             }
         }
         if is_wanted_again {

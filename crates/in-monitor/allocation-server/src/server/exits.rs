@@ -11,7 +11,7 @@ use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines;
 use crate::owner::Tracked;
-use crate::work::Remains;
+use crate::work::Cleanup;
 
 impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
@@ -29,7 +29,7 @@ impl Server {
             self.plan = None;
             self.print_end(key.pid, &tracked);
             // Freeing a million entries takes long.
-            self.workers.undertaker.ask(Remains::Hosted(tracked.release(&mut self.budget)));
+            self.workers.cleaner.queue(Cleanup::Hosted(tracked.release(&mut self.budget)));
         }
         self.forget_pid(key.pid, number);
         if is_over {
@@ -43,13 +43,13 @@ impl Server {
         };
         if !self.is_quiet {
             for line in lines::end_of_process(pid, [sum(&BUFFER_KINDS), sum(&[kind::CB]), sum(&[kind::KERNEL])]) {
-                self.say(&line);
+                self.print_line(&line);
             }
         }
     }
 
     /// Records that a process has one connection fewer. Removes a process without connections and entries.
-    pub(super) fn let_go(&mut self, number: u64) {
+    pub(super) fn release_process(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(number) else { return };
         process.connections = process.connections.saturating_sub(1);
         if process.connections == 0 && process.tracked.is_none() {
@@ -107,9 +107,9 @@ impl Server {
     /// Handles the end of a process that handed over its ledger. The ledger is kept for a while.
     pub(super) fn handed_ended(&mut self, number: u64) {
         if let Some(region) = self.handed.ended(number) {
-            self.workers.coroner.ask((number, region));
+            self.workers.left_buffers.queue((number, region));
             // The process may have started and ended between two samples.
-            self.workers.follower.ask(());
+            self.workers.ledger_events.queue(());
         }
     }
 }

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::limits::{COMPLAINT_USERS_MAX, COMPLAINTS_PER_MINUTE_MAX};
+use crate::limits::{WARNED_USERS_MAX, WARNINGS_PER_MINUTE_MAX};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Users with warnings within the last minute.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(HashMap<u32, Minute>);
+pub(crate) struct WarningLimit(HashMap<u32, Minute>);
 
 #[derive(Debug)]
 struct Minute {
@@ -19,14 +19,14 @@ struct Minute {
     left_out: u64,
 }
 
-impl Complaints {
+impl WarningLimit {
     /// Counts a warning about a user. Returns whether it may be printed.
     pub(crate) fn may_print(&mut self, uid: u32, now: Instant) -> bool {
-        if !self.0.contains_key(&uid) && self.0.len() >= COMPLAINT_USERS_MAX {
+        if !self.0.contains_key(&uid) && self.0.len() >= WARNED_USERS_MAX {
             return false;
         }
         let minute = self.0.entry(uid).or_insert(Minute { since: now, printed: 0, left_out: 0 });
-        if minute.printed < COMPLAINTS_PER_MINUTE_MAX {
+        if minute.printed < WARNINGS_PER_MINUTE_MAX {
             minute.printed += 1;
             true
         } else {
@@ -36,7 +36,7 @@ impl Complaints {
     }
 
     /// The end of the next minute in which warnings were suppressed.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.0.values().filter(|minute| minute.left_out > 0).map(|minute| minute.since + MINUTE).min()
     }
 
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn lines_a_minute_and_a_count_of_the_rest() {
-        let (mut complaints, now) = (Complaints::default(), Instant::now());
-        let printed = (0..1000).filter(|_| complaints.may_print(7, now)).count();
-        assert_eq!(printed, COMPLAINTS_PER_MINUTE_MAX as usize);
-        assert!(complaints.may_print(8, now), "another user has lines of its own");
-        assert_eq!((complaints.next_due(), complaints.end_minutes(now)), (Some(now + MINUTE), vec![]));
-        assert_eq!(complaints.end_minutes(now + MINUTE), [(7, 1000 - u64::from(COMPLAINTS_PER_MINUTE_MAX))]);
-        assert!(complaints.may_print(7, now + MINUTE) && complaints.next_due().is_none());
+        let (mut limit, now) = (WarningLimit::default(), Instant::now());
+        let printed = (0..1000).filter(|_| limit.may_print(7, now)).count();
+        assert_eq!(printed, WARNINGS_PER_MINUTE_MAX as usize);
+        assert!(limit.may_print(8, now), "another user has lines of its own");
+        assert_eq!((limit.next_deadline(), limit.end_minutes(now)), (Some(now + MINUTE), vec![]));
+        assert_eq!(limit.end_minutes(now + MINUTE), [(7, 1000 - u64::from(WARNINGS_PER_MINUTE_MAX))]);
+        assert!(limit.may_print(7, now + MINUTE) && limit.next_deadline().is_none());
     }
 }
