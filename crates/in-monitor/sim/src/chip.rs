@@ -17,11 +17,11 @@ pub(crate) struct Chip {
     pub(crate) asic_id: u64,
     /// The id in TT-Metal's statistics.
     pub(crate) unique_id: u64,
-    pub(crate) seat: Seat,
+    pub(crate) location: Location,
 }
 
 #[derive(Debug)]
-pub(crate) enum Seat {
+pub(crate) enum Location {
     /// On PCIe.
     Local(Pci),
     /// Over Ethernet, through the local chip of its board.
@@ -79,28 +79,28 @@ impl Layout {
         let slots = slots(cards.len());
         let total = galaxies.iter().chain(&cards).map(|board| board.chips).sum();
         let first_domain = u32::try_from(galaxies.len()).unwrap_or(u32::MAX);
-        let of_galaxies = (0..).zip(&galaxies).map(|(domain, board)| (board, galaxy_seats(board, domain)));
+        let of_galaxies = (0..).zip(&galaxies).map(|(domain, board)| (board, galaxy_addresses(board, domain)));
         let of_cards = cards.iter().zip(slots).map(|(board, (domain, root))| {
-            let seats = card_seats(board, first_domain + domain, root, cards.len() == 1);
-            (board, seats)
+            let addresses = card_addresses(board, first_domain + domain, root, cards.len() == 1);
+            (board, addresses)
         });
-        for (number, (board, seats)) in (0..).zip(of_galaxies.chain(of_cards)) {
-            layout.add_local(seed, number, total, board, seats);
+        for (number, (board, addresses)) in (0..).zip(of_galaxies.chain(of_cards)) {
+            layout.add_local(seed, number, total, board, addresses);
         }
         layout.add_remotes();
         layout
     }
 
-    fn add_local(&mut self, seed: u64, card: u64, total: u32, board: &'static Board, seats: Vec<Pci>) {
+    fn add_local(&mut self, seed: u64, card: u64, total: u32, board: &'static Board, addresses: Vec<Pci>) {
         let product = board.product();
         let serial = serial(seed, board, card);
         let first = next_id(&self.chips);
-        for (id, mut pci) in (first..).zip(seats) {
+        for (id, mut pci) in (first..).zip(addresses) {
             // In the driver, a deferred job assigns the lowest free number, so the second device may get the first number.
             pci.hwmon = if id < 2 && total > 1 { 1 - id } else { id };
             let asic_id = Random::new(seed, Purpose::AsicId, 0).at(id.into());
             let unique_id = unique_id(product, product.local_chip, serial, asic_id);
-            self.chips.push(Chip { id, board, product, serial, asic_id, unique_id, seat: Seat::Local(pci) });
+            self.chips.push(Chip { id, board, product, serial, asic_id, unique_id, location: Location::Local(pci) });
         }
         let ids: Vec<u32> = (first..next_id(&self.chips)).collect();
         self.units.extend(ids.chunks(4).map(<[u32]>::to_vec));
@@ -114,7 +114,7 @@ impl Layout {
                 let id = next_id(&self.chips);
                 // Remote chips have no files, so the asic id is never visible.
                 let unique_id = unique_id(product, Some(*position), serial, 0);
-                self.chips.push(Chip { id, board, product, serial, asic_id: 0, unique_id, seat: Seat::Remote });
+                self.chips.push(Chip { id, board, product, serial, asic_id: 0, unique_id, location: Location::Remote });
                 let unit = self.units.iter_mut().find(|unit| unit.contains(&via)).expect("every local chip is in a unit");
                 unit.push(id);
             }
@@ -138,8 +138,8 @@ fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Returns the PCI addresses of a card's chips. A machine with one card has one NUMA node, which the kernel reports as -1.
-fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci> {
-    let seat = |chip| Pci {
+fn card_addresses(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci> {
+    let address = |chip| Pci {
         domain,
         root,
         bus: root + 1 + chip,
@@ -148,16 +148,16 @@ fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci>
         numa_node: if is_alone { -1 } else { i32::from(root >= 0x80) },
         hwmon: 0,
     };
-    (0..board.chips).map(seat).collect()
+    (0..board.chips).map(address).collect()
 }
 
 /// Returns the PCI addresses of a Galaxy's chips. The driver numbers them tray by tray, by the low nibble of the bus. The high nibble is
 /// the tray (driver 2.8, `galaxy_bdf_to_ordinal`). The sixth chip of a tray has eight lanes, the others have one.
-fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
+fn galaxy_addresses(board: &Board, domain: u32) -> Vec<Pci> {
     const TRAYS_WORMHOLE: [u32; 4] = [0xC0, 0x80, 0x00, 0x40];
     const TRAYS_BLACKHOLE: [u32; 4] = [0x00, 0x40, 0xC0, 0x80];
     let trays = if board.card_type == "galaxy-wormhole" { TRAYS_WORMHOLE } else { TRAYS_BLACKHOLE };
-    let seat = |root, nibble| Pci {
+    let address = |root, nibble| Pci {
         domain,
         root,
         bus: root + nibble,
@@ -166,7 +166,7 @@ fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
         numa_node: -1,
         hwmon: 0,
     };
-    trays.iter().flat_map(|root| (1..=8).map(move |nibble| seat(*root, nibble))).collect()
+    trays.iter().flat_map(|root| (1..=8).map(move |nibble| address(*root, nibble))).collect()
 }
 
 /// Returns a board id: the product number above a revision and a serial number.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn bdfs(layout: &Layout) -> Vec<String> {
-        layout.chips.iter().filter_map(|chip| if let Seat::Local(pci) = &chip.seat { Some(pci.bdf()) } else { None }).collect()
+        layout.chips.iter().filter_map(|chip| if let Location::Local(pci) = &chip.location { Some(pci.bdf()) } else { None }).collect()
     }
 
     #[test]
@@ -232,11 +232,11 @@ mod tests {
             assert_eq!(bdfs.iter().collect::<BTreeSet<_>>().len(), bdfs.len(), "{spec}");
             for (index, chip) in layout.chips.iter().enumerate() {
                 assert_eq!(chip.id as usize, index);
-                let position = match chip.seat {
-                    Seat::Local(_) => chip.product.local_chip,
-                    Seat::Remote => chip.product.remote_chips.first().copied(),
+                let position = match chip.location {
+                    Location::Local(_) => chip.product.local_chip,
+                    Location::Remote => chip.product.remote_chips.first().copied(),
                 };
-                let own_id = matches!(chip.seat, Seat::Local(_)).then_some(chip.asic_id);
+                let own_id = matches!(chip.location, Location::Local(_)).then_some(chip.asic_id);
                 let candidates = unique_id_candidates(own_id, Some(chip.serial), position, chip.product.shares_serial);
                 for other in &layout.chips {
                     assert_eq!(candidates.contains(&other.unique_id), other.id == chip.id, "{spec}: {} and {}", chip.id, other.id);

@@ -114,14 +114,14 @@ impl Active<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::{Layout, Seat};
+    use crate::chip::{Layout, Location};
     use crate::spec::Spec;
 
     fn lines(spec: &str, device: u32, tick: u64) -> String {
         let spec = Spec::parse(spec).unwrap();
         let layout = Layout::new(&spec, 1);
         let chip = &layout.chips[device as usize];
-        let Seat::Local(pci) = &chip.seat else { panic!("a local chip") };
+        let Location::Local(pci) = &chip.location else { panic!("a local chip") };
         Active { faults: &spec.faults, device, tick }.lines(chip, pci, Version::new(2, 10, 0))
     }
 

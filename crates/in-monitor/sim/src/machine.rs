@@ -8,7 +8,7 @@ use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::region::Slot;
 use ttmon_model::units::{UnixTime, Version};
 
-use crate::chip::{Chip, Layout, Seat};
+use crate::chip::{Chip, Layout, Location};
 use crate::clock;
 use crate::faults::Active;
 use crate::load::{Activity, Rhythm};
@@ -54,7 +54,7 @@ impl Machine {
                 let last = layout.chips.last().map_or(0, |chip| chip.id);
                 return Err(SpecError(format!("no device {device} to have a fault; this machine has 0 to {last}")));
             };
-            if kind != FaultKind::Stale && matches!(chip.seat, Seat::Remote) {
+            if kind != FaultKind::Stale && matches!(chip.location, Location::Remote) {
                 return Err(SpecError(format!(
                     "device {device} is a remote chip without files that could show the fault {}; remote chips can only be stale",
                     kind.name()

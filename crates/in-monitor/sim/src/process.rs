@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::chip::{Layout, Seat};
+use crate::chip::{Layout, Location};
 use crate::load::{Rhythm, Trace};
 use crate::random::{Purpose, Random};
 use crate::region::STALE_SLOT;
@@ -69,7 +69,7 @@ pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
         let mut chips = chips(layout, index, count, is_untracked);
         // Some programs use only the first chips.
         if random.at(0).is_multiple_of(4) {
-            chips.retain(|chip| matches!(layout.chips[*chip as usize].seat, Seat::Local(_)));
+            chips.retain(|chip| matches!(layout.chips[*chip as usize].location, Location::Local(_)));
         }
         let uses = chips.into_iter().map(|chip| {
             let taken = &mut slots_taken[chip as usize];
@@ -126,7 +126,7 @@ mod tests {
             let (layout, processes) = plan_of(spec);
             let mut slots = Vec::new();
             for process in &processes {
-                assert!(process.uses.iter().any(|one| matches!(layout.chips[one.chip as usize].seat, Seat::Local(_))), "{spec}");
+                assert!(process.uses.iter().any(|one| matches!(layout.chips[one.chip as usize].location, Location::Local(_))), "{spec}");
                 slots.extend(process.uses.iter().filter_map(|one| Some((one.chip, one.slot?))));
             }
             let before = slots.len();

@@ -9,7 +9,7 @@ use ttmon_model::attributes::AttributeFolder;
 use ttmon_model::units::{UnixTime, Version};
 use ttmon_model::{Attr, PerKind};
 
-use crate::chip::{Chip, Pci, Seat};
+use crate::chip::{Chip, Location, Pci};
 use crate::faults::{self, Active};
 use crate::files::{all_ones, moves, published, text};
 use crate::image;
@@ -74,10 +74,10 @@ impl Tree<'_> {
         }
         for (chip, pci) in locals(self.machine) {
             let faults = self.machine.faults_of(chip, self.tick);
-            let seat = Presence { root: self.root, chip, pci, driver: self.machine.driver };
-            let is_new = seat.set_plugged(faults.is_plugged())?
-                | seat.set_bound(is_loaded && faults.is_bound(), faults.keeps_link())?
-                | seat.set_ready(is_loaded && faults.is_bound() && faults.is_ready())?;
+            let presence = Presence { root: self.root, chip, pci, driver: self.machine.driver };
+            let is_new = presence.set_plugged(faults.is_plugged())?
+                | presence.set_bound(is_loaded && faults.is_bound(), faults.keeps_link())?
+                | presence.set_ready(is_loaded && faults.is_bound() && faults.is_ready())?;
             let which = if is_new || faults.is_possible() { Which::All } else { which };
             self.write_files(chip, pci, which, faults, is_loaded)?;
             if is_loaded && faults.is_bound() {
@@ -85,7 +85,7 @@ impl Tree<'_> {
             }
             // The link is created last, so that the name never appears before its files.
             if is_loaded && (faults.is_bound() || faults.keeps_link()) {
-                seat.link_class()?;
+                presence.link_class()?;
             }
         }
         if !is_loaded {
@@ -209,9 +209,9 @@ impl Tree<'_> {
 }
 
 fn locals(machine: &Machine) -> impl Iterator<Item = (&Chip, &Pci)> {
-    machine.chips.iter().filter_map(|chip| match &chip.seat {
-        Seat::Local(pci) => Some((chip, pci)),
-        Seat::Remote => None,
+    machine.chips.iter().filter_map(|chip| match &chip.location {
+        Location::Local(pci) => Some((chip, pci)),
+        Location::Remote => None,
     })
 }
 
