@@ -205,7 +205,7 @@ mod tests {
             let names: Vec<String> = key.chords.iter().map(|chord| format!("`{}`", chord.name())).collect();
             table += &format!("| {} | {} |\n", names.join(" "), key.help);
         }
-        ttmon_testing::generated_part("docs/cli.md", ["\n## Keys of ttmon top\n\n", "\n## Settings of ttmon top\n"], &table);
+        ttmon_testing::generated_part("docs/top.md", ["\n## Keys\n\n", "\n## Settings\n"], &table);
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Default for Settings {
 struct Row {
     key: &'static str,
     takes: fn() -> String,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/cli.md"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/top.md"))]
     help: &'static str,
     read: fn(&mut Settings, &Value) -> Option<()>,
     write: fn(&Settings) -> Value,
@@ -256,7 +256,7 @@ mod tests {
         for metric in metric::METRICS.iter() {
             text += &format!("| `{}` | {} |\n", metric.chart.name, metric.title);
         }
-        ttmon_testing::generated_part("docs/cli.md", [header, "\n## Exit codes\n"], &text);
+        ttmon_testing::generated_part("docs/top.md", [header, ""], &text);
     }
 
     #[test]

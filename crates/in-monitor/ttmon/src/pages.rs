@@ -97,24 +97,3 @@ pub(crate) fn write_manual(folder: &Path) -> Result<(), Failure> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The rest of the page is written by hand, but for the tables of `ttmon top`, whose crate compares them.
-    #[test]
-    fn generated_reference_of_commands_is_up_to_date() {
-        let program = cli::command().term_width(100);
-        let mut text = section(&mut program.clone());
-        for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-            text += &section(&mut command.clone().term_width(100));
-        }
-        ttmon_testing::generated_part("docs/cli.md", ["do not edit.\n", "\n## Keys of ttmon top\n"], &text);
-    }
-
-    fn section(command: &mut clap::Command) -> String {
-        let name = command.get_bin_name().unwrap_or("ttmon").to_owned();
-        format!("\n## {name}\n\n```\n{}\n```\n", command.render_long_help().to_string().trim_end())
-    }
-}
