@@ -1,4 +1,4 @@
-// The five questions of a new user (docs/serve.md lists the clicks). Each is answered on the screen after at most one click, without
+// The five questions of a new user. Each is answered on the screen after at most one click, without
 // scrolling. The times are printed, not checked: they depend on the load of the machine.
 import assert from "node:assert/strict";
 import { close, open, PATIENCE, test } from "./harness.mjs";
