@@ -6,7 +6,7 @@ pub(crate) fn bar(ratio: f64, columns: usize, glyphs: &Glyphs) -> String {
     columns.checked_sub(2).map_or_else(|| " ".repeat(columns), |columns| format!("[{}]", bar_cells(ratio, columns, glyphs.fill)))
 }
 
-/// Returns the cells of a bar, each one of `fill`, from empty to full. Any value above 0 is visible, and only a full bar looks full.
+/// Returns the cells of a bar, each one of `fill`, from empty to full. Any value above 0 is visible, and only a full bar is drawn full.
 pub fn bar_cells(ratio: f64, columns: usize, fill: &[&str]) -> String {
     let steps_per_cell = fill.len() - 1;
     let filled = filled_steps(ratio, columns * steps_per_cell);

@@ -135,9 +135,9 @@ fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
 }
 
 /// Lists kinds of an allocator that the hook does not record. They may not be empty. Kinds with a figure from another source are left out.
-pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool) -> Option<String> {
+pub(crate) fn not_tracked(allocator: &Allocator, is_known: impl Fn(Kind) -> bool) -> Option<String> {
     let coverage = allocator.coverage.as_ref().ok()?;
-    let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
+    let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_known(*kind));
     let absent = absent.map(|kind| kind.name().to_owned());
     let aside = coverage.iter().filter_map(HookFeature::not_followed);
     let parts: Vec<String> = absent.chain(aside).collect();

@@ -42,7 +42,7 @@ impl LineStamp {
         let (date, time) = local_time.split_once(' ').unwrap_or((NONE, NONE));
         let (date, time) = if is_heading { ("Date", "Time") } else { (date, time) };
         let parts = [(self.date, date, 10), (self.time, time, 8)];
-        parts.into_iter().filter(|(is_asked, ..)| *is_asked).map(|(_, part, columns)| pad(part, columns, Align::Left) + " ").collect()
+        parts.into_iter().filter(|(is_shown, ..)| *is_shown).map(|(_, part, columns)| pad(part, columns, Align::Left) + " ").collect()
     }
 }
 
@@ -53,7 +53,7 @@ pub struct UnknownGroup(char);
 
 /// The columns of `dmon`.
 pub struct DeviceColumns {
-    asked: Vec<&'static Field<Device>>,
+    requested: Vec<&'static Field<Device>>,
     /// The columns with an expected value, chosen by the first snapshot. Without `--deep`, its fields would fill the screen with missing
     /// values.
     shown: OnceCell<Vec<&'static Field<Device>>>,
@@ -70,17 +70,17 @@ impl DeviceColumns {
             let new: Vec<_> = DEVICE.iter().filter(is_shown).filter(is_new).collect();
             columns.extend(new);
         }
-        Ok(Self { asked: columns, shown: OnceCell::new() })
+        Ok(Self { requested: columns, shown: OnceCell::new() })
     }
 
     /// Whether a column comes from the processes.
     pub fn needs_processes(&self) -> bool {
-        self.asked.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
+        self.requested.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
     }
 
     /// Prints a line per device, below a header if requested. Returns the number of device lines.
     pub fn print(&self, snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
-        let shown = self.shown.get_or_init(|| self.asked.iter().copied().filter(|field| is_expected(field, snapshot)).collect());
+        let shown = self.shown.get_or_init(|| self.requested.iter().copied().filter(|field| is_expected(field, snapshot)).collect());
         let columns = |field: &Field<Device>| field.heading().len().max(unit(field.unit).len()).max(NUMBER_COLUMNS);
         let line = |cell: &dyn Fn(&Field<Device>) -> String| -> String {
             shown.iter().map(|field| format!(" {}", pad(&cell(field), columns(field), Align::Right))).collect()
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn letters_choose_sections() {
-        let names = |letters: &str| DeviceColumns::parse(letters).unwrap().asked.iter().map(|field| field.name).collect::<Vec<_>>();
+        let names = |letters: &str| DeviceColumns::parse(letters).unwrap().requested.iter().map(|field| field.name).collect::<Vec<_>>();
         assert_eq!(names("c"), ["aiclk_mhz"]);
         assert!(names("u").contains(&"utilization"));
         assert_eq!(names("cc"), ["aiclk_mhz"], "a letter given twice");

@@ -52,13 +52,13 @@ const COLUMNS: &[ProcessColumn] = &[
 pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if snapshot.processes.is_empty() {
-        return writeln!(out, "{}", nobody(snapshot));
+        return writeln!(out, "{}", no_processes(snapshot));
     }
     writeln!(out, "Processes:")?;
     table(snapshot, style).print(None, style, out)
 }
 
-fn nobody(snapshot: &Snapshot) -> String {
+fn no_processes(snapshot: &Snapshot) -> String {
     let gateways = ranges(snapshot.devices.iter().filter_map(|device| device.via.ok()));
     let is_remote_alone = snapshot.devices.iter().all(|device| device.location == Location::Remote);
     // If the holders of a device are unknown, so is its memory.

@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_look_like_the_seeds() {
+    fn sizes_have_one_decimal_and_a_unit() {
         for (bytes, text) in [
             (0, "0B"),
             (1023, "1023B"),

@@ -22,8 +22,8 @@ pub fn query(snapshot: &Snapshot, sections: &[Section], style: &Style<'_>, out: 
     }
     for device in &snapshot.devices {
         writeln!(page.out, "\ndevice {}:", device.id)?;
-        let asked = Section::ALL.iter().filter(|section| sections.is_empty() || sections.contains(section));
-        for section in asked {
+        let requested = Section::ALL.iter().filter(|section| sections.is_empty() || sections.contains(section));
+        for section in requested {
             page.section(snapshot, device, *section)?;
         }
     }

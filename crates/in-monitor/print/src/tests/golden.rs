@@ -168,7 +168,7 @@ fn only_values_of_the_firmware_wait_for_it() {
 
 /// If the screen has too few rows, processes are more important than the breakdown.
 #[test]
-fn a_low_screen() {
+fn a_low_screen_shows_every_process_row() {
     let lines = |rows| printed(|out| snapshot(&machine::mixed(), &Style { rows, ..style(80) }, out));
     let (whole, low) = (lines(None), lines(Some(20)));
     assert!(whole.contains("Memory Breakdown:") && !low.contains("Memory Breakdown:"), "{low}");
