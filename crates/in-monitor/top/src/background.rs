@@ -1,7 +1,7 @@
-//! Queries the terminal for its background colour (OSC 11), and finds the answer among the keys.
+//! Queries the terminal for its background colour (OSC 11), and finds the reply among the keys.
 //!
-//! The keyboard delivers the answer `ESC ] 11 ; rgb:ffff/ffff/ffff ESC \` as the keys Alt-], 1, 1 and so on. Not all terminals answer, and
-//! the answer may arrive late.
+//! The keyboard delivers the reply `ESC ] 11 ; rgb:ffff/ffff/ffff ESC \` as the keys Alt-], 1, 1 and so on. Not all terminals reply, and
+//! the reply may arrive late.
 
 use std::mem;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::theme::Background;
 
-pub(crate) const QUESTION: &str = "\x1b]11;?\x1b\\";
-/// An answer after this time is ignored: the user is already reading the screen.
-pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_millis(50);
-/// The beginning of an answer, after ESC.
+pub(crate) const QUERY: &str = "\x1b]11;?\x1b\\";
+/// A reply after this time is ignored: the user is already reading the screen.
+pub(crate) const REPLY_TIME_MAX: Duration = Duration::from_millis(50);
+/// The beginning of a reply, after ESC.
 const START: &str = "]11;";
-/// The longest answer is `]11;rgba:ffff/ffff/ffff/ffff`.
-const ANSWER_CHARS_MAX: usize = 32;
+/// The longest reply is `]11;rgba:ffff/ffff/ffff/ffff`.
+const REPLY_CHARS_MAX: usize = 32;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum KeyOutcome {
     Keys(Vec<KeyEvent>),
-    Answer(Option<Background>),
+    Reply(Option<Background>),
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct TerminalReplies {
     text: String,
     held: Vec<KeyEvent>,
 }
 
-impl Answers {
+impl TerminalReplies {
     pub(crate) fn take_key(&mut self, key: KeyEvent) -> KeyOutcome {
         let KeyCode::Char(character) = key.code else { return self.release(key) };
         let has = |modifier| key.modifiers.contains(modifier);
@@ -38,13 +38,13 @@ impl Answers {
         let is_end = (has(KeyModifiers::ALT) && character == '\\') || (has(KeyModifiers::CONTROL) && character == 'g');
         if is_end && self.text.starts_with(START) {
             self.held.clear();
-            return KeyOutcome::Answer(background(&mem::take(&mut self.text)[START.len()..]));
+            return KeyOutcome::Reply(background(&mem::take(&mut self.text)[START.len()..]));
         }
         let is_start = has(KeyModifiers::ALT) && character == ']';
         let is_next = match self.text.len() {
             0 => is_start,
             length if length < START.len() => START[length..].starts_with(character),
-            length => length < ANSWER_CHARS_MAX && (character.is_ascii_alphanumeric() || matches!(character, ':' | '/')),
+            length => length < REPLY_CHARS_MAX && (character.is_ascii_alphanumeric() || matches!(character, ':' | '/')),
         };
         if !is_next && !is_start {
             return self.release(key);
@@ -55,7 +55,7 @@ impl Answers {
         }
         self.text.push(character);
         self.held.push(key);
-        // Perhaps this is the start of an answer. The next key decides.
+        // Perhaps this is the start of a reply. The next key decides.
         KeyOutcome::Keys(before)
     }
 
@@ -89,11 +89,11 @@ fn background(text: &str) -> Option<Background> {
 mod tests {
     use super::*;
 
-    /// Returns the keys that crossterm reports for an answer.
-    fn keys(answer: &str) -> Vec<KeyEvent> {
+    /// Returns the keys that crossterm reports for a reply.
+    fn keys(reply: &str) -> Vec<KeyEvent> {
         let mut keys = Vec::new();
         let mut modifiers = KeyModifiers::NONE;
-        for character in answer.chars() {
+        for character in reply.chars() {
             match character {
                 '\x1b' => modifiers = KeyModifiers::ALT,
                 '\x07' => keys.push(KeyEvent::new(KeyCode::Char('g'), KeyModifiers::CONTROL)),
@@ -103,38 +103,38 @@ mod tests {
         keys
     }
 
-    /// Returns the keys that are not part of an answer, and the last answer.
+    /// Returns the keys that are not part of a reply, and the last reply.
     fn received(text: &str) -> (String, Option<Option<Background>>) {
-        let (mut answers, mut left, mut answer) = (Answers::default(), String::new(), None);
+        let (mut replies, mut left, mut reply) = (TerminalReplies::default(), String::new(), None);
         for key in keys(text) {
-            match answers.take_key(key) {
+            match replies.take_key(key) {
                 KeyOutcome::Keys(keys) => left.extend(keys.iter().filter_map(|key| key.code.as_char())),
-                KeyOutcome::Answer(background) => answer = Some(background),
+                KeyOutcome::Reply(background) => reply = Some(background),
             }
         }
-        (left, answer)
+        (left, reply)
     }
 
     #[test]
-    fn an_answer_is_not_a_key() {
+    fn a_reply_is_not_a_key() {
         let light = Some(Some(Background::Light));
         assert_eq!(received("\x1b]11;rgb:ffff/ffff/dddd\x1b\\"), (String::new(), light));
         assert_eq!(received("2\x1b]11;rgba:ff/ff/ff/ff\x07]q"), ("2]q".to_owned(), light));
         assert_eq!(received("\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"), (String::new(), Some(Some(Background::Dark))));
-        assert_eq!(received("\x1b]11;unknown\x1b\\q"), ("q".to_owned(), Some(None)), "an answer without a colour");
+        assert_eq!(received("\x1b]11;unknown\x1b\\q"), ("q".to_owned(), Some(None)), "a reply without a colour");
     }
 
     #[test]
-    fn keys_are_not_an_answer() {
+    fn keys_are_not_a_reply() {
         assert_eq!(received("\x1b]q"), ("]q".to_owned(), None));
         assert_eq!(received("]11;q"), ("]11;q".to_owned(), None));
         assert_eq!(received("\x1b]1\x1b]11;rgb:0/0/0\x07"), ("]1".to_owned(), Some(Some(Background::Dark))));
-        let long = format!("\x1b]11;{}", "a".repeat(ANSWER_CHARS_MAX));
+        let long = format!("\x1b]11;{}", "a".repeat(REPLY_CHARS_MAX));
         assert_eq!(received(&long).0.len(), long.len() - 1, "nothing is held forever");
     }
 
     #[test]
-    fn colours_of_any_length() {
+    fn colours_have_one_to_four_digits() {
         for (text, expected) in [
             ("rgb:f/f/f", Some(Background::Light)),
             ("rgb:000/000/fff", Some(Background::Dark)),

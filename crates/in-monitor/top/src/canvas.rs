@@ -59,7 +59,7 @@ impl Canvas<'_> {
     }
 
     /// Like [`Self::put`], in the style of a role.
-    pub(crate) fn say(&mut self, area: Rect, column: u16, row: u16, text: &str, role: Role) -> u16 {
+    pub(crate) fn text(&mut self, area: Rect, column: u16, row: u16, text: &str, role: Role) -> u16 {
         self.put(area, column, row, text, self.theme.style(role))
     }
 
@@ -78,7 +78,7 @@ impl Canvas<'_> {
         if !text.is_empty() && area.width > 4 {
             let room = usize::from(area.width - 4);
             let cut = text::cut(text, room, Cut::End, self.glyphs().ellipsis);
-            self.say(area, 1, row, &format!(" {cut} "), role);
+            self.text(area, 1, row, &format!(" {cut} "), role);
         }
     }
 
@@ -121,17 +121,17 @@ impl Canvas<'_> {
         let glyphs = self.glyphs();
         let (last, [top_left, top_right, bottom_left, bottom_right]) = (area.width - 1, glyphs.corners);
         for (row, left, right) in [(0, top_left, top_right), (area.height - 1, bottom_left, bottom_right)] {
-            self.say(area, 0, row, left, Role::Frame);
+            self.text(area, 0, row, left, Role::Frame);
             self.repeat(area, 1..last, row, glyphs.horizontal, self.style(Role::Frame));
-            self.say(area, last, row, right, Role::Frame);
+            self.text(area, last, row, right, Role::Frame);
         }
         for row in 1..area.height - 1 {
-            self.say(area, 0, row, glyphs.vertical, Role::Frame);
-            self.say(area, area.width - 1, row, glyphs.vertical, Role::Frame);
+            self.text(area, 0, row, glyphs.vertical, Role::Frame);
+            self.text(area, area.width - 1, row, glyphs.vertical, Role::Frame);
         }
         let room = usize::from(area.width.saturating_sub(4));
         let title = text::cut(title, room, Cut::End, glyphs.ellipsis);
-        self.say(area, 1, 0, &format!(" {title} "), Role::Title);
+        self.text(area, 1, 0, &format!(" {title} "), Role::Title);
     }
 }
 
@@ -216,8 +216,8 @@ mod tests {
         let area = Rect { x: 0, y: 0, width: 4, height: 1 };
         let mut buffer = Buffer::empty(area);
         let canvas = &mut Canvas { buffer: &mut buffer, theme: Theme::default() };
-        canvas.say(area, 0, 0, "----", Role::Dim);
-        canvas.say(area, 1, 0, "ab", Role::Strong);
+        canvas.text(area, 0, 0, "----", Role::Dim);
+        canvas.text(area, 1, 0, "ab", Role::Strong);
         assert_eq!(buffer[(1, 0)].modifier, Modifier::BOLD);
     }
 

@@ -7,10 +7,10 @@ use ttmon_model::{Kind, Missing, Process, Reading};
 use ttmon_print::quantity::{age, size};
 use ttmon_print::ranges;
 
-use crate::state::Row;
+use crate::state::ProcessRow;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Key {
+pub(crate) enum SortKey {
     Number(f64),
     Text(String),
 }
@@ -25,21 +25,21 @@ pub(crate) struct Column {
     /// Order in which columns are dropped on a narrow screen: the highest rank first; rank 0 is never dropped.
     pub(crate) rank: u8,
     pub(crate) help: &'static str,
-    pub(crate) text: fn(&Row<'_>, UnixTime) -> Reading<String>,
-    pub(crate) key: fn(&Row<'_>) -> Reading<Key>,
+    pub(crate) text: fn(&ProcessRow<'_>, UnixTime) -> Reading<String>,
+    pub(crate) key: fn(&ProcessRow<'_>) -> Reading<SortKey>,
 }
 
-fn number(reading: Reading<u64>) -> Reading<Key> {
-    reading.map(|value| Key::Number(value as f64))
+fn number(reading: Reading<u64>) -> Reading<SortKey> {
+    reading.map(|value| SortKey::Number(value as f64))
 }
 
-fn words(reading: Reading<String>) -> Reading<Key> {
-    reading.map(|text| Key::Text(text.to_lowercase()))
+fn words(reading: Reading<String>) -> Reading<SortKey> {
+    reading.map(|text| SortKey::Text(text.to_lowercase()))
 }
 
 /// Sorts earlier times as larger values.
-fn since(reading: Reading<UnixTime>) -> Reading<Key> {
-    reading.map(|time| Key::Number(-(time.0 as f64)))
+fn since(reading: Reading<UnixTime>) -> Reading<SortKey> {
+    reading.map(|time| SortKey::Number(-(time.0 as f64)))
 }
 
 fn devices(process: &Process) -> String {
@@ -67,24 +67,24 @@ pub(crate) const HOST: &str = "host";
 
 #[rustfmt::skip] // one row per line
 pub(crate) const COLUMNS: &[Column] = &[
-    Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
+    Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(SortKey::Number(f64::from(p.key.pid))) },
     Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 1, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
     Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| p.title(), key: |p| words(p.title()) },
-    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 1, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| Key::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
+    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 1, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| SortKey::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
     Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
     Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
     Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
     Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
-    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 4, help: "programs it starts each second; idle if none", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
+    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 4, help: "programs it starts each second; idle if none", text: |p, _| rate(p), key: |p| p.launches_per_s.map(SortKey::Number) },
     Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "time since it last started a program", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
-    Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(Key::Number) },
+    Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(SortKey::Number) },
     Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
     Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "time since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| since(p.start_time) },
-    Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "tracking status of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
+    Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "tracking status of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(SortKey::Text(p.status.name().to_owned())) },
     Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| p.workload(), key: |p| words(p.workload()) },
     Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
-    Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(Key::Text(p.host_name.to_lowercase())) },
+    Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(SortKey::Text(p.host_name.to_lowercase())) },
 ];
 
 pub(crate) const DEFAULT: &[&str] =
@@ -100,21 +100,21 @@ pub(crate) fn by_name(name: &str) -> Option<usize> {
 }
 
 /// Sorts processes by a column. Missing values come last in both directions.
-pub(crate) fn sorted<'a>(column: &Column, is_descending: bool, rows: impl Iterator<Item = Row<'a>>) -> Vec<Row<'a>> {
+pub(crate) fn sorted<'a>(column: &Column, is_descending: bool, rows: impl Iterator<Item = ProcessRow<'a>>) -> Vec<ProcessRow<'a>> {
     // A key may be a text that has to be built, so build it once per row, not for each comparison.
-    let mut keyed: Vec<(Reading<Key>, Row<'a>)> = rows.map(|row| ((column.key)(&row), row)).collect();
+    let mut keyed: Vec<(Reading<SortKey>, ProcessRow<'a>)> = rows.map(|row| ((column.key)(&row), row)).collect();
     keyed.sort_by(|(one_key, one), (other_key, other)| {
         compare(is_descending, one_key, other_key).then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
     });
     keyed.into_iter().map(|(_, row)| row).collect()
 }
 
-fn compare(is_descending: bool, one: &Reading<Key>, other: &Reading<Key>) -> Ordering {
+fn compare(is_descending: bool, one: &Reading<SortKey>, other: &Reading<SortKey>) -> Ordering {
     match (one, other) {
         (Ok(one), Ok(other)) => {
             let order = match (one, other) {
-                (Key::Number(one), Key::Number(other)) => one.total_cmp(other),
-                (Key::Text(one), Key::Text(other)) => one.cmp(other),
+                (SortKey::Number(one), SortKey::Number(other)) => one.total_cmp(other),
+                (SortKey::Text(one), SortKey::Text(other)) => one.cmp(other),
                 // The keys of a column are of one kind.
                 _ => Ordering::Equal,
             };
@@ -199,7 +199,7 @@ mod tests {
             process.last_launch = Ok(UnixTime(now.0 - seconds * 1_000_000_000));
         }
         for name in ["age", "last"] {
-            let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
+            let row = |process| ProcessRow { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
             let column = &COLUMNS[by_name(name).unwrap()];
             let processes = sorted(column, true, snapshot.processes.iter().map(row));
             let ages: Vec<String> = processes.iter().map(|row| (column.text)(row, now).unwrap()).collect();
@@ -211,7 +211,7 @@ mod tests {
     fn absent_values_come_last_in_both_orders() {
         let snapshot = machine::mixed();
         for is_descending in [false, true] {
-            let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
+            let row = |process| ProcessRow { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
             let processes = sorted(&COLUMNS[by_name("dram").unwrap()], is_descending, snapshot.processes.iter().map(row));
             assert_eq!(processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [200, 201]);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use crate::feed::News;
+use crate::feed::FeedMessage;
 use crate::theme::Background;
 
 #[derive(Debug)]
@@ -12,12 +12,12 @@ pub(crate) enum Event {
     Key(KeyEvent),
     Mouse(MouseEvent),
     Resized(u16, u16),
-    News(usize, News),
+    Feed(usize, FeedMessage),
     /// A machine has sent no message for this long.
     Silence(usize, Duration),
     Background(Background),
     Signal(i32),
-    InputLost(String),
+    InputError(String),
     /// A feed's thread panicked, restored the terminal and printed the panic.
     Broken,
 }

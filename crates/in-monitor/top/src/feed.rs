@@ -55,9 +55,9 @@ pub(crate) enum Request {
 }
 
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum FeedMessage {
     Snapshot(Box<Snapshot>),
-    Lost(Lost),
+    Error(FeedError),
     /// History from before the first sample, or from a gap.
     Past(Grid),
     /// The source changed: a service is gone, or back.
@@ -73,7 +73,7 @@ pub(crate) enum News {
 
 /// Why there is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct FeedError {
     /// What failed, why, and what to do.
     pub message: String,
     /// Whether the reason is that there is no device.
@@ -88,8 +88,8 @@ fn unix_time() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
-    selection.check(&snapshot).map_err(|error| Lost { message: error.to_string(), is_no_device: true, since: unix_time() })?;
+fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, FeedError> {
+    selection.check(&snapshot).map_err(|error| FeedError { message: error.to_string(), is_no_device: true, since: unix_time() })?;
     selection.apply(&mut snapshot);
     Ok(snapshot)
 }
@@ -107,7 +107,7 @@ impl Drop for Alarm {
 }
 
 impl Feed {
-    pub(crate) fn place(&self) -> Option<String> {
+    pub(crate) fn address(&self) -> Option<String> {
         match self {
             Self::Remote(remote) => Some(remote.service.place().name()),
             Self::Local(_) | Self::Replay(_) => None,
@@ -119,11 +119,11 @@ impl Feed {
         let builder = thread::Builder::new().name("feed".to_owned()).stack_size(512 * 1024);
         builder.spawn(move || {
             let _alarm = Alarm(events.clone());
-            let tell = |news| events.send(Event::News(host, news)).is_ok();
+            let send = |message| events.send(Event::Feed(host, message)).is_ok();
             match self {
-                Self::Local(local) => local.run(interval, &requests, tell),
-                Self::Remote(remote) => remote.run(interval, &requests, tell),
-                Self::Replay(replay) => replay.run(&requests, tell),
+                Self::Local(local) => local.run(interval, &requests, send),
+                Self::Remote(remote) => remote.run(interval, &requests, send),
+                Self::Replay(replay) => replay.run(&requests, send),
             }
         })?;
         Ok(())
@@ -136,7 +136,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_panic_is_heard_and_an_end_is_not() {
+    fn a_panic_is_reported_and_a_normal_end_is_not() {
         for panics in [true, false] {
             let (events, arrivals) = channel();
             let thread = thread::spawn(move || {

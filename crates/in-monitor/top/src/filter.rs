@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ttmon_model::memory::sum;
 use ttmon_model::{Kind, Reading};
 
-use crate::state::Row;
+use crate::state::ProcessRow;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
@@ -39,7 +39,7 @@ impl Filter {
         words.map(|words| Self { words })
     }
 
-    pub(crate) fn matches(&self, process: &Row<'_>) -> bool {
+    pub(crate) fn matches(&self, process: &ProcessRow<'_>) -> bool {
         self.words.iter().all(|word| word.matches(process))
     }
 }
@@ -82,7 +82,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Word {
-    fn matches(&self, process: &Row<'_>) -> bool {
+    fn matches(&self, process: &ProcessRow<'_>) -> bool {
         match self {
             Self::Text(text) => {
                 let texts = [process.command.as_ref().ok(), process.name.as_ref().ok(), process.user.as_ref().ok()];
@@ -100,7 +100,7 @@ impl Word {
     }
 }
 
-fn memory(process: &Row<'_>) -> Reading<u64> {
+fn memory(process: &ProcessRow<'_>) -> Reading<u64> {
     sum([&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar)))
 }
 
@@ -112,7 +112,7 @@ mod tests {
     fn pids(text: &str) -> Vec<u32> {
         let filter = Filter::parse(text).unwrap();
         let host = crate::host::Host { live: Some(std::sync::Arc::new(machine::mixed())), ..Default::default() };
-        let rows: Vec<Row<'_>> = crate::state::rows(0, &host).collect();
+        let rows: Vec<ProcessRow<'_>> = crate::state::rows(0, &host).collect();
         rows.iter().filter(|row| filter.matches(row)).map(|row| row.key.pid).collect()
     }
 

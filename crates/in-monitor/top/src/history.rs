@@ -122,11 +122,11 @@ impl History {
         let points: Vec<usize> = (0..grid.points).filter(|point| grid.time(*point) < newest && is_empty(grid.time(*point))).collect();
         let Some(last_filled) = points.last().map(|point| grid.time(*point)) else { return };
         // Each time belongs to a local sample or to the service's history.
-        let mut moments: Vec<(UnixTime, Option<usize>, Option<usize>)> =
+        let mut samples: Vec<(UnixTime, Option<usize>, Option<usize>)> =
             self.times.iter().enumerate().map(|(index, time)| (*time, Some(index), None)).collect();
-        moments.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
-        moments.sort_unstable();
-        moments.drain(..moments.len().saturating_sub(SAMPLES_MAX));
+        samples.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
+        samples.sort_unstable();
+        samples.drain(..samples.len().saturating_sub(SAMPLES_MAX));
         for (device, theirs) in &grid.devices {
             self.devices.entry(*device).or_insert_with(no_columns);
             debug_assert_eq!(theirs.len(), METRICS.len());
@@ -142,10 +142,10 @@ impl History {
                     Some(own) => column.get(*own).copied().unwrap_or(GAP),
                     None => theirs.zip(*point).map_or(GAP, |(theirs, point)| theirs[point]),
                 };
-                *column = moments.iter().map(value).collect();
+                *column = samples.iter().map(value).collect();
             }
         }
-        self.times = moments.iter().map(|(time, ..)| *time).collect();
+        self.times = samples.iter().map(|(time, ..)| *time).collect();
         // Whole snapshots are counted back from the newest sample, so those before a filled gap cannot be used any more.
         let whole = self.times.iter().rev().take_while(|time| **time > last_filled).count();
         self.forget(|history| history.snapshots.len() > whole);
@@ -371,7 +371,7 @@ mod tests {
 
     /// With many processes, the largest and the selected one have a history, for any pids.
     #[test]
-    fn the_processes_that_matter_are_remembered() {
+    fn the_selected_and_the_largest_processes_keep_a_history() {
         let mut snapshot = machine::n300();
         let first = snapshot.processes[0].clone();
         let process = |index: u32| {
@@ -398,7 +398,7 @@ mod tests {
 
     /// A sample without a whole snapshot shows its known values and no current ones.
     #[test]
-    fn the_past_is_not_mixed_with_the_present() {
+    fn a_restored_sample_has_no_values_of_the_present() {
         let mut history = History::default();
         for second in 1..=3000 {
             let mut snapshot = machine::n300();
@@ -427,7 +427,7 @@ mod tests {
         columns[words].fill(GAP);
         let start = UnixTime(90 * SECOND + 1000);
         history.fill(&Grid { start, step: SECOND, points: 30, devices: [(DeviceId(0), columns)].into() });
-        assert!(history.column(DeviceId(0), words).is_none(), "what nobody measured takes no room");
+        assert!(history.column(DeviceId(0), words).is_none(), "a metric without values takes no room");
         let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / SECOND).collect();
         // A point close to a local sample is left out.
         assert_eq!(seconds, [90, 91, 92, 93, 94, 95, 96, 97, 98, 100, 101, 102, 103, 104, 105, 106, 107, 108, 110, 111]);

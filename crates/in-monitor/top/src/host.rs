@@ -9,7 +9,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Snapshot};
 
 use crate::alerts::Alerts;
-use crate::feed::Lost;
+use crate::feed::FeedError;
 use crate::history::History;
 use crate::marks::Marks;
 
@@ -25,7 +25,7 @@ pub(crate) struct Frozen {
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     /// Address of its service; `None` for this machine or a recording.
-    pub(crate) place: Option<String>,
+    pub(crate) address: Option<String>,
     pub(crate) is_recording: bool,
     pub(crate) live: Option<Arc<Snapshot>>,
     pub(crate) frozen: Option<Frozen>,
@@ -37,7 +37,7 @@ pub(crate) struct Host {
     /// Events of buffers, newest last.
     pub(crate) buffer_events: VecDeque<BufferEvent>,
     /// Why there are no new snapshots.
-    pub(crate) lost: Option<Lost>,
+    pub(crate) error: Option<FeedError>,
     /// Time since the last message, if it is too long; otherwise zero.
     pub(crate) silent_for: Duration,
     /// With several machines: show only its name and sums.
@@ -57,10 +57,10 @@ pub(crate) fn make_names_unique(hosts: &mut [Host]) {
 impl Host {
     /// Returns the host name, or the address if the host name is unknown or not unique.
     pub(crate) fn name(&self) -> &str {
-        match (&self.live, &self.place) {
+        match (&self.live, &self.address) {
             (Some(snapshot), None) => &snapshot.host,
             (Some(snapshot), Some(_)) if !self.has_namesake => &snapshot.host,
-            (_, Some(place)) => place,
+            (_, Some(address)) => address,
             (None, None) => "",
         }
     }
@@ -78,7 +78,7 @@ impl Host {
     }
 
     pub(crate) fn is_stale(&self) -> bool {
-        self.lost.is_some() || !self.silent_for.is_zero()
+        self.error.is_some() || !self.silent_for.is_zero()
     }
 
     pub(crate) fn chosen<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {

@@ -21,7 +21,7 @@ pub(crate) enum Action {
     Freeze,
     Back(Step),
     Jump(Step),
-    Pace(Step),
+    Speed(Step),
     Zoom(Step),
     Metric,
     Fold,
@@ -62,17 +62,17 @@ pub(crate) enum Motion {
     End,
 }
 
-pub(crate) struct Key {
+pub(crate) struct KeyBinding {
     pub(crate) chords: &'static [Chord],
     pub(crate) action: Action,
     pub(crate) help: &'static str,
     /// The label in the bottom line; empty if the key is not shown there.
-    pub(crate) label: fn(&Scene) -> &'static str,
+    pub(crate) label: fn(&KeyContext) -> &'static str,
 }
 
 /// Decides which keys the bottom line shows: only those that do something here.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct KeyContext {
     pub(crate) view: View,
     pub(crate) has_dialog: bool,
     pub(crate) has_groups: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Scene {
     pub(crate) can_scroll: bool,
 }
 
-impl Scene {
+impl KeyContext {
     fn only_if(&self, is_there: bool, label: &'static str) -> &'static str {
         if is_there && !self.has_dialog { label } else { "" }
     }
@@ -142,52 +142,52 @@ use Chord::{Ctrl, Plain, Shift};
 
 /// Every key, in the order of the help.
 #[rustfmt::skip] // one row per line
-pub(crate) const KEYS: &[Key] = &[
-    Key { chords: &[letter('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
-    Key { chords: &[letter('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
-    Key { chords: &[letter('3')], action: Action::Show(View::Detail), help: "all values of one device", label: |_| "" },
-    Key { chords: &[letter('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
-    Key { chords: &[letter('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::F(1)), letter('?'), letter('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
-    Key { chords: &[letter('['), Plain(KeyCode::Left)], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
-    Key { chords: &[letter(']'), Plain(KeyCode::Right)], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
-    Key { chords: &[Plain(KeyCode::Up)], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    Key { chords: &[Plain(KeyCode::Down)], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    Key { chords: &[Plain(KeyCode::PageUp)], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::PageDown)], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::Home)], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::End)], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
-    Key { chords: &[letter('m')], action: Action::Metric, help: "charts and mesh: next metric", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
-    Key { chords: &[letter('o')], action: Action::Overlay, help: "charts: one for all devices, or one per device", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
-    Key { chords: &[letter('z')], action: Action::Zoom(Step::Before), help: "charts: shorter time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    Key { chords: &[letter('Z')], action: Action::Zoom(Step::After), help: "charts: longer time, up to an hour (3,600 samples)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    Key { chords: &[letter('g')], action: Action::Group, help: "memory: group by line, tag, operation, size, or not", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
-    Key { chords: &[letter('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::F(2))], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
-    Key { chords: &[letter('/'), Plain(KeyCode::F(4))], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
-    Key { chords: &[Plain(KeyCode::F(6))], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
-    Key { chords: &[letter('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
-    Key { chords: &[letter('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
-    Key { chords: &[letter('I')], action: Action::Reverse, help: "reverse the sort order", label: |_| "" },
-    Key { chords: &[letter('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
-    Key { chords: &[Plain(KeyCode::Enter)], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
-    Key { chords: &[Plain(KeyCode::F(9)), letter('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
-    Key { chords: &[letter(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
-    Key { chords: &[letter(','), Shift(KeyCode::Left)], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    Key { chords: &[letter('.'), Shift(KeyCode::Right)], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    Key { chords: &[letter('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    Key { chords: &[letter('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    Key { chords: &[Plain(KeyCode::Tab)], action: Action::Focus, help: "switch the focus between devices and processes", label: |_| "" },
-    Key { chords: &[letter('w')], action: Action::WorstFirst, help: "sort devices by id, or worst first", label: |_| "" },
-    Key { chords: &[letter('f')], action: Action::Fold, help: "several hosts: fold or unfold the selected one", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
-    Key { chords: &[letter('+')], action: Action::Pace(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[letter('-')], action: Action::Pace(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[Plain(KeyCode::F(5)), letter('r'), Ctrl('l')], action: Action::Refresh, help: "refresh now, and redraw the screen", label: |_| "" },
-    Key { chords: &[Plain(KeyCode::F(12))], action: Action::Save, help: "save the settings to the configuration file", label: |_| "" },
-    Key { chords: &[letter('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
-    Key { chords: &[letter('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
-    Key { chords: &[Plain(KeyCode::Esc)], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
-    Key { chords: &[letter('q'), Plain(KeyCode::F(10)), Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
+pub(crate) const KEYS: &[KeyBinding] = &[
+    KeyBinding { chords: &[letter('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
+    KeyBinding { chords: &[letter('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
+    KeyBinding { chords: &[letter('3')], action: Action::Show(View::Detail), help: "all values of one device", label: |_| "" },
+    KeyBinding { chords: &[letter('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
+    KeyBinding { chords: &[letter('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::F(1)), letter('?'), letter('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
+    KeyBinding { chords: &[letter('['), Plain(KeyCode::Left)], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
+    KeyBinding { chords: &[letter(']'), Plain(KeyCode::Right)], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
+    KeyBinding { chords: &[Plain(KeyCode::Up)], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    KeyBinding { chords: &[Plain(KeyCode::Down)], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    KeyBinding { chords: &[Plain(KeyCode::PageUp)], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::PageDown)], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::Home)], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::End)], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
+    KeyBinding { chords: &[letter('m')], action: Action::Metric, help: "charts and mesh: next metric", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
+    KeyBinding { chords: &[letter('o')], action: Action::Overlay, help: "charts: one for all devices, or one per device", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
+    KeyBinding { chords: &[letter('z')], action: Action::Zoom(Step::Before), help: "charts: shorter time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    KeyBinding { chords: &[letter('Z')], action: Action::Zoom(Step::After), help: "charts: longer time, up to an hour (3,600 samples)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    KeyBinding { chords: &[letter('g')], action: Action::Group, help: "memory: group by line, tag, operation, size, or not", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
+    KeyBinding { chords: &[letter('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::F(2))], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
+    KeyBinding { chords: &[letter('/'), Plain(KeyCode::F(4))], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
+    KeyBinding { chords: &[Plain(KeyCode::F(6))], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
+    KeyBinding { chords: &[letter('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
+    KeyBinding { chords: &[letter('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
+    KeyBinding { chords: &[letter('I')], action: Action::Reverse, help: "reverse the sort order", label: |_| "" },
+    KeyBinding { chords: &[letter('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
+    KeyBinding { chords: &[Plain(KeyCode::Enter)], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
+    KeyBinding { chords: &[Plain(KeyCode::F(9)), letter('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
+    KeyBinding { chords: &[letter(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
+    KeyBinding { chords: &[letter(','), Shift(KeyCode::Left)], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    KeyBinding { chords: &[letter('.'), Shift(KeyCode::Right)], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    KeyBinding { chords: &[letter('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    KeyBinding { chords: &[letter('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    KeyBinding { chords: &[Plain(KeyCode::Tab)], action: Action::Focus, help: "switch the focus between devices and processes", label: |_| "" },
+    KeyBinding { chords: &[letter('w')], action: Action::WorstFirst, help: "sort devices by id, or worst first", label: |_| "" },
+    KeyBinding { chords: &[letter('f')], action: Action::Fold, help: "several hosts: fold or unfold the selected one", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
+    KeyBinding { chords: &[letter('+')], action: Action::Speed(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
+    KeyBinding { chords: &[letter('-')], action: Action::Speed(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
+    KeyBinding { chords: &[Plain(KeyCode::F(5)), letter('r'), Ctrl('l')], action: Action::Refresh, help: "refresh now, and redraw the screen", label: |_| "" },
+    KeyBinding { chords: &[Plain(KeyCode::F(12))], action: Action::Save, help: "save the settings to the configuration file", label: |_| "" },
+    KeyBinding { chords: &[letter('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
+    KeyBinding { chords: &[letter('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
+    KeyBinding { chords: &[Plain(KeyCode::Esc)], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
+    KeyBinding { chords: &[letter('q'), Plain(KeyCode::F(10)), Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
 ];
 
 pub(crate) fn action(chord: Chord) -> Option<Action> {

@@ -4,9 +4,9 @@
 use ratatui_core::layout::{Position, Rect};
 
 use crate::columns;
-use crate::keys::{KEYS, Key, Scene};
-use crate::state::{Line, State, View};
-use crate::view::MATTER_MAX;
+use crate::keys::{KEYS, KeyBinding, KeyContext};
+use crate::state::{DeviceLine, State, View};
+use crate::view::WORST_MAX;
 
 /// The smallest supported screen: columns and rows.
 pub(crate) const SIZE_MIN: (u16, u16) = (40, 10);
@@ -60,7 +60,7 @@ pub(crate) struct Main {
     pub(crate) devices: Rect,
     pub(crate) has_sums: bool,
     /// With many devices: the most important ones, with a heading.
-    pub(crate) matter: Option<Rect>,
+    pub(crate) worst: Option<Rect>,
     pub(crate) kinds: Option<Rect>,
     pub(crate) charts: Option<Rect>,
     pub(crate) processes: Rect,
@@ -92,10 +92,10 @@ fn groups(body: Rect, lines: usize, processes: usize) -> Main {
     let charts = part(devices.bottom(), chart);
     let processes = Rect { y: devices.bottom() + chart, height: body.height - rows - chart - panel, ..body };
     let events = part(processes.bottom(), panel);
-    Main { form: Form::Groups, devices, has_sums: false, matter: None, kinds: None, charts, processes, groups: None, events, side: None }
+    Main { form: Form::Groups, devices, has_sums: false, worst: None, kinds: None, charts, processes, groups: None, events, side: None }
 }
 
-pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
+pub(crate) fn first_line(state: &State, lines: &[DeviceLine], rows: usize) -> usize {
     let chosen = state.chosen_line();
     let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
     // If possible, the heading of the selected machine stays visible.
@@ -155,7 +155,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
         spare -= if is_there { rows } else { 0 };
         is_there.then(|| take(rows))
     };
-    let matter = part(matches!(form, Form::Grid { .. }), 1 + MATTER_MAX);
+    let worst = part(matches!(form, Form::Grid { .. }), 1 + WORST_MAX);
     let kinds = part(devices > 0, KIND_ROWS);
     let left = spare;
     let panels = if left >= CHART_ROWS_MIN + PANEL_ROWS.0 { (left / 3).clamp(PANEL_ROWS.0, PANEL_ROWS.1) } else { 0 };
@@ -173,7 +173,7 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
         }
         () => (Some(panel), None),
     };
-    Main { form, devices: list, has_sums, matter, kinds, charts, processes, groups, events, side }
+    Main { form, devices: list, has_sums, worst, kinds, charts, processes, groups, events, side }
 }
 
 /// Chooses the form of the device list: rows in one column, rows in two columns if one is too long, or a grid if there are many.
@@ -298,9 +298,9 @@ pub(crate) struct Hint {
 }
 
 /// Returns the keys that do something here, as far as there is room. The first and the last key, help and quit, are always included.
-pub(crate) fn footer(width: u16, scene: &Scene) -> Vec<Hint> {
-    let named = |(index, key): (usize, &Key)| {
-        let (name, label) = (key.chords.first()?.name(), (key.label)(scene));
+pub(crate) fn footer(width: u16, context: &KeyContext) -> Vec<Hint> {
+    let named = |(index, key): (usize, &KeyBinding)| {
+        let (name, label) = (key.chords.first()?.name(), (key.label)(context));
         (!label.is_empty()).then_some(Hint { key: index, name, label, from: 0, to: 0 })
     };
     let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();
@@ -398,7 +398,7 @@ mod tests {
     fn a_galaxy_and_six_processes_fit_a_small_screen() {
         let body = frame((80, 24)).unwrap().body;
         let main = main(body, 32, 6);
-        assert!(!main.has_sums && main.matter.is_some() && main.kinds.is_some(), "{main:?}");
+        assert!(!main.has_sums && main.worst.is_some() && main.kinds.is_some(), "{main:?}");
         assert_eq!(main.processes.height - PROCESS_HEADINGS, 6);
     }
 
@@ -411,7 +411,7 @@ mod tests {
                     for main in [main(body, devices, processes), groups(body, devices + 1, processes)] {
                         let parts: Vec<Rect> = [
                             Some(main.devices),
-                            main.matter,
+                            main.worst,
                             main.kinds,
                             main.charts,
                             Some(main.processes),

@@ -33,7 +33,7 @@ mod update;
 mod view;
 
 pub use clock::Clock;
-pub use feed::{Feed, Local, Lost, Remote, Replay, line_of};
+pub use feed::{Feed, FeedError, Local, Remote, Replay, line_of};
 pub use run::{End, Error, Options, run};
 pub use settings::Settings;
 pub use state::View;

@@ -54,8 +54,8 @@ impl Marks {
 
     pub(crate) fn note_refusals(&mut self, events: &[BufferEvent], now: UnixTime) {
         for event in events.iter().filter(|event| event.op == Op::OutOfMemory) {
-            let asked = event.size.map_or_else(String::new, |bytes| format!(" {}", size(bytes)));
-            let text = format!("process {}: an allocation of{asked} was refused", event.pid);
+            let bytes = event.size.map_or_else(String::new, |bytes| format!(" {}", size(bytes)));
+            let text = format!("process {}: an allocation of{bytes} was refused", event.pid);
             self.push(Mark { time: event.time.unwrap_or(now), kind: MarkKind::Refused, text });
         }
     }

@@ -17,18 +17,18 @@ use ttmon_model::units::UnixTime;
 use ttmon_os::Directory;
 
 use crate::alerts::Alerts;
-use crate::background::{self, ANSWER_TIME_MAX, Answers, KeyOutcome};
+use crate::background::{self, KeyOutcome, REPLY_TIME_MAX, TerminalReplies};
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
-use crate::feed::{Feed, Lost, Request};
+use crate::feed::{Feed, FeedError, Request};
 use crate::host::Host;
 use crate::screen::{self, Screen};
 use crate::settings::Settings;
 use crate::signals;
 use crate::state::State;
 use crate::theme::Theme;
-use crate::update::{Effect, say, update};
+use crate::update::{Effect, show_message, update};
 use crate::view::view;
 
 /// How long to wait for the first snapshot before the first frame is drawn. Most machines answer within this time.
@@ -82,7 +82,7 @@ pub enum Error {
     /// The terminal failed.
     Terminal(io::Error),
     /// There is nothing to show.
-    Lost(Lost),
+    Feed(FeedError),
 }
 
 impl From<io::Error> for Error {
@@ -98,11 +98,11 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let mut requests = Vec::new();
     let mut hosts = Vec::new();
     for (index, feed) in feeds.into_iter().enumerate() {
-        let (ask, asked) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let alerts = Alerts::new(options.rules.clone());
-        hosts.push(Host { place: feed.place(), is_recording: matches!(feed, Feed::Replay(_)), alerts, ..Host::default() });
-        feed.start(index, options.settings.refresh, asked, events.clone())?;
-        requests.push(ask);
+        hosts.push(Host { address: feed.address(), is_recording: matches!(feed, Feed::Replay(_)), alerts, ..Host::default() });
+        feed.start(index, options.settings.refresh, receiver, events.clone())?;
+        requests.push(sender);
     }
     let mut state = State::new(size()?, options.settings, options.theme, options.clock);
     state.hosts = hosts;
@@ -120,19 +120,19 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let mut effects = Vec::new();
     if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {
         effects = update(&mut state, event);
-        if let Some(Effect::Fail(lost)) = effects.iter().find(|effect| matches!(effect, Effect::Fail(_))) {
-            return Err(Error::Lost(lost.clone()));
+        if let Some(Effect::Fail(error)) = effects.iter().find(|effect| matches!(effect, Effect::Fail(_))) {
+            return Err(Error::Feed(error.clone()));
         }
     }
     if let Some(message) = options.message {
-        say(&mut state, message);
+        show_message(&mut state, message);
     }
     // Registered before the terminal is taken over. Otherwise a signal in between would not restore it.
     listen(&events)?;
     let screen = Screen::enter()?;
     read_keys(events)?;
-    let question = if options.asks_background { Question::Planned } else { Question::Done };
-    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), question }.run(&arrivals, effects)
+    let query = if options.asks_background { BackgroundQuery::Planned } else { BackgroundQuery::Done };
+    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), query }.run(&arrivals, effects)
 }
 
 fn listen(events: &Sender<Event>) -> io::Result<()> {
@@ -153,25 +153,25 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
     use crossterm::event::{Event as Input, KeyEventKind, read};
     let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
     builder.spawn(move || {
-        let mut answers = Answers::default();
+        let mut replies = TerminalReplies::default();
         loop {
             let event = match read() {
-                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match answers.take_key(key) {
+                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match replies.take_key(key) {
                     KeyOutcome::Keys(keys) => {
                         if keys.into_iter().any(|key| events.send(Event::Key(key)).is_err()) {
                             return;
                         }
                         continue;
                     }
-                    KeyOutcome::Answer(Some(background)) => Event::Background(background),
-                    KeyOutcome::Answer(None) => continue,
+                    KeyOutcome::Reply(Some(background)) => Event::Background(background),
+                    KeyOutcome::Reply(None) => continue,
                 },
                 Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
                 Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),
                 Ok(_) => continue,
-                Err(error) => Event::InputLost(error.to_string()),
+                Err(error) => Event::InputError(error.to_string()),
             };
-            let is_last = matches!(event, Event::InputLost(_));
+            let is_last = matches!(event, Event::InputError(_));
             if events.send(event).is_err() || is_last {
                 return;
             }
@@ -180,9 +180,9 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-fn lost() -> Error {
+fn no_sources() -> Error {
     let message = "the screen lost its sources; start it again".to_owned();
-    Error::Lost(Lost { message, is_no_device: false, since: UnixTime(0) })
+    Error::Feed(FeedError { message, is_no_device: false, since: UnixTime(0) })
 }
 
 fn size() -> io::Result<(u16, u16)> {
@@ -191,10 +191,10 @@ fn size() -> io::Result<(u16, u16)> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum BackgroundQuery {
     /// Sent after the first frame, to avoid a delay.
     Planned,
-    Asked(Instant),
+    Sent(Instant),
     Done,
 }
 
@@ -204,7 +204,7 @@ struct Loop {
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
-    question: Question,
+    query: BackgroundQuery,
 }
 
 impl Loop {
@@ -212,17 +212,17 @@ impl Loop {
         for effect in first {
             self.perform(effect)?;
         }
-        let mut heard = vec![Instant::now(); self.requests.len()];
+        let mut received = vec![Instant::now(); self.requests.len()];
         loop {
             self.draw()?;
-            if let Question::Planned = self.question {
-                screen::write(background::QUESTION.as_bytes())?;
-                self.question = Question::Asked(Instant::now());
+            if let BackgroundQuery::Planned = self.query {
+                screen::write(background::QUERY.as_bytes())?;
+                self.query = BackgroundQuery::Sent(Instant::now());
             }
-            let mut next = Some(self.wait(arrivals, &heard)?);
+            let mut next = Some(self.wait(arrivals, &received)?);
             while let Some(event) = next {
-                if let Event::News(host, _) = &event {
-                    heard[*host] = Instant::now();
+                if let Event::Feed(host, _) = &event {
+                    received[*host] = Instant::now();
                 }
                 let is_late = matches!(event, Event::Background(_)) && !self.is_awaited();
                 let effects = if is_late { Vec::new() } else { update(&mut self.state, event) };
@@ -237,23 +237,23 @@ impl Loop {
     }
 
     /// Waits for the next event. An overdue feed also causes an event.
-    fn wait(&self, arrivals: &Receiver<Event>, heard: &[Instant]) -> Result<Event, Error> {
+    fn wait(&self, arrivals: &Receiver<Event>, received: &[Instant]) -> Result<Event, Error> {
         // A paused recording is not overdue.
         if self.state.replay.is_some() {
-            return arrivals.recv().map_err(|_| lost());
+            return arrivals.recv().map_err(|_| no_sources());
         }
-        let patience = |(index, heard): (usize, &Instant)| (self.patience(&self.state.hosts[index], *heard), index);
-        let (patience, host) = heard.iter().enumerate().map(patience).min().unwrap_or((LATE, 0));
-        match arrivals.recv_timeout(patience.max(Duration::from_millis(10))) {
+        let until_silent = |(index, received): (usize, &Instant)| (self.until_silent(&self.state.hosts[index], *received), index);
+        let (until_silent, host) = received.iter().enumerate().map(until_silent).min().unwrap_or((LATE, 0));
+        match arrivals.recv_timeout(until_silent.max(Duration::from_millis(10))) {
             Ok(event) => Ok(event),
-            Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(host, heard[host].elapsed())),
-            Err(RecvTimeoutError::Disconnected) => Err(lost()),
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(host, received[host].elapsed())),
+            Err(RecvTimeoutError::Disconnected) => Err(no_sources()),
         }
     }
 
     /// Time until a machine is reported as silent, or until its silent time is updated.
-    fn patience(&self, host: &Host, heard: Instant) -> Duration {
-        let late = match (&host.place, &host.lost) {
+    fn until_silent(&self, host: &Host, received: Instant) -> Duration {
+        let late = match (&host.address, &host.error) {
             (None, _) => self.state.settings.refresh + LATE,
             (Some(_), None) => self.state.settings.refresh + LATE_ELSEWHERE,
             // The machine is already shown as missing, and sends nothing until the next request.
@@ -261,14 +261,14 @@ impl Loop {
         };
         // Silence is counted in seconds, so it is checked every second.
         let next = if host.silent_for.is_zero() { late } else { host.silent_for + Duration::from_secs(1) };
-        next.saturating_sub(heard.elapsed())
+        next.saturating_sub(received.elapsed())
     }
 
     /// Whether the answer about the background is in time. Only the first answer counts.
     fn is_awaited(&mut self) -> bool {
-        match std::mem::replace(&mut self.question, Question::Done) {
-            Question::Asked(at) => at.elapsed() <= ANSWER_TIME_MAX,
-            Question::Planned | Question::Done => false,
+        match std::mem::replace(&mut self.query, BackgroundQuery::Done) {
+            BackgroundQuery::Sent(at) => at.elapsed() <= REPLY_TIME_MAX,
+            BackgroundQuery::Planned | BackgroundQuery::Done => false,
         }
     }
 
@@ -289,13 +289,13 @@ impl Loop {
         match effect {
             Effect::Quit => return Ok(Some(End::Left)),
             Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
-            Effect::Fail(lost) => return Err(Error::Lost(lost)),
+            Effect::Fail(error) => return Err(Error::Feed(error)),
             // If the feed has ended, its silence is reported instead.
-            Effect::Ask(host, request) => _ = self.requests[host].send(request),
-            Effect::AskAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
+            Effect::Send(host, request) => _ = self.requests[host].send(request),
+            Effect::SendAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
             Effect::Signal(key, owner, at) => {
                 let outcome = signals::send(key, &owner, at);
-                say(&mut self.state, outcome);
+                show_message(&mut self.state, outcome);
             }
             Effect::Save => {
                 let outcome = match &self.config {
@@ -305,7 +305,7 @@ impl Loop {
                         Err(error) => format!("settings not saved: {}: {error}", path.display()),
                     },
                 };
-                say(&mut self.state, outcome);
+                show_message(&mut self.state, outcome);
             }
             Effect::Redraw => self.screen.forget(),
             Effect::Ring => screen::write(b"\x07")?,

@@ -33,10 +33,10 @@ impl Screen {
     pub(crate) fn enter() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let tell = panic::take_hook();
+            let print_panic = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
                 give_back();
-                tell(info);
+                print_panic(info);
             }));
         });
         let mut screen = Self { shown: Buffer::empty(Rect::ZERO), pen: Pen::default() };
@@ -106,17 +106,17 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
 struct Pen {
     /// `None` if unknown: at the start, and after the last column, where terminals differ.
     at: Option<(u16, u16)>,
-    look: Look,
+    style: CellStyle,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Look {
+struct CellStyle {
     fg: Color,
     bg: Color,
     modifier: Modifier,
 }
 
-impl Look {
+impl CellStyle {
     fn of(cell: &Cell) -> Self {
         Self { fg: cell.fg, bg: cell.bg, modifier: cell.modifier }
     }
@@ -126,7 +126,7 @@ impl Pen {
     fn draw(&mut self, shown: &Buffer, next: &Buffer, out: &mut String) {
         for (x, y, cell) in shown.diff(next) {
             self.move_to(x, y, next, out);
-            self.wear(Look::of(cell), out);
+            self.apply(CellStyle::of(cell), out);
             out.push_str(cell.symbol());
             let after = x + crate::canvas::width(cell.symbol()).max(1);
             self.at = (after < next.area.right()).then_some((after, y));
@@ -139,7 +139,7 @@ impl Pen {
             Some((from, row)) if row == y && from < x => {
                 let gap = x - from;
                 let cells = || (from..x).filter_map(|column| next.cell((column, y)));
-                let is_plain = |cell: &Cell| cell.symbol().len() == 1 && Look::of(cell) == self.look;
+                let is_plain = |cell: &Cell| cell.symbol().len() == 1 && CellStyle::of(cell) == self.style;
                 if gap <= GAP_MAX && cells().all(is_plain) {
                     cells().for_each(|cell| out.push_str(cell.symbol()));
                 } else if gap == 1 {
@@ -155,29 +155,29 @@ impl Pen {
         self.at = Some((x, y));
     }
 
-    fn wear(&mut self, look: Look, out: &mut String) {
-        if look == self.look {
+    fn apply(&mut self, style: CellStyle, out: &mut String) {
+        if style == self.style {
             return;
         }
         let mut codes: Vec<String> = Vec::new();
         // A modifier is removed by a reset of all attributes.
-        let (mut fg, mut bg, mut modifier) = (self.look.fg, self.look.bg, self.look.modifier);
-        let loses_color = (look.fg == Color::Reset && fg != Color::Reset) || (look.bg == Color::Reset && bg != Color::Reset);
-        if !(modifier - look.modifier).is_empty() || loses_color {
+        let (mut fg, mut bg, mut modifier) = (self.style.fg, self.style.bg, self.style.modifier);
+        let loses_color = (style.fg == Color::Reset && fg != Color::Reset) || (style.bg == Color::Reset && bg != Color::Reset);
+        if !(modifier - style.modifier).is_empty() || loses_color {
             codes.push("0".to_owned());
             (fg, bg, modifier) = (Color::Reset, Color::Reset, Modifier::empty());
         }
-        for (_, code) in MODIFIERS.iter().filter(|(flag, _)| (look.modifier - modifier).contains(*flag)) {
+        for (_, code) in MODIFIERS.iter().filter(|(flag, _)| (style.modifier - modifier).contains(*flag)) {
             codes.push((*code).to_owned());
         }
-        if look.fg != fg {
-            codes.push(color(look.fg, 30));
+        if style.fg != fg {
+            codes.push(color(style.fg, 30));
         }
-        if look.bg != bg {
-            codes.push(color(look.bg, 40));
+        if style.bg != bg {
+            codes.push(color(style.bg, 40));
         }
         let _ = if codes == ["0"] { write!(out, "\x1b[m") } else { write!(out, "\x1b[{}m", codes.join(";")) };
-        self.look = look;
+        self.style = style;
     }
 }
 
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changed_nothing_written() {
+    fn no_change_writes_nothing() {
         assert_eq!(drawn(&["54 C", "ok"], &["54 C", "ok"]), "");
     }
 
     #[test]
-    fn only_what_changed_is_written() {
+    fn only_changed_cells_are_written() {
         assert_eq!(drawn(&["54 C  20 W"], &["55 C  20 W"]), "\x1b[1;2H5");
         assert_eq!(drawn(&["54 C  20 W"], &["64 D  20 W"]), "\x1b[1;1H64 D", "a short gap is written again");
         assert_eq!(drawn(&["5         5"], &["6         6"]), "\x1b[1;1H6\x1b[9C6");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_worn_until_another_is_needed() {
+    fn a_style_is_written_only_where_it_changes() {
         let area = Rect::new(0, 0, 6, 1);
         let mut next = Buffer::empty(area);
         next.set_string(0, 0, "ab", Style::new().add_modifier(Modifier::BOLD));

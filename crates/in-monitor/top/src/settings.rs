@@ -92,7 +92,7 @@ impl Default for Settings {
     }
 }
 
-struct Row {
+struct Setting {
     key: &'static str,
     takes: fn() -> String,
     #[cfg_attr(not(test), expect(dead_code, reason = "for docs/top.md"))]
@@ -101,21 +101,21 @@ struct Row {
     write: fn(&Settings) -> Value,
 }
 
-#[rustfmt::skip] // one row per line
-const ROWS: &[Row] = &[
-    Row { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
-    Row { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "refresh interval", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
-    Row { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` follows the background of the terminal", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
-    Row { key: "sort", takes: || "the name of a column".to_owned(), help: "column to sort processes by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
-    Row { key: "descending", takes: boolean, help: "sort in descending order", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
-    Row { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
-    Row { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the process list, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
-    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "metric of charts and mesh", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
-    Row { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts show", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
-    Row { key: "worst_first", takes: boolean, help: "list the worst devices first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
-    Row { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
-    Row { key: "charts_by_device", takes: boolean, help: "charts: true for all metrics of one device, false for one metric of all devices", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
-    Row { key: "bell", takes: boolean, help: "ring the terminal bell for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
+#[rustfmt::skip] // one setting per line
+const SETTINGS: &[Setting] = &[
+    Setting { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
+    Setting { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "refresh interval", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
+    Setting { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` follows the background of the terminal", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
+    Setting { key: "sort", takes: || "the name of a column".to_owned(), help: "column to sort processes by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
+    Setting { key: "descending", takes: boolean, help: "sort in descending order", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
+    Setting { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
+    Setting { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the process list, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
+    Setting { key: "metric", takes: || "the name of a metric".to_owned(), help: "metric of charts and mesh", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
+    Setting { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts show", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
+    Setting { key: "worst_first", takes: boolean, help: "list the worst devices first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
+    Setting { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
+    Setting { key: "charts_by_device", takes: boolean, help: "charts: true for all metrics of one device, false for one metric of all devices", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
+    Setting { key: "bell", takes: boolean, help: "ring the terminal bell for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
 ];
 
 fn boolean() -> String {
@@ -186,11 +186,11 @@ impl Settings {
         };
         let mut messages = Vec::new();
         for (key, value) in &table {
-            match ROWS.iter().find(|row| row.key == key) {
+            match SETTINGS.iter().find(|setting| setting.key == key) {
                 // The table of alert rules and receivers is read elsewhere.
                 None if key == "alerts" => {}
                 None => messages.push(format!("unknown key {key}")),
-                Some(row) if (row.read)(self, value).is_none() => messages.push(format!("{key} takes {}", (row.takes)())),
+                Some(setting) if (setting.read)(self, value).is_none() => messages.push(format!("{key} takes {}", (setting.takes)())),
                 Some(_) => {}
             }
         }
@@ -202,10 +202,10 @@ impl Settings {
     pub fn write(&self, earlier: &str) -> Result<String, NotToml> {
         let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
-        for row in ROWS {
-            let value = (row.write)(self);
-            if wanted.insert(row.key.to_owned(), value.clone()).as_ref() != Some(&value) {
-                set(&mut lines, row.key, &value);
+        for setting in SETTINGS {
+            let value = (setting.write)(self);
+            if wanted.insert(setting.key.to_owned(), value.clone()).as_ref() != Some(&value) {
+                set(&mut lines, setting.key, &value);
             }
         }
         let text = lines.join("\n") + "\n";
@@ -245,8 +245,14 @@ mod tests {
     fn generated_tables_of_settings_are_up_to_date() {
         let header = "| key | takes | default | is |\n| --- | --- | --- | --- |\n";
         let mut text = String::new();
-        for row in ROWS {
-            text += &format!("| `{}` | {} | `{}` | {} |\n", row.key, (row.takes)(), (row.write)(&Settings::default()), row.help);
+        for setting in SETTINGS {
+            text += &format!(
+                "| `{}` | {} | `{}` | {} |\n",
+                setting.key,
+                (setting.takes)(),
+                (setting.write)(&Settings::default()),
+                setting.help
+            );
         }
         text += "\n| column | is |\n| --- | --- |\n";
         for column in columns::COLUMNS {
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_put_together() {
+    fn allowed_words_are_listed_with_or() {
         assert_eq!(one_of(["a", "b", "c"]), "a, b or c");
         assert_eq!(one_of(ZOOMS), "60, 300, 900, 1800 or 3600");
     }
@@ -293,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_stay_and_what_cannot_be_read_is_left_alone() {
+    fn comments_stay_and_an_unreadable_file_is_left_alone() {
         let earlier =
             "# mine\ntree = true  # as I like it\ncolumns = [\n  \"pid\", # first\n]\ntheme = \"auto\" # same\n\n[other]\ntree = 7\n";
         let written = Settings::default().write(earlier).unwrap();

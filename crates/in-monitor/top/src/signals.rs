@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_process_that_was_meant_gets_it() {
+    fn a_signal_goes_only_to_the_chosen_process() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
         let key = ProcessKey { pid: child.id(), start_ticks: start_ticks(Path::new(PROC), child.id()).unwrap() };
         let other = ProcessKey { start_ticks: key.start_ticks + 1, ..key };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_polite_one_is_first() {
+    fn the_least_destructive_signal_is_first() {
         assert_eq!(SIGNALS[0].name, "TERM");
     }
 }

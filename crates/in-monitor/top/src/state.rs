@@ -109,7 +109,7 @@ pub(crate) struct SignalDialog {
     pub(crate) command: String,
     pub(crate) user: String,
     pub(crate) at: usize,
-    pub(crate) is_asked: bool,
+    pub(crate) is_confirming: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub(crate) struct State {
     pub(crate) size: (u16, u16),
     pub(crate) view: View,
     /// The view in which Enter was pressed. Esc returns to it.
-    pub(crate) left: View,
+    pub(crate) previous_view: View,
     pub(crate) focus: Focus,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) theme: Theme,
@@ -206,12 +206,12 @@ pub(crate) struct State {
     pub(crate) wants_deep: bool,
     /// The monitored machines: this machine, or services of other machines. There is always at least one.
     pub(crate) hosts: Vec<Host>,
-    pub(crate) at: usize,
+    pub(crate) host_index: usize,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
     pub(crate) process: Option<Owner>,
     /// The last row of the selected process, after it disappeared from the list.
-    pub(crate) process_place: usize,
+    pub(crate) last_process_row: usize,
     /// Whether F2 changed something that is not saved yet.
     pub(crate) is_setup_changed: bool,
     pub(crate) memory: MemoryList,
@@ -232,7 +232,7 @@ impl State {
         Self {
             size,
             view: settings.view,
-            left: View::Main,
+            previous_view: View::Main,
             focus: Focus::default(),
             dialog: None,
             theme: detected.chosen(settings.theme),
@@ -243,11 +243,11 @@ impl State {
             is_read_only: false,
             wants_deep: false,
             hosts: vec![Host::default()],
-            at: 0,
+            host_index: 0,
             filter: Filter::default(),
             filter_text: String::new(),
             process: None,
-            process_place: 0,
+            last_process_row: 0,
             is_setup_changed: false,
             memory: MemoryList::default(),
             scroll: 0,
@@ -260,12 +260,12 @@ impl State {
         }
     }
 
-    pub(crate) fn here(&self) -> &Host {
-        &self.hosts[self.at]
+    pub(crate) fn host(&self) -> &Host {
+        &self.hosts[self.host_index]
     }
 
-    pub(crate) fn here_mut(&mut self) -> &mut Host {
-        &mut self.hosts[self.at]
+    pub(crate) fn host_mut(&mut self) -> &mut Host {
+        &mut self.hosts[self.host_index]
     }
 
     /// Turns `--deep` on or off. Charts then prefer utilization or not, unless the user chose a metric.
@@ -289,11 +289,11 @@ impl State {
 
     /// Whether signals can be sent to processes of a machine: only to those of this machine, and not in a replay.
     pub(crate) fn can_signal(&self, host: usize) -> bool {
-        !self.is_read_only && self.replay.is_none() && self.hosts[host].place.is_none()
+        !self.is_read_only && self.replay.is_none() && self.hosts[host].address.is_none()
     }
 
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
-        self.here().shown()
+        self.host().shown()
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
@@ -325,7 +325,7 @@ impl State {
     }
 
     pub(crate) fn chosen_device<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
-        self.here().chosen(snapshot)
+        self.host().chosen(snapshot)
     }
 
     pub(crate) fn shown_device(&self) -> Option<(&Snapshot, &Device)> {
@@ -334,31 +334,31 @@ impl State {
     }
 
     /// Lines of the device list with several machines: each machine has a heading, and its devices unless it is folded.
-    pub(crate) fn lines(&self) -> Vec<Line> {
+    pub(crate) fn lines(&self) -> Vec<DeviceLine> {
         let mut lines = Vec::new();
         for (index, host) in self.hosts.iter().enumerate() {
-            lines.push(Line { host: index, device: None });
+            lines.push(DeviceLine { host: index, device: None });
             if let Some(snapshot) = host.shown().filter(|_| !host.is_folded) {
-                lines.extend(self.devices(snapshot).iter().map(|device| Line { host: index, device: Some(device.id) }));
+                lines.extend(self.devices(snapshot).iter().map(|device| DeviceLine { host: index, device: Some(device.id) }));
             }
         }
         lines
     }
 
     /// The selected line: a device, or the heading of a machine that shows no devices.
-    pub(crate) fn chosen_line(&self) -> Line {
-        let device = self.shown().filter(|_| !self.here().is_folded).and_then(|snapshot| self.chosen_device(snapshot));
-        Line { host: self.at, device: device.map(|device| device.id) }
+    pub(crate) fn chosen_line(&self) -> DeviceLine {
+        let device = self.shown().filter(|_| !self.host().is_folded).and_then(|snapshot| self.chosen_device(snapshot));
+        DeviceLine { host: self.host_index, device: device.map(|device| device.id) }
     }
 
     /// Lines that can be selected: all but the headings of machines that show devices.
-    pub(crate) fn choices(&self) -> Vec<Line> {
+    pub(crate) fn choices(&self) -> Vec<DeviceLine> {
         let lines = self.lines();
         let has_devices = |host: usize| lines.iter().any(|line| line.host == host && line.device.is_some());
         lines.iter().copied().filter(|line| line.device.is_some() || !has_devices(line.host)).collect()
     }
 
-    pub(crate) fn processes(&self) -> Vec<Row<'_>> {
+    pub(crate) fn processes(&self) -> Vec<ProcessRow<'_>> {
         let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
         let rows = columns::sorted(&COLUMNS[self.settings.sort], self.settings.descending, all.filter(|row| self.filter.matches(row)));
         if self.settings.tree { tree(&rows) } else { rows }
@@ -384,7 +384,7 @@ impl State {
 
     /// Returns the selected process among the visible ones. It is the first by default, and `None` if the selected process has ended or is
     /// hidden.
-    pub(crate) fn chosen_process<'a, 'b>(&self, rows: &'a [Row<'b>]) -> Option<&'a Row<'b>> {
+    pub(crate) fn chosen_process<'a, 'b>(&self, rows: &'a [ProcessRow<'b>]) -> Option<&'a ProcessRow<'b>> {
         match self.process {
             None => rows.first(),
             Some(owner) => rows.iter().find(|row| row.owner() == owner),
@@ -392,35 +392,35 @@ impl State {
     }
 
     /// Returns the row from which the cursor moves: the row of the selected process, or its last row; the first row by default.
-    pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
+    pub(crate) fn process_row(&self, rows: &[ProcessRow<'_>]) -> usize {
         let Some(owner) = self.process else { return 0 };
         let row = rows.iter().position(|row| row.owner() == owner);
-        row.unwrap_or(self.process_place.min(rows.len().saturating_sub(1)))
+        row.unwrap_or(self.last_process_row.min(rows.len().saturating_sub(1)))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct DeviceLine {
     pub(crate) host: usize,
     /// `None` for the heading of the machine.
     pub(crate) device: Option<DeviceId>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub(crate) struct ProcessRow<'a> {
     pub(crate) host: usize,
     pub(crate) host_name: &'a str,
     pub(crate) process: &'a Process,
     pub(crate) depth: Depth,
 }
 
-impl Row<'_> {
+impl ProcessRow<'_> {
     pub(crate) fn owner(&self) -> Owner {
         (self.host, self.process.key)
     }
 }
 
-impl Deref for Row<'_> {
+impl Deref for ProcessRow<'_> {
     type Target = Process;
 
     fn deref(&self) -> &Process {
@@ -428,9 +428,9 @@ impl Deref for Row<'_> {
     }
 }
 
-pub(crate) fn rows(index: usize, host: &Host) -> impl Iterator<Item = Row<'_>> {
+pub(crate) fn rows(index: usize, host: &Host) -> impl Iterator<Item = ProcessRow<'_>> {
     let processes = host.shown().into_iter().flat_map(|snapshot| &snapshot.processes);
-    processes.map(move |process| Row { host: index, host_name: host.name(), process, depth: Depth::default() })
+    processes.map(move |process| ProcessRow { host: index, host_name: host.name(), process, depth: Depth::default() })
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -441,7 +441,7 @@ pub(crate) struct Depth {
 
 /// Orders children below their parents. Siblings keep their order, and a child is a root if its parent is not shown. Each row is read only
 /// a few times, independent of the number and depth of rows.
-fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
+fn tree<'a>(rows: &[ProcessRow<'a>]) -> Vec<ProcessRow<'a>> {
     let by_pid: HashMap<(usize, u64), usize> =
         rows.iter().enumerate().rev().map(|(index, row)| ((row.host, u64::from(row.key.pid)), index)).collect();
     let mut roots = Vec::new();
@@ -458,7 +458,7 @@ fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
     let mut waiting: Vec<(usize, Depth)> = roots.into_iter().rev().map(|root| (root, Depth::default())).collect();
     while let Some((index, depth)) = waiting.pop() {
         is_listed[index] = true;
-        list.push(Row { depth, ..rows[index] });
+        list.push(ProcessRow { depth, ..rows[index] });
         let level = depth.level.saturating_add(1);
         let below = children[index].iter().enumerate().rev();
         waiting.extend(below.map(|(place, child)| (*child, Depth { level, is_last: place + 1 == children[index].len() })));
@@ -484,8 +484,8 @@ mod tests {
             process
         };
         snapshot.processes = parents.map(process).collect();
-        let row = |process| Row { host: 0, host_name: "", process, depth: Depth::default() };
-        let rows: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
+        let row = |process| ProcessRow { host: 0, host_name: "", process, depth: Depth::default() };
+        let rows: Vec<ProcessRow<'_>> = snapshot.processes.iter().map(row).collect();
         let tree = tree(&rows);
         assert_eq!(tree.len(), rows.len());
         let place = |pid: u32| tree.iter().position(|row| row.key.pid == pid).unwrap();

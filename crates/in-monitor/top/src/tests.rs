@@ -18,7 +18,7 @@ pub(crate) use ttmon_testing::machine;
 
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::feed::{Lost, News};
+use crate::feed::{FeedError, FeedMessage};
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::state::State;
@@ -44,7 +44,7 @@ pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, secon
             device.temperature = device.temperature.map(|value| Celsius(value.0 + if second == 0 { 0.0 } else { 8.0 * wave }));
             device.power = device.power.map(|value| Watts(value.0 + if second == 0 { 0.0 } else { 20.0 * wave }));
         }
-        update(&mut state, Event::News(0, News::Snapshot(Box::new(then))));
+        update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(then))));
     }
     state
 }
@@ -103,24 +103,24 @@ pub(crate) fn eight() -> Snapshot {
 /// Three services: one has an unhealthy machine, one is silent, and one was never reached.
 pub(crate) fn several(size: (u16, u16)) -> State {
     let mut state = watched(&eight(), size, Theme::default(), 70);
-    state.hosts[0].place = Some("tt-a:9477".to_owned());
+    state.hosts[0].address = Some("tt-a:9477".to_owned());
     for place in ["tt-b:9477", "tt-c:9477"] {
-        state.hosts.push(Host { place: Some(place.to_owned()), ..Host::default() });
+        state.hosts.push(Host { address: Some(place.to_owned()), ..Host::default() });
     }
     let mut pair = machine::n300();
     pair.host = "tt-b".to_owned();
-    pair.time = state.here().now();
-    update(&mut state, Event::News(1, News::Snapshot(Box::new(pair))));
+    pair.time = state.host().now();
+    update(&mut state, Event::Feed(1, FeedMessage::Snapshot(Box::new(pair))));
     for host in [1, 2] {
         let message = "cannot be reached (Connection refused)".to_owned();
-        let lost = Lost { message, is_no_device: false, since: state.here().now() };
-        update(&mut state, Event::News(host, News::Lost(lost)));
+        let error = FeedError { message, is_no_device: false, since: state.host().now() };
+        update(&mut state, Event::Feed(host, FeedMessage::Error(error)));
     }
     state
 }
 
 /// A machine with this many processes, from pid 300 on, the largest first.
-pub(crate) fn crowded(count: u32) -> Snapshot {
+pub(crate) fn with_processes(count: u32) -> Snapshot {
     let mut snapshot = machine::n300();
     let first = snapshot.processes[0].clone();
     let process = |index: u32| {

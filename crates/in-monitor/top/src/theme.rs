@@ -1,4 +1,4 @@
-//! The look of the screen: roles instead of colours, and the characters for drawing.
+//! The styles of the screen: roles instead of colours, and the characters for drawing.
 //!
 //! Colour shows load (a gradient by the value's own limit) and health. A word, a number or a symbol always has the same information. The
 //! background is never painted. `palette` has the colours in three forms: true colour, the 256-colour palette, and the 16 colours of the
@@ -102,7 +102,7 @@ impl Theme {
             Role::Strong => style.add_modifier(Modifier::BOLD),
             Role::Heading => self.faint(palette.dim).add_modifier(Modifier::UNDERLINED),
             Role::Title => self.colored(palette.accent).add_modifier(Modifier::BOLD),
-            // The selected line has no other colours, which would look uneven when reversed.
+            // The selected line has no other colours, which would be uneven when reversed.
             Role::Selected => style.fg(Color::Reset).bg(Color::Reset).add_modifier(Modifier::REVERSED),
             Role::Warning => self.colored(palette.warning).add_modifier(Modifier::BOLD),
             Role::Critical => self.colored(palette.critical).add_modifier(Modifier::BOLD | Modifier::REVERSED),

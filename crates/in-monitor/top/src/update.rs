@@ -14,7 +14,7 @@ use ttmon_model::{ProcessKey, Snapshot};
 
 use crate::alerts::Grade;
 use crate::event::Event;
-use crate::feed::{JUMP_NANOS, Lost, News, Request};
+use crate::feed::{FeedError, FeedMessage, JUMP_NANOS, Request};
 use crate::history::History;
 use crate::host::Frozen;
 use crate::keys::{self, Action, Chord, Motion, Step};
@@ -22,7 +22,7 @@ use crate::layout;
 use crate::marks::Marks;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
-use crate::state::{Dialog, Focus, Line, Message, Owner, Page, Row, SignalDialog, State, View};
+use crate::state::{DeviceLine, Dialog, Focus, Message, Owner, Page, ProcessRow, SignalDialog, State, View};
 use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
@@ -40,15 +40,15 @@ pub(crate) enum Effect {
     Die(i32),
     Suspend,
     /// Send a request to the feed of the host with this index.
-    Ask(usize, Request),
-    AskAll(Request),
+    Send(usize, Request),
+    SendAll(Request),
     /// Send a signal: the process, the name of its user, and the index of the signal.
     Signal(ProcessKey, String, usize),
     Save,
     /// Redraw everything: another program may have written to the terminal.
     Redraw,
     Ring,
-    Fail(Lost),
+    Fail(FeedError),
 }
 
 /// Applies an event. Also starts or stops the reading of buffers if the shown view requires it.
@@ -57,8 +57,8 @@ pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
     let now = wants_buffers(state);
     let before = std::mem::replace(&mut state.buffers_of, now);
     if now != before {
-        effects.extend(before.map(|host| Effect::Ask(host, Request::Buffers(false))));
-        effects.extend(now.map(|host| Effect::Ask(host, Request::Buffers(true))));
+        effects.extend(before.map(|host| Effect::Send(host, Request::Buffers(false))));
+        effects.extend(now.map(|host| Effect::Send(host, Request::Buffers(true))));
     }
     effects
 }
@@ -71,7 +71,7 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             state.size = (width, height);
             Vec::new()
         }
-        Event::News(host, news) => take_news(state, host, news),
+        Event::Feed(host, message) => receive(state, host, message),
         Event::Silence(host, silence) => {
             state.hosts[host].silent_for = silence;
             Vec::new()
@@ -84,70 +84,70 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
         Event::Broken => failed(state, "the sampling thread panicked (see above); please report this defect".to_owned()),
-        Event::InputLost(why) => failed(state, format!("the keyboard is gone: {why}; start it again in a terminal")),
+        Event::InputError(why) => failed(state, format!("the keyboard is gone: {why}; start it again in a terminal")),
     }
 }
 
 fn failed(state: &State, message: String) -> Vec<Effect> {
-    vec![Effect::Fail(Lost { message, is_no_device: false, since: state.here().now() })]
+    vec![Effect::Fail(FeedError { message, is_no_device: false, since: state.host().now() })]
 }
 
-fn take_news(state: &mut State, index: usize, news: News) -> Vec<Effect> {
+fn receive(state: &mut State, index: usize, message: FeedMessage) -> Vec<Effect> {
     let host = &mut state.hosts[index];
-    match news {
-        News::Snapshot(snapshot) => {
+    match message {
+        FeedMessage::Snapshot(snapshot) => {
             host.silent_for = Duration::ZERO;
-            if host.lost.take().is_some() && host.place.is_some() {
+            if host.error.take().is_some() && host.address.is_some() {
                 host.alerts.note(snapshot.time, Grade::Good, "answers again".to_owned());
             }
-            take(state, index, Arc::new(*snapshot))
+            take_snapshot(state, index, Arc::new(*snapshot))
         }
-        News::Lost(lost) if host.live.is_none() && host.place.is_none() && state.replay.is_none() => vec![Effect::Fail(lost)],
-        News::Lost(lost) => {
+        FeedMessage::Error(error) if host.live.is_none() && host.address.is_none() && state.replay.is_none() => vec![Effect::Fail(error)],
+        FeedMessage::Error(error) => {
             host.silent_for = Duration::ZERO;
-            let is_first = host.lost.is_none() && host.place.is_some();
+            let is_first = host.error.is_none() && host.address.is_some();
             if is_first {
-                host.alerts.note(lost.since, Grade::Critical, format!("no answer: {}", lost.message));
+                host.alerts.note(error.since, Grade::Critical, format!("no answer: {}", error.message));
             }
-            host.lost = Some(lost);
+            host.error = Some(error);
             if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
         }
-        News::Past(grid) => {
+        FeedMessage::Past(grid) => {
             host.history.fill(&grid);
             if let Some(frozen) = &mut host.frozen {
                 frozen.back = host.history.back_at(frozen.snapshot.time);
             }
             Vec::new()
         }
-        News::Source { is_back, text } => {
+        FeedMessage::Source { is_back, text } => {
             let grade = if is_back { Grade::Good } else { Grade::Warning };
             host.alerts.note(host.now(), grade, text);
             Vec::new()
         }
-        News::BufferEvents(events) => {
+        FeedMessage::BufferEvents(events) => {
             host.marks.note_refusals(&events, host.now());
             host.buffer_events.extend(events);
             let excess = host.buffer_events.len().saturating_sub(BUFFER_EVENTS_MAX);
             host.buffer_events.drain(..excess);
             Vec::new()
         }
-        News::Position(position) => {
+        FeedMessage::Position(position) => {
             state.replay = Some(position);
             Vec::new()
         }
-        News::Environment(key, variables) => {
+        FeedMessage::Environment(key, variables) => {
             state.environment = Some(((index, key), variables));
             Vec::new()
         }
     }
 }
 
-fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
+fn take_snapshot(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
     let chosen = state.process.filter(|(host, _)| *host == index).map(|(_, key)| key);
     let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
     let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
     if chosen.is_some_and(|key| is_live(key) && !has(&snapshot, key)) {
-        note_place(state);
+        save_process_row(state);
     }
     let host = &mut state.hosts[index];
     let last = host.live.as_ref().map(|live| live.time);
@@ -168,7 +168,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
             frozen.back = (frozen.back + 1).min(host.history.times().len() - 1);
         }
     }
-    if let Some(message) = state.message.as_mut().filter(|_| index == state.at) {
+    if let Some(message) = state.message.as_mut().filter(|_| index == state.host_index) {
         message.until.get_or_insert(end_of_message(snapshot.time));
     }
     let is_worse = host.alerts.watch(&snapshot);
@@ -178,10 +178,10 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
 }
 
 /// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.
-fn note_place(state: &mut State) {
+fn save_process_row(state: &mut State) {
     let rows = state.processes();
     if state.chosen_process(&rows).is_some() {
-        state.process_place = state.process_row(&rows);
+        state.last_process_row = state.process_row(&rows);
     }
 }
 
@@ -202,7 +202,7 @@ fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     let effects = act(state, action);
     // If a key changed nothing, show why.
     if effects.is_empty() && state.message.is_none() && reasons::Trace::of(state) == before {
-        say(state, reasons::why_nothing(action));
+        show_message(state, reasons::why_nothing(action));
     }
     effects
 }
@@ -212,7 +212,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         return Vec::new();
     }
     if let Some(why) = reasons::refusal(state, action) {
-        say(state, why);
+        show_message(state, why);
         return Vec::new();
     }
     match action {
@@ -236,28 +236,28 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Tree => state.settings.tree = !state.settings.tree,
         Action::Details => return details(state),
         Action::Signal => signal(state, None),
-        Action::Freeze if state.replay.is_some() => return vec![Effect::AskAll(Request::Pause)],
-        Action::Back(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Step(step))],
-        Action::Jump(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Jump(step))],
-        Action::Pace(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Speed(step))],
+        Action::Freeze if state.replay.is_some() => return vec![Effect::SendAll(Request::Pause)],
+        Action::Back(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Step(step))],
+        Action::Jump(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Jump(step))],
+        Action::Speed(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Speed(step))],
         Action::Freeze => freeze(state),
         Action::Back(step) => step_in_time(state, step, one_sample),
         Action::Jump(step) => step_in_time(state, step, a_minute),
-        Action::Pace(step) => return pace(state, step),
+        Action::Speed(step) => return change_refresh(state, step),
         Action::Group => memory::group(state),
         Action::Mark => memory::mark(state),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
-        Action::Fold if state.has_groups() => state.here_mut().is_folded ^= true,
+        Action::Fold if state.has_groups() => state.host_mut().is_folded ^= true,
         Action::Fold => {}
         Action::Overlay => state.settings.overlay = !state.settings.overlay,
         Action::WorstFirst => {
             state.settings.worst_first = !state.settings.worst_first;
-            say(state, if state.settings.worst_first { "devices: the worst first" } else { "devices by id" });
+            show_message(state, if state.settings.worst_first { "devices: the worst first" } else { "devices by id" });
         }
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
-        Action::Refresh => return vec![Effect::AskAll(Request::Now), Effect::Redraw],
+        Action::Refresh => return vec![Effect::SendAll(Request::Now), Effect::Redraw],
         Action::Deep => return deep(state),
         Action::Alerts => state.dialog = Some(Dialog::page(Page::Alerts)),
         Action::Help => state.dialog = Some(Dialog::page(Page::Help)),
@@ -284,7 +284,7 @@ fn sort_by_neighbour(state: &mut State, step: Step) {
 }
 
 fn show(state: &mut State, view: View) {
-    (state.view, state.left) = (view, View::Main);
+    (state.view, state.previous_view) = (view, View::Main);
     state.scroll = 0;
 }
 
@@ -292,7 +292,7 @@ fn show(state: &mut State, view: View) {
 fn wants_buffers(state: &State) -> Option<usize> {
     match state.dialog {
         Some(Dialog::Page { page: Page::Process((host, _)), .. }) => Some(host),
-        _ => (state.view == View::Memory).then_some(state.at),
+        _ => (state.view == View::Memory).then_some(state.host_index),
     }
 }
 
@@ -302,7 +302,7 @@ fn escape(state: &mut State) {
     } else if !state.filter_text.is_empty() {
         _ = state.set_filter("");
     } else if state.view != View::Main {
-        show(state, state.left);
+        show(state, state.previous_view);
     }
 }
 
@@ -320,10 +320,10 @@ fn choose(state: &mut State, next: impl Fn(usize, usize) -> usize) {
     }
 }
 
-pub(super) fn choose_line(state: &mut State, line: Line) {
-    state.at = line.host;
+pub(super) fn choose_line(state: &mut State, line: DeviceLine) {
+    state.host_index = line.host;
     if line.device.is_some() {
-        state.here_mut().device = line.device;
+        state.host_mut().device = line.device;
     }
 }
 
@@ -341,9 +341,9 @@ fn go(state: &mut State, motion: Motion) {
                 Motion::Down if state.chosen_process(&processes).is_none() => from,
                 _ => moved(from, motion, processes.len(), page),
             };
-            let (chosen, count) = (processes.get(at).map(Row::owner), processes.len());
+            let (chosen, count) = (processes.get(at).map(ProcessRow::owner), processes.len());
             state.scroll = layout::scrolled(state.scroll, at, page, count);
-            (state.process, state.process_place) = (chosen, 0);
+            (state.process, state.last_process_row) = (chosen, 0);
         }
         (View::Memory, _) => memory::go(state, motion),
         (View::Charts | View::Detail, _) => {
@@ -355,8 +355,8 @@ fn go(state: &mut State, motion: Motion) {
         (View::Mesh, _) => match motion {
             Motion::Up | Motion::PageUp => choose_device(state, Step::Before),
             Motion::Down | Motion::PageDown => choose_device(state, Step::After),
-            Motion::Home => state.here_mut().device = state.shown().and_then(|snapshot| snapshot.devices.first()).map(|device| device.id),
-            Motion::End => state.here_mut().device = state.shown().and_then(|snapshot| snapshot.devices.last()).map(|device| device.id),
+            Motion::Home => state.host_mut().device = state.shown().and_then(|snapshot| snapshot.devices.first()).map(|device| device.id),
+            Motion::End => state.host_mut().device = state.shown().and_then(|snapshot| snapshot.devices.last()).map(|device| device.id),
         },
     }
 }
@@ -395,29 +395,29 @@ fn details(state: &mut State) -> Vec<Effect> {
         if state.view != View::Detail {
             let left = state.view;
             show(state, View::Detail);
-            state.left = left;
+            state.previous_view = left;
         }
         return Vec::new();
     }
     let processes = state.processes();
-    let Some(of) = state.chosen_process(&processes).map(Row::owner) else {
-        say(state, NO_CHOICE);
+    let Some(of) = state.chosen_process(&processes).map(ProcessRow::owner) else {
+        show_message(state, NO_CHOICE);
         return Vec::new();
     };
     state.process = Some(of);
     state.environment = None;
     state.dialog = Some(Dialog::page(Page::Process(of)));
-    vec![Effect::Ask(of.0, Request::Environment(of.1))]
+    vec![Effect::Send(of.0, Request::Environment(of.1))]
 }
 
 /// Opens the signal dialog for `of`, or for the selected process. The dialog keeps the process key, so that the signal never goes to
 /// another process.
 pub(super) fn signal(state: &mut State, of: Option<Owner>) {
     if state.is_read_only {
-        return say(state, "signals are off: this is --read-only");
+        return show_message(state, "signals are off: this is --read-only");
     }
     if state.replay.is_some() {
-        return say(state, "these are processes of a recording: they get no signals");
+        return show_message(state, "these are processes of a recording: they get no signals");
     }
     let processes = state.processes();
     let row = match of {
@@ -425,14 +425,14 @@ pub(super) fn signal(state: &mut State, of: Option<Owner>) {
         None => state.chosen_process(&processes),
     };
     let Some(row) = row else {
-        return say(state, NO_CHOICE);
+        return show_message(state, NO_CHOICE);
     };
-    if state.hosts[row.host].place.is_some() {
+    if state.hosts[row.host].address.is_some() {
         let text = format!("process {} is seen through a service, which sends no signals; try on {}", row.key.pid, row.host_name);
-        return say(state, text);
+        return show_message(state, text);
     }
     let text = |reading: &ttmon_model::Reading<String>| reading.clone().unwrap_or_else(|_| "?".to_owned());
-    let dialog = SignalDialog { key: row.key, command: text(&row.command), user: text(&row.user), at: 0, is_asked: false };
+    let dialog = SignalDialog { key: row.key, command: text(&row.command), user: text(&row.user), at: 0, is_confirming: false };
     state.dialog = Some(Dialog::Signal(dialog));
 }
 
@@ -466,24 +466,24 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
     if step == Step::After && !state.is_frozen() {
         return;
     }
-    let back = other(&state.here().history, state.here().back(), step);
-    let Some(time) = state.here().history.snapshot(back).map(|snapshot| snapshot.time) else { return };
+    let back = other(&state.host().history, state.host().back(), step);
+    let Some(time) = state.host().history.snapshot(back).map(|snapshot| snapshot.time) else { return };
     for (index, host) in state.hosts.iter_mut().enumerate() {
-        let back = if index == state.at { back } else { host.history.back_at(time) };
+        let back = if index == state.host_index { back } else { host.history.back_at(time) };
         let until = host.frozen.as_ref().map_or(host.now(), |frozen| frozen.until);
         host.frozen = host.history.snapshot(back).map(|snapshot| Frozen { back, until: until.max(snapshot.time), snapshot });
     }
 }
 
-fn pace(state: &mut State, step: Step) -> Vec<Effect> {
+fn change_refresh(state: &mut State, step: Step) -> Vec<Effect> {
     let before = state.settings.refresh;
     // A faster refresh is a shorter interval.
-    state.settings.refresh = paced(before, if step == Step::After { Step::Before } else { Step::After });
-    send_pace(state, before)
+    state.settings.refresh = next_refresh(before, if step == Step::After { Step::Before } else { Step::After });
+    send_refresh(state, before)
 }
 
 /// Returns the next shorter or longer interval of [`REFRESHES`], or the same one at the ends.
-pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
+pub(super) fn next_refresh(refresh: Duration, step: Step) -> Duration {
     let next = match step {
         Step::Before => REFRESHES.iter().rev().find(|other| **other < refresh),
         Step::After => REFRESHES.iter().find(|other| **other > refresh),
@@ -491,24 +491,24 @@ pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
     next.copied().unwrap_or(refresh)
 }
 
-pub(super) fn send_pace(state: &State, before: Duration) -> Vec<Effect> {
+pub(super) fn send_refresh(state: &State, before: Duration) -> Vec<Effect> {
     let now = state.settings.refresh;
-    if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
+    if now == before { Vec::new() } else { vec![Effect::SendAll(Request::Interval(now))] }
 }
 
 /// Turns `--deep` on or off for this machine. For other machines, their services decide.
 fn deep(state: &mut State) -> Vec<Effect> {
     if state.replay.is_some() {
-        say(state, "this is a recording: it has what was recorded");
+        show_message(state, "this is a recording: it has what was recorded");
         return Vec::new();
     }
-    if state.here().place.is_some() {
-        say(state, "the service decides what is read: ttmon serve --deep");
+    if state.host().address.is_some() {
+        show_message(state, "the service decides what is read: ttmon serve --deep");
         return Vec::new();
     }
     let is_served = state.shown().is_some_and(|snapshot| snapshot.origin == Origin::Server && snapshot.is_deep());
     state.set_deep(!state.wants_deep);
-    say(
+    show_message(
         state,
         match (state.wants_deep, is_served) {
             (true, _) => "chips are read themselves, each opened for a millisecond per sample; d stops it",
@@ -516,7 +516,7 @@ fn deep(state: &mut State) -> Vec<Effect> {
             (false, false) => "chips are no longer read themselves",
         },
     );
-    vec![Effect::Ask(state.at, Request::Deep(state.wants_deep))]
+    vec![Effect::Send(state.host_index, Request::Deep(state.wants_deep))]
 }
 
 /// Selects the next metric. In the charts, the first press switches from all metrics of one device to one metric of all devices, and
@@ -538,8 +538,8 @@ fn next_metric(state: &mut State) {
     state.settings.metric = next.unwrap_or(0);
 }
 
-pub(crate) fn say(state: &mut State, text: impl Into<String>) {
-    let until = state.here().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
+pub(crate) fn show_message(state: &mut State, text: impl Into<String>) {
+    let until = state.host().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
     state.message = Some(Message { text: text.into(), until });
 }
 

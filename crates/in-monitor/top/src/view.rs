@@ -23,12 +23,12 @@ use ttmon_print::text::{self, Cut};
 use crate::alerts::{Alert, Grade};
 use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
-use crate::keys::Scene;
+use crate::keys::KeyContext;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, State, View};
 use crate::theme::Role;
 
-pub(crate) use devices::MATTER_MAX;
+pub(crate) use devices::WORST_MAX;
 pub(crate) use dialogs::page_line_count;
 pub(crate) use memory::{
     buffer_at as memory_buffer, groups_by as memory_groups_by, list_rows as memory_rows, map_rows as memory_map_rows, names as memory_list,
@@ -48,7 +48,7 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     title(state, canvas, frame.title);
     match state.shown() {
         Some(snapshot) if snapshot.devices.is_empty() && state.view != View::Main => {
-            canvas.say(frame.body, 2, 1, "there is no device", Role::Dim);
+            canvas.text(frame.body, 2, 1, "there is no device", Role::Dim);
         }
         Some(snapshot) => match state.view {
             View::Main => main(state, canvas, frame.body),
@@ -61,7 +61,7 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
         None => waiting(state, canvas, frame.body),
     }
     // With several machines, each row shows the age of its own data.
-    if state.shown().is_some() && state.here().is_stale() && !state.is_overview() {
+    if state.shown().is_some() && state.host().is_stale() && !state.is_overview() {
         canvas.fade(frame.body);
     }
     status(state, canvas, frame.status);
@@ -72,12 +72,12 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
 }
 
 fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
-    let host = state.here();
-    let text = match (&host.lost, &host.place) {
-        (Some(lost), Some(place)) => {
-            format!("no answer from {place} since {}: {}; retrying", state.clock.second(lost.since), lost.message)
+    let host = state.host();
+    let text = match (&host.error, &host.address) {
+        (Some(error), Some(place)) => {
+            format!("no answer from {place} since {}: {}; retrying", state.clock.second(error.since), error.message)
         }
-        (Some(lost), None) => lost.message.clone(),
+        (Some(error), None) => error.message.clone(),
         (None, Some(place)) => format!("asking {place}"),
         (None, None) if host.is_recording => "reading the recording".to_owned(),
         (None, None) => "reading the machine".to_owned(),
@@ -89,7 +89,7 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
 fn paragraph(canvas: &mut Canvas<'_>, area: Rect, column: u16, text: &str) {
     let text = canvas.clean(text);
     for (row, line) in (1..area.height).zip(folded(&text, area.width.saturating_sub(column + 1))) {
-        canvas.say(area, column, row, line, Role::Dim);
+        canvas.text(area, column, row, line, Role::Dim);
     }
 }
 
@@ -102,7 +102,7 @@ fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
         "or try: ttmon".to_owned(),
     ];
     for (row, line) in (0..).zip(&lines) {
-        canvas.say(area, 0, row, line, Role::Plain);
+        canvas.text(area, 0, row, line, Role::Plain);
     }
 }
 
@@ -110,24 +110,24 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let tabs = layout::tabs(area.width, state.view);
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
     let shown = looked_at(state);
-    let mut at = canvas.say(left, 1, 0, "ttmon", Role::Title) + 2;
+    let mut at = canvas.text(left, 1, 0, "ttmon", Role::Title) + 2;
     for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at).into(), canvas) {
-        at = canvas.say(left, at, 0, &text, role) + 2;
+        at = canvas.text(left, at, 0, &text, role) + 2;
     }
     for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
         let role = if view == state.view { Role::Selected } else { Role::Title };
-        canvas.say(area, from, 0, &layout::tab(view, state.view, area.width), role);
+        canvas.text(area, from, 0, &layout::tab(view, state.view, area.width), role);
     }
     let time = shown.iter().map(|snapshot| snapshot.time).max().map_or_else(String::new, |time| state.clock.minute(time));
-    let (pace, role) = pace(state, canvas);
+    let (refresh, role) = refresh(state, canvas);
     let columns = layout::TITLE_END_COLUMNS;
     // If there is no room for both, the clock is left out.
-    let text = Some(format!("{time} {pace}")).filter(|both| width(both) <= columns).unwrap_or(pace);
+    let text = Some(format!("{time} {refresh}")).filter(|both| width(both) <= columns).unwrap_or(refresh);
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
 fn looked_at(state: &State) -> Vec<&Snapshot> {
-    let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.here()) };
+    let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.host()) };
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
 }
 
@@ -162,7 +162,7 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     }
     let columns = |parts: &[(String, Role)]| parts.iter().map(|(text, _)| text::width(text) + 2).sum::<usize>();
     let left = room.saturating_sub(columns(&marks) + columns(&figures));
-    let name = if state.is_overview() { format!("{} hosts", state.hosts.len()) } else { canvas.clean(state.here().name()) };
+    let name = if state.is_overview() { format!("{} hosts", state.hosts.len()) } else { canvas.clean(state.host().name()) };
     let name = text::cut(&name, left.max(NAME_MIN), Cut::End, canvas.glyphs().ellipsis);
     if let ([snapshot], false) = (shown, state.has_groups())
         && let Ok(driver) = &snapshot.driver
@@ -176,7 +176,7 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     parts
 }
 
-fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
+fn refresh(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
     }
@@ -185,8 +185,8 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
         return (if position.is_paused { "PAUSED".to_owned() } else { speed }, Role::Strong);
     }
     // With several machines, each heading shows this.
-    let host = Some(state.here()).filter(|_| !state.is_overview());
-    if host.is_some_and(|host| host.lost.is_some()) {
+    let host = Some(state.host()).filter(|_| !state.is_overview());
+    if host.is_some_and(|host| host.error.is_some()) {
         return ("LOST".to_owned(), Role::Critical);
     }
     if let Some(silence) = host.and_then(|host| silence(host, canvas)) {
@@ -234,19 +234,19 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
 /// Draws the status line: a message, or why there is no answer, or the time of the paused display, or the newest alerts.
 fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
-    if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.here().now())) {
+    if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.host().now())) {
         let text = canvas.clean(&message.text);
         return canvas.rule(area, 0, &text, Role::Strong);
     }
-    if let Some(lost) = state.here().lost.as_ref().filter(|_| !state.is_overview()) {
-        let since = if state.here().place.is_some() { format!(" since {}", state.clock.second(lost.since)) } else { String::new() };
+    if let Some(error) = state.host().error.as_ref().filter(|_| !state.is_overview()) {
+        let since = if state.host().address.is_some() { format!(" since {}", state.clock.second(error.since)) } else { String::new() };
         let words = if state.replay.is_some() { String::new() } else { format!("no answer{since}: ") };
-        let text = canvas.clean(&format!("{words}{}", lost.message));
+        let text = canvas.clean(&format!("{words}{}", error.message));
         return canvas.rule(area, 0, &text, Role::Critical);
     }
-    if let Some(frozen) = &state.here().frozen {
-        let ago = quantity::age(frozen.snapshot.time, state.here().now());
-        let rest = if state.here().history.is_whole(frozen.back) { "" } else { ", without processes" };
+    if let Some(frozen) = &state.host().frozen {
+        let ago = quantity::age(frozen.snapshot.time, state.host().now());
+        let rest = if state.host().history.is_whole(frozen.back) { "" } else { ", without processes" };
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
         return canvas.rule(area, 0, &text, Role::Strong);
     }
@@ -255,7 +255,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let time = state.shown().map_or_else(String::new, |snapshot| state.clock.date(snapshot.time));
         let cut = if position.is_cut { ", its end was cut off" } else { "" };
         let text = format!(" {time}, frame {} of {}{cut} ", position.at + 1, position.count);
-        at = canvas.say(area, at, 0, &text, Role::Strong);
+        at = canvas.text(area, at, 0, &text, Role::Strong);
     }
     let rest = Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area };
     match state.hint {
@@ -263,7 +263,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
             // A narrow screen shows the parts that fit.
             let fits = |hint: &&str| width(hint) + 2 <= rest.width;
             let hint = std::iter::successors(Some(hint), |hint| Some(hint.rsplit_once(", ")?.0)).find(fits);
-            canvas.say(rest, 0, 0, &format!(" {} ", hint.unwrap_or_default()), Role::Strong);
+            canvas.text(rest, 0, 0, &format!(" {} ", hint.unwrap_or_default()), Role::Strong);
         }
         _ => happened(state, canvas, rest),
     }
@@ -277,7 +277,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let behind = alerts.len() - index - 1;
         let rest = |count: usize| if count == 0 { String::new() } else { format!(" +{count}: a ") };
         if usize::from(at) + text::width(&text) + text::width(&rest(behind)) <= area.width.into() {
-            at = canvas.say(area, at, 0, &text, alert_role(alert));
+            at = canvas.text(area, at, 0, &text, alert_role(alert));
             continue;
         }
         let rest = if index == 0 { rest(behind) } else { rest(behind + 1) };
@@ -287,7 +287,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
             canvas.field(area, Field::start(0, room), 0, &text, canvas.style(alert_role(alert)));
             at = room;
         }
-        canvas.say(area, at, 0, &rest, Role::Strong);
+        canvas.text(area, at, 0, &rest, Role::Strong);
         return;
     }
 }
@@ -317,22 +317,22 @@ fn alert_role(alert: &Alert) -> Role {
 
 fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(Dialog::Filter { text, .. }) = &state.dialog {
-        let at = canvas.say(area, 1, 0, "Filter: ", Role::Strong);
+        let at = canvas.text(area, 1, 0, "Filter: ", Role::Strong);
         // The cursor stays visible for any input.
         let room = usize::from(area.width.saturating_sub(at + 2));
         let text = text::cut(&canvas.clean(text), room, Cut::Middle, canvas.glyphs().ellipsis);
-        let at = canvas.say(area, at, 0, &text, Role::Plain);
-        let at = canvas.say(area, at, 0, " ", Role::Selected);
+        let at = canvas.text(area, at, 0, &text, Role::Plain);
+        let at = canvas.text(area, at, 0, " ", Role::Selected);
         let hint = match state.view {
             View::Memory => "tag, line, op, pid, kind, address   Enter: apply, Esc: cancel",
             _ => "text user:ana dev:0 mem>1G   Enter: apply, Esc: cancel",
         };
-        canvas.say(area, at + 2, 0, hint, Role::Dim);
+        canvas.text(area, at + 2, 0, hint, Role::Dim);
         return;
     }
-    for hint in layout::footer(area.width, &scene(state)) {
-        let at = canvas.say(area, hint.from, 0, &hint.name, Role::Title) + 1;
-        canvas.say(area, at, 0, hint.label, Role::Dim);
+    for hint in layout::footer(area.width, &key_context(state)) {
+        let at = canvas.text(area, hint.from, 0, &hint.name, Role::Title) + 1;
+        canvas.text(area, at, 0, hint.label, Role::Dim);
     }
 }
 
@@ -365,8 +365,8 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
     }
 }
 
-pub(crate) fn scene(state: &State) -> Scene {
-    Scene {
+pub(crate) fn key_context(state: &State) -> KeyContext {
+    KeyContext {
         view: state.view,
         has_dialog: state.dialog.is_some(),
         has_groups: state.has_groups(),
@@ -382,7 +382,7 @@ pub(crate) fn scene(state: &State) -> Scene {
 /// Writes a text at the end of an area's first row, and changes nothing else.
 fn at_the_end(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     if !text.is_empty() {
-        canvas.say(area, area.width.saturating_sub(width(text) + 1), 0, &format!(" {text}"), Role::Strong);
+        canvas.text(area, area.width.saturating_sub(width(text) + 1), 0, &format!(" {text}"), Role::Strong);
     }
 }
 

@@ -69,8 +69,8 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
             emulate_default_handler(signal)?;
             Ok(())
         }
-        Err(Error::Lost(lost)) if lost.is_no_device => Err(Failure::no_device(lost.message)),
-        Err(Error::Lost(lost)) => Err(Failure::new(lost.message)),
+        Err(Error::Feed(error)) if error.is_no_device => Err(Failure::no_device(error.message)),
+        Err(Error::Feed(error)) => Err(Failure::new(error.message)),
         Err(Error::Terminal(error)) => Err(Failure::new(format!("the terminal does not answer: {error}; start it again"))),
     }
 }

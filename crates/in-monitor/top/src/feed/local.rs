@@ -15,7 +15,7 @@ use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
 
 use super::served::Served;
-use super::{Lost, News, Request, chosen, unix_time};
+use super::{FeedError, FeedMessage, Request, chosen, unix_time};
 use crate::signals::start_ticks;
 
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
@@ -41,13 +41,13 @@ pub struct Local {
 type NoteEvents<'a> = &'a mut dyn FnMut(&Machine, &Sample, &Snapshot);
 
 impl Local {
-    pub(super) fn run(mut self, mut interval: Duration, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
+    pub(super) fn run(mut self, mut interval: Duration, requests: &Receiver<Request>, send: impl Fn(FeedMessage) -> bool) {
         let mut previous: Option<Sample> = None;
         let mut next = Instant::now();
         let mut wants_buffers = false;
         let mut recorder = Recorder::default();
         let mut served = Served::new(mem::take(&mut self.services), self.is_deep);
-        served.look_for_one(interval, &tell);
+        served.find_service(interval, &send);
         let mut last = None;
         loop {
             let mut events = Vec::new();
@@ -58,19 +58,19 @@ impl Local {
                     events = recorder.newest(&scene, &[]);
                 }
             };
-            let news = match served.snapshot(interval, &self.proc, &tell) {
+            let message = match served.snapshot(interval, &self.proc, &send) {
                 Some(snapshot) => self.served(snapshot, wants_buffers, &mut note_events),
                 None => served.explain(self.take_sample(&mut previous, &mut note_events)),
             };
             // A service has its own interval, so it may return the same sample again.
-            let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
+            let time = if let FeedMessage::Snapshot(snapshot) = &message { Some(snapshot.time) } else { None };
             let is_new = time.is_none() || time != last || wants_buffers;
             last = time;
-            if is_new && !tell(news) {
+            if is_new && !send(message) {
                 return;
             }
-            served.look_for_one(interval, &tell);
-            if !events.is_empty() && !tell(News::BufferEvents(events)) {
+            served.find_service(interval, &send);
+            if !events.is_empty() && !send(FeedMessage::BufferEvents(events)) {
                 return;
             }
             next = (next + interval).max(Instant::now());
@@ -95,7 +95,7 @@ impl Local {
                         break;
                     }
                     Ok(Request::Environment(process)) => {
-                        tell(News::Environment(process, environment(&self.proc, process)));
+                        send(FeedMessage::Environment(process, environment(&self.proc, process)));
                     }
                     // These requests are only for recordings.
                     Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
@@ -105,7 +105,7 @@ impl Local {
     }
 
     /// Adds buffers to a service's snapshot. A service shows buffers only to their owner, so they are read here, at another time.
-    fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool, note_events: NoteEvents<'_>) -> News {
+    fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool, note_events: NoteEvents<'_>) -> FeedMessage {
         if wants_buffers && let Ok(sample) = self.machine.sample() {
             let here = Snapshot::derive(&sample, None);
             note_events(&self.machine, &sample, &here);
@@ -115,11 +115,11 @@ impl Local {
         self.chosen(snapshot)
     }
 
-    fn chosen(&self, snapshot: Snapshot) -> News {
-        chosen(&self.selection, snapshot).map_or_else(News::Lost, |snapshot| News::Snapshot(Box::new(snapshot)))
+    fn chosen(&self, snapshot: Snapshot) -> FeedMessage {
+        chosen(&self.selection, snapshot).map_or_else(FeedMessage::Error, |snapshot| FeedMessage::Snapshot(Box::new(snapshot)))
     }
 
-    fn take_sample(&mut self, previous: &mut Option<Sample>, note_events: NoteEvents<'_>) -> News {
+    fn take_sample(&mut self, previous: &mut Option<Sample>, note_events: NoteEvents<'_>) -> FeedMessage {
         match self.machine.sample() {
             Ok(sample) => {
                 let snapshot = Snapshot::derive(&sample, previous.as_ref());
@@ -129,7 +129,7 @@ impl Local {
             }
             Err(error) => {
                 let is_no_device = matches!(error, Error::NoDevice | Error::DriverNotLoaded { .. });
-                News::Lost(Lost { message: error.to_string(), is_no_device, since: unix_time() })
+                FeedMessage::Error(FeedError { message: error.to_string(), is_no_device, since: unix_time() })
             }
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn variables_are_of_the_process_that_was_meant() {
+    fn variables_are_those_of_the_chosen_process() {
         let proc = tempfile::tempdir().unwrap();
         let process = ProcessKey { pid: 7, start_ticks: 99 };
         fs::create_dir(proc.path().join("7")).unwrap();

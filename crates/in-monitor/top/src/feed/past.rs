@@ -24,13 +24,13 @@ pub(crate) struct Grid {
 
 /// Requests the history of one device at a time, because an answer for all devices would be large. Without the whole history, the charts
 /// begin now.
-pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Option<Grid> {
+pub(super) fn past(service: &Service, devices: &[u32], timeout: Duration) -> Option<Grid> {
     let names: Vec<String> = METRICS.iter().map(|metric| metric.field.name()).collect();
     let fields: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut grid: Option<Grid> = None;
     for device in devices {
         // A service that stopped answering is reported with the next snapshot.
-        let past = service.past(SPAN, &fields, &[*device], patience).ok()?;
+        let past = service.past(SPAN, &fields, &[*device], timeout).ok()?;
         let step = u64::try_from(past.step.as_nanos()).ok()?;
         let grid =
             grid.get_or_insert_with(|| Grid { start: past.start, step, points: past.points.min(SAMPLES_MAX), devices: BTreeMap::new() });

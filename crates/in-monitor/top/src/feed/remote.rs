@@ -11,10 +11,10 @@ use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
 use super::past::{Grid, past};
-use super::{Lost, News, Request, unix_time};
+use super::{FeedError, FeedMessage, Request, unix_time};
 
 /// Timeout of a request. The network to another host may be slow.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The parts of a snapshot that the memory view needs.
@@ -30,7 +30,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub(super) fn run(self, mut interval: Duration, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
+    pub(super) fn run(self, mut interval: Duration, requests: &Receiver<Request>, send: impl Fn(FeedMessage) -> bool) {
         let mut since: Option<UnixTime> = None;
         let mut failures = 0;
         let mut is_known = false;
@@ -44,8 +44,8 @@ impl Remote {
                     self.selection.apply(&mut snapshot);
                     let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
                     // The service has its own interval, so it may return the same sample again.
-                    let is_told = last.replace(snapshot.time) == Some(snapshot.time) || tell(News::Snapshot(Box::new(snapshot)));
-                    if !is_told || !(is_known || self.send_past(&devices, &tell)) {
+                    let is_sent = last.replace(snapshot.time) == Some(snapshot.time) || send(FeedMessage::Snapshot(Box::new(snapshot)));
+                    if !is_sent || !(is_known || self.send_past(&devices, &send)) {
                         return;
                     }
                     is_known = true;
@@ -56,7 +56,7 @@ impl Remote {
                     failures += 1;
                     // Events of the meantime are shown when the service is back.
                     (is_known, last) = (false, None);
-                    if !tell(News::Lost(Lost { message: trouble.to_string(), is_no_device: false, since })) {
+                    if !send(FeedMessage::Error(FeedError { message: trouble.to_string(), is_no_device: false, since })) {
                         return;
                     }
                     pause(failures).max(interval)
@@ -75,7 +75,10 @@ impl Remote {
                         }
                     }
                     Ok(Request::Environment(process)) => {
-                        tell(News::Environment(process, Err(io::Error::other("a service does not send the variables of processes"))));
+                        send(FeedMessage::Environment(
+                            process,
+                            Err(io::Error::other("a service does not send the variables of processes")),
+                        ));
                     }
                     Ok(Request::Buffers(wanted)) => {
                         (with_memory, last) = (wanted, None);
@@ -92,17 +95,17 @@ impl Remote {
     /// Buffers need permission: without a token they are left out.
     fn snapshot(&self, with_memory: bool) -> Result<Snapshot, Trouble> {
         if !with_memory {
-            return self.service.snapshot(PATIENCE);
+            return self.service.snapshot(TIMEOUT);
         }
-        match self.service.document(MEMORY, PATIENCE) {
-            Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(PATIENCE),
+        match self.service.document(MEMORY, TIMEOUT) {
+            Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(TIMEOUT),
             other => other,
         }
     }
 
     /// Sends the history of a service. A service without a history is not an error.
-    fn send_past(&self, devices: &[u32], tell: &impl Fn(News) -> bool) -> bool {
-        past(&self.service, devices, PATIENCE).is_none_or(|grid: Grid| tell(News::Past(grid)))
+    fn send_past(&self, devices: &[u32], send: &impl Fn(FeedMessage) -> bool) -> bool {
+        past(&self.service, devices, TIMEOUT).is_none_or(|grid: Grid| send(FeedMessage::Past(grid)))
     }
 }
 

@@ -10,7 +10,7 @@ use ttmon_json::recording::{Error, Reader};
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
-use super::{Lost, News, Request, chosen, unix_time};
+use super::{FeedError, FeedMessage, Request, chosen, unix_time};
 use crate::keys::Step;
 use crate::update::bounded;
 
@@ -50,7 +50,7 @@ impl Replay {
         Ok(Self { reader: Reader::new(BufReader::new(ttmon_os::open(path)?))?, selection })
     }
 
-    pub(super) fn run(mut self, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
+    pub(super) fn run(mut self, requests: &Receiver<Request>, send: impl Fn(FeedMessage) -> bool) {
         let count = self.reader.len();
         let first = self.first();
         let mut position = Position { at: first, count, speed: SPEEDS[SPEED_OWN], is_paused: false, is_cut: self.reader.is_cut() };
@@ -60,13 +60,13 @@ impl Replay {
                 // After a jump, earlier frames are sent too, once.
                 let is_next = shown.is_none_or(|shown: usize| shown + 1 == position.at);
                 let from = if is_next { position.at } else { position.at.saturating_sub(LEAD_IN) };
-                if !(from..=position.at).all(|number| self.frame(number).into_iter().all(&tell)) {
+                if !(from..=position.at).all(|number| self.frame(number).into_iter().all(&send)) {
                     return;
                 }
                 shown = Some(position.at);
             }
             position.is_paused |= position.at + 1 == count;
-            if !tell(News::Position(position)) {
+            if !send(FeedMessage::Position(position)) {
                 return;
             }
             let next = if position.is_paused { None } else { Some(Instant::now() + self.until_next(&position)) };
@@ -80,7 +80,7 @@ impl Replay {
                         shown = position.at.checked_sub(1);
                     }
                     Ok(Some(Request::Environment(process))) => {
-                        tell(News::Environment(process, Err(io::Error::other("variables of processes are not recorded"))));
+                        send(FeedMessage::Environment(process, Err(io::Error::other("variables of processes are not recorded"))));
                     }
                     Ok(Some(request)) => self.obey(&request, &mut position),
                     Err(()) => return,
@@ -133,16 +133,16 @@ impl Replay {
         }
     }
 
-    fn frame(&mut self, number: usize) -> Vec<News> {
+    fn frame(&mut self, number: usize) -> Vec<FeedMessage> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
         match line.and_then(|line| ttmon_json::read_frame(line).map_err(|error| error.to_string())) {
             Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
-                Ok(snapshot) => vec![News::Snapshot(Box::new(snapshot)), News::BufferEvents(events)],
-                Err(lost) => vec![News::Lost(lost)],
+                Ok(snapshot) => vec![FeedMessage::Snapshot(Box::new(snapshot)), FeedMessage::BufferEvents(events)],
+                Err(error) => vec![FeedMessage::Error(error)],
             },
             Err(why) => {
                 let message = format!("frame {} of the recording: {why}", number + 1);
-                vec![News::Lost(Lost { message, is_no_device: false, since: unix_time() })]
+                vec![FeedMessage::Error(FeedError { message, is_no_device: false, since: unix_time() })]
             }
         }
     }
@@ -259,33 +259,33 @@ mod tests {
     fn a_damaged_beginning_is_skipped() {
         // The first document has its own zstd frame, independent of the next.
         let replay = replay(&[&[0], &[1, 2, 3]], Some(1));
-        let (ask, asked) = channel();
-        let heard = std::cell::RefCell::new(Vec::new());
+        let (sender, requests) = channel();
+        let received = std::cell::RefCell::new(Vec::new());
         // The receiver is dropped after the first position.
-        replay.run(&asked, |news| {
-            let is_position = matches!(news, News::Position(_));
-            heard.borrow_mut().push(news);
+        replay.run(&requests, |message| {
+            let is_position = matches!(message, FeedMessage::Position(_));
+            received.borrow_mut().push(message);
             !is_position
         });
-        drop(ask);
-        let heard = heard.into_inner();
-        assert!(matches!(&heard[0], News::Snapshot(snapshot) if snapshot.time == UnixTime(1001 * SECOND)), "{heard:?}");
-        assert!(matches!(heard.last(), Some(News::Position(Position { at: 1, count: 4, .. }))));
+        drop(sender);
+        let received = received.into_inner();
+        assert!(matches!(&received[0], FeedMessage::Snapshot(snapshot) if snapshot.time == UnixTime(1001 * SECOND)), "{received:?}");
+        assert!(matches!(received.last(), Some(FeedMessage::Position(Position { at: 1, count: 4, .. }))));
     }
 
     /// Returns all messages of a replay for these requests. The replay stops at its end.
-    fn messages(replay: Replay, asked: &[Request]) -> Vec<News> {
-        let (ask, requests) = channel();
-        for request in asked {
-            ask.send(request.clone()).unwrap();
+    fn messages(replay: Replay, sent: &[Request]) -> Vec<FeedMessage> {
+        let (sender, requests) = channel();
+        for request in sent {
+            sender.send(request.clone()).unwrap();
         }
-        drop(ask);
-        let heard = std::cell::RefCell::new(Vec::new());
-        replay.run(&requests, |news| {
-            heard.borrow_mut().push(news);
+        drop(sender);
+        let received = std::cell::RefCell::new(Vec::new());
+        replay.run(&requests, |message| {
+            received.borrow_mut().push(message);
             true
         });
-        heard.into_inner()
+        received.into_inner()
     }
 
     #[test]
@@ -293,23 +293,23 @@ mod tests {
         let with = |list: &str| Replay { selection: Selection::parse(list).unwrap(), ..replay(&[&[0]], None) };
         let one = messages(with("1"), &[]);
         let ids = |snapshot: &ttmon_model::Snapshot| snapshot.devices.iter().map(|device| device.id.0).collect::<Vec<_>>();
-        assert!(matches!(&one[0], News::Snapshot(snapshot) if ids(snapshot) == [1]), "{one:?}");
+        assert!(matches!(&one[0], FeedMessage::Snapshot(snapshot) if ids(snapshot) == [1]), "{one:?}");
         let none = messages(with("7"), &[]);
         assert!(
-            matches!(&none[0], News::Lost(lost) if lost.is_no_device && lost.message.contains("no device 7 (available: 0-1)")),
+            matches!(&none[0], FeedMessage::Error(error) if error.is_no_device && error.message.contains("no device 7 (available: 0-1)")),
             "{none:?}"
         );
     }
 
     #[test]
-    fn variables_are_said_to_be_absent() {
+    fn variables_are_reported_as_absent() {
         let process = crate::tests::machine::n300().processes[0].key;
-        let heard = messages(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
+        let received = messages(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
         assert!(
-            matches!(heard.last(), Some(News::Environment(of, Err(why))) if *of == process && why.to_string().contains("not recorded")),
-            "{heard:?}"
+            matches!(received.last(), Some(FeedMessage::Environment(of, Err(why))) if *of == process && why.to_string().contains("not recorded")),
+            "{received:?}"
         );
-        assert_eq!(heard.iter().filter(|news| matches!(news, News::Position(_))).count(), 1, "nothing has moved");
+        assert_eq!(received.iter().filter(|message| matches!(message, FeedMessage::Position(_))).count(), 1, "nothing has moved");
     }
 
     #[test]

@@ -11,11 +11,11 @@ use ttmon_model::units::UnixTime;
 
 use super::past::past;
 use super::remote::pause;
-use super::{Lost, News};
+use super::{FeedError, FeedMessage};
 use crate::signals::start_ticks;
 
 /// How long to wait for an answer. A working service answers within milliseconds.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// With a shorter interval than this, the machine is read here.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Clock ticks per second in /proc, on all supported architectures.
@@ -47,9 +47,9 @@ impl Served {
     }
 
     /// Returns the newest snapshot of the service in use. If the service fails, reports it and stops using it.
-    pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, tell: &impl Fn(News) -> bool) -> Option<Snapshot> {
+    pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, send: &impl Fn(FeedMessage) -> bool) -> Option<Snapshot> {
         let used = self.used.filter(|_| interval >= INTERVAL_MIN)?;
-        match self.services[used].snapshot(PATIENCE) {
+        match self.services[used].snapshot(TIMEOUT) {
             Ok(snapshot) if self.is_deep && !snapshot.is_deep() => {
                 self.leave();
                 None
@@ -61,7 +61,7 @@ impl Served {
             }
             Err(trouble) => {
                 let text = format!("the service at {} {trouble}: reading here", self.services[used].place());
-                tell(News::Source { is_back: false, text: text.clone() });
+                send(FeedMessage::Source { is_back: false, text: text.clone() });
                 self.trouble = Some(text);
                 self.leave();
                 None
@@ -70,10 +70,12 @@ impl Served {
     }
 
     /// If the machine cannot be read here either, both errors are reported.
-    pub(super) fn explain(&self, news: News) -> News {
-        match (news, &self.trouble) {
-            (News::Lost(lost), Some(trouble)) => News::Lost(Lost { message: format!("{trouble}; {}", lost.message), ..lost }),
-            (news, _) => news,
+    pub(super) fn explain(&self, message: FeedMessage) -> FeedMessage {
+        match (message, &self.trouble) {
+            (FeedMessage::Error(error), Some(trouble)) => {
+                FeedMessage::Error(FeedError { message: format!("{trouble}; {}", error.message), ..error })
+            }
+            (message, _) => message,
         }
     }
 
@@ -85,7 +87,7 @@ impl Served {
 
     /// Searches a service that answers, if it is time, and sends its history. Done after sampling the machine, so that a hung
     /// service delays nothing.
-    pub(super) fn look_for_one(&mut self, interval: Duration, tell: &impl Fn(News) -> bool) {
+    pub(super) fn find_service(&mut self, interval: Duration, send: &impl Fn(FeedMessage) -> bool) {
         if self.used.is_some() || interval < INTERVAL_MIN || self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
@@ -100,16 +102,16 @@ impl Served {
         }
         // A dead service may have left its socket, so try them all.
         let fits = |snapshot: &Snapshot| !self.is_deep || snapshot.is_deep();
-        // If none answers, they are asked again later.
-        let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok().filter(fits)?));
+        // If none answers, they are tried again later.
+        let answer = |index: usize| Some((index, self.services[index].snapshot(TIMEOUT).ok().filter(fits)?));
         let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
         let service = &self.services[index];
         if self.failures > 0 {
-            tell(News::Source { is_back: true, text: format!("the service at {} is back", service.place()) });
+            send(FeedMessage::Source { is_back: true, text: format!("the service at {} is back", service.place()) });
         }
         let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
-        if let Some(grid) = past(service, &devices, PATIENCE) {
-            tell(News::Past(grid));
+        if let Some(grid) = past(service, &devices, TIMEOUT) {
+            send(FeedMessage::Past(grid));
         }
         (self.used, self.trouble) = (Some(index), None);
     }
@@ -161,19 +163,19 @@ mod tests {
                 let _ = stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{document}").as_bytes());
             }
         });
-        let nobody = "http://127.0.0.1:1".parse().unwrap();
-        let services = [ServicePlace::Unix(dead), nobody, ServicePlace::Unix(alive)].map(|place| Service::new(place, None, None));
+        let unused = "http://127.0.0.1:1".parse().unwrap();
+        let services = [ServicePlace::Unix(dead), unused, ServicePlace::Unix(alive)].map(|place| Service::new(place, None, None));
         let mut served = Served::new(services.into(), false);
         let interval = Duration::from_secs(1);
-        served.look_for_one(interval, &|_| true);
+        served.find_service(interval, &|_| true);
         assert_eq!(served.used, Some(2));
         assert!(served.snapshot(interval, Path::new("/proc"), &|_| true).is_some_and(|snapshot| snapshot.devices.len() == 2));
         // The service does not read the chips themselves, so with --deep the machine is read here.
         served.set_deep(true);
-        served.look_for_one(interval, &|_| true);
+        served.find_service(interval, &|_| true);
         assert!(served.used.is_none() && served.snapshot(interval, Path::new("/proc"), &|_| true).is_none());
         served.set_deep(false);
-        served.look_for_one(interval, &|_| true);
+        served.find_service(interval, &|_| true);
         assert_eq!(served.used, Some(2));
     }
 }

@@ -63,7 +63,7 @@ fn without_colors() {
 #[test]
 fn dialogs() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 70);
-    let key = state.here().live.as_ref().unwrap().processes[0].key;
+    let key = state.host().live.as_ref().unwrap().processes[0].key;
     state.environment = Some(((0, key), Ok(vec!["TT_VISIBLE_DEVICES=0,1".to_owned()])));
     let mut screens = String::new();
     for dialog in [
@@ -101,7 +101,7 @@ fn several_hosts() {
         state.view = View::Main;
         screens += &format!("\n{}\n{}\n", "=".repeat(usize::from(width)), text(&drawn(&state)));
         for (host, view) in [(1, View::Charts), (2, View::Mesh)] {
-            (state.at, state.view) = (host, view);
+            (state.host_index, state.view) = (host, view);
             screens += &format!("{}\n{}\n", "=".repeat(usize::from(width)), text(&drawn(&state)));
         }
         insta::assert_snapshot!(format!("hosts_{width}x{height}"), screens);

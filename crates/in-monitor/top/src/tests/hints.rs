@@ -8,13 +8,13 @@ use ttmon_model::units::UnixTime;
 use super::keys::press;
 use super::{SECOND, drawn, eight, machine, one, several, text, watched};
 use crate::event::Event;
-use crate::feed::{News, Position};
+use crate::feed::{FeedMessage, Position};
 use crate::keys::{Chord, letter};
 use crate::layout::footer;
 use crate::state::{Dialog, Page, State, View};
 use crate::theme::Theme;
 use crate::update::{Effect, update};
-use crate::view::{extent, scene};
+use crate::view::{extent, key_context};
 
 fn last_line(state: &State) -> String {
     text(&drawn(state)).lines().last().unwrap_or_default().trim().to_owned()
@@ -24,8 +24,8 @@ fn status_line(state: &State) -> String {
     text(&drawn(state)).lines().rev().nth(1).unwrap_or_default().to_owned()
 }
 
-fn playing() -> News {
-    News::Position(Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false })
+fn playing() -> FeedMessage {
+    FeedMessage::Position(Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false })
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_bottom_line_names_what_works_here() {
     press(&mut state, Chord::Plain(KeyCode::F(1)));
     assert_eq!(last_line(&state), "Esc Close");
     press(&mut state, Chord::Plain(KeyCode::Esc));
-    update(&mut state, Event::News(0, playing()));
+    update(&mut state, Event::Feed(0, playing()));
     assert_eq!(last_line(&state), "F1 Help / Filter Enter Info Space Pause , . Step { } Minute + - Speed q Quit");
     assert!(!last_line(&several((80, 24))).contains("Kill"), "services send no signals");
     assert!(last_line(&several((80, 24))).contains("f Fold"));
@@ -69,10 +69,10 @@ fn the_bottom_line_fits() {
         state.view = view;
         for is_replay in [false, true] {
             if is_replay {
-                update(&mut state, Event::News(0, playing()));
+                update(&mut state, Event::Feed(0, playing()));
             }
             for width in 80..200 {
-                let hints = footer(width, &scene(&state));
+                let hints = footer(width, &key_context(&state));
                 assert!(hints.last().is_some_and(|hint| hint.label == "Quit" && hint.to <= width), "{view:?} {width}: {hints:?}");
                 assert!(hints.iter().any(|hint| hint.label == "Help"));
                 assert!(hints.windows(2).all(|pair| pair[0].to < pair[1].from), "{hints:?}");
@@ -110,7 +110,7 @@ fn charts_scroll_to_the_rest() {
         (state.view, state.settings.by_device) = (View::Charts, by_device);
         let first = text(&drawn(&state));
         assert!(first.lines().nth(1).unwrap().ends_with('↓') && !first.contains('↑'), "{first}");
-        let device = state.here().device;
+        let device = state.host().device;
         press(&mut state, Chord::Plain(KeyCode::Down));
         let second = text(&drawn(&state));
         assert!(second.contains('↑') && second != first, "{second}");
@@ -118,7 +118,7 @@ fn charts_scroll_to_the_rest() {
         let last = text(&drawn(&state));
         assert!(last.lines().nth(1).unwrap().ends_with('↑') && !last.contains('↓'), "{last}");
         assert_eq!(state.scroll, extent(&state).unwrap().last());
-        assert_eq!(state.here().device, device, "the device is another key's");
+        assert_eq!(state.host().device, device, "the device is another key's");
         press(&mut state, Chord::Plain(KeyCode::Home));
         assert_eq!(text(&drawn(&state)), first);
     }
@@ -199,12 +199,12 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     press(&mut state, letter(' '));
     assert!(text(&drawn(&state)).contains("not read at this time"));
     press(&mut state, letter(' '));
-    state.hosts[0].place = Some("tt-a:9477".to_owned());
+    state.hosts[0].address = Some("tt-a:9477".to_owned());
     assert!(text(&drawn(&state)).contains("--token-file"));
-    update(&mut state, Event::News(0, playing()));
+    update(&mut state, Event::Feed(0, playing()));
     assert!(text(&drawn(&state)).contains("was recorded"));
     snapshot.buffers = machine::hooked().buffers.into_iter().take(1).collect();
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(snapshot))));
     assert!(text(&drawn(&state)).contains("Largest 1 of "), "{}", text(&drawn(&state)));
 }
 
@@ -269,9 +269,9 @@ fn an_empty_view_is_explained() {
     }
     let mut state = several((80, 24));
     for host in &mut state.hosts {
-        (host.live, host.lost) = (None, None);
+        (host.live, host.error) = (None, None);
     }
-    assert!(!text(&drawn(&state)).contains("no process holds"), "nobody has answered yet");
+    assert!(!text(&drawn(&state)).contains("no process holds"), "no service has answered yet");
 }
 
 /// A paused display shows no later events.
@@ -300,8 +300,8 @@ fn a_frozen_screen_has_nothing_later() {
         refusal: None,
         line: None,
     };
-    update(&mut state, Event::News(0, News::BufferEvents(vec![event(0, "before"), event(2, "later")])));
-    state.here_mut().device = allocator.devices.first().copied();
+    update(&mut state, Event::Feed(0, FeedMessage::BufferEvents(vec![event(0, "before"), event(2, "later")])));
+    state.host_mut().device = allocator.devices.first().copied();
     let screen = text(&drawn(&state));
     assert!(screen.contains("before") && !screen.contains("later"), "{screen}");
     press(&mut state, letter(' '));
@@ -318,7 +318,7 @@ fn lists_of_another_time_are_marked() {
     snapshot.time = UnixTime(snapshot.time.0 + SECOND);
     snapshot.lists_time = UnixTime(snapshot.time.0 + 2 * SECOND);
     let [figures, lists] = [snapshot.time, snapshot.lists_time].map(|time| state.clock.second(time));
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(snapshot))));
     let screen = text(&drawn(&state));
     assert!(screen.contains(&format!("figures at {figures}, lists at {lists}")), "{screen}");
 }
@@ -329,7 +329,7 @@ fn the_title_is_about_all_machines() {
     let mut state = several((80, 24));
     assert!(text(&drawn(&state)).contains("tt-qb-01  [SIMULATED]"));
     for at in 0..3 {
-        state.at = at;
+        state.host_index = at;
         let screen = text(&drawn(&state));
         let title = screen.lines().next().unwrap();
         assert!(title.starts_with(" ttmon  [1 SIMULATED]  3 hosts  10 dev ") && title.ends_with(" 08:12 1s"), "{title}");
@@ -345,7 +345,7 @@ fn a_long_name_leaves_room_in_the_title() {
     snapshot.host = "a-machine-with-a-very-long-name.example.com".to_owned();
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
-    update(&mut state, Event::News(0, playing()));
+    update(&mut state, Event::Feed(0, playing()));
     assert!(text(&drawn(&state)).starts_with(" ttmon  [REPLAY]  [SIMULATED]  a-machine-wi…  8 dev "), "{}", text(&drawn(&state)));
     // Another program at the address may send anything.
     snapshot.driver = Ok("9".repeat(100_000));
@@ -379,7 +379,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     let status = status_line(&state);
     assert!(status.contains("device 3 hot"), "the most severe of one time comes first: {status}");
     assert!(status.contains("+5: a") || status.contains("+6: a"), "{status}");
-    update(&mut state, Event::News(0, playing()));
+    update(&mut state, Event::Feed(0, playing()));
     let status = status_line(&state);
     assert!(status.contains("frame 4 of 9") && status.contains("device 3"), "{status}");
     assert_eq!(press(&mut state, letter('a')), Vec::<Effect>::new());
@@ -393,7 +393,7 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
         let mut next = snapshot.clone();
         next.time = UnixTime(snapshot.time.0 + second * SECOND);
         next.devices[10].state = DeviceState::Ok;
-        update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+        update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next))));
     }
     assert_eq!(state.alerts()[0].1.text, "device 10 reset resolved after 1s");
 }

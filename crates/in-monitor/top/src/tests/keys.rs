@@ -4,10 +4,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ttmon_model::ledger::Buffer;
 use ttmon_model::units::UnixTime;
 
-use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched};
+use super::{SECOND, drawn, eight, machine, one, several, text, watched, with_processes};
 use crate::columns::COLUMNS;
 use crate::event::Event;
-use crate::feed::{News, Position, Request};
+use crate::feed::{FeedMessage, Position, Request};
 use crate::keys::{Chord, KEYS, Step, letter};
 use crate::state::{Dialog, ListBy, ListSort, Page, State, View};
 use crate::theme::Theme;
@@ -45,7 +45,7 @@ fn any_key_removes_the_message() {
 }
 
 #[test]
-fn every_key_anywhere() {
+fn no_two_keys_panic_in_any_view() {
     let chords: Vec<Chord> = KEYS.iter().flat_map(|key| key.chords.iter().copied()).collect();
     for view in View::ALL {
         for first in &chords {
@@ -92,31 +92,31 @@ fn a_filter_is_tried_while_it_is_typed_and_dropped_with_escape() {
 }
 
 #[test]
-fn buffers_are_read_only_while_they_are_looked_at() {
+fn buffers_are_read_only_while_they_are_shown() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    assert_eq!(press(&mut state, letter('4')), [Effect::Ask(0, Request::Buffers(true))]);
-    assert_eq!(press(&mut state, letter('1')), [Effect::Ask(0, Request::Buffers(false))]);
+    assert_eq!(press(&mut state, letter('4')), [Effect::Send(0, Request::Buffers(true))]);
+    assert_eq!(press(&mut state, letter('1')), [Effect::Send(0, Request::Buffers(false))]);
     press(&mut state, letter('4'));
-    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Ask(0, Request::Buffers(false))]);
-    let key = state.here().live.as_ref().unwrap().processes[0].key;
+    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Send(0, Request::Buffers(false))]);
+    let key = state.host().live.as_ref().unwrap().processes[0].key;
     assert_eq!(
         press(&mut state, Chord::Plain(KeyCode::Enter)),
-        [Effect::Ask(0, Request::Environment(key)), Effect::Ask(0, Request::Buffers(true))]
+        [Effect::Send(0, Request::Environment(key)), Effect::Send(0, Request::Buffers(true))]
     );
-    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Ask(0, Request::Buffers(false))]);
+    assert_eq!(press(&mut state, Chord::Plain(KeyCode::Esc)), [Effect::Send(0, Request::Buffers(false))]);
 }
 
 /// The signal goes to the process for which the dialog was opened, even if the list changes meanwhile.
 #[test]
-fn a_signal_goes_to_the_process_of_the_question() {
+fn a_signal_goes_to_the_process_of_the_dialog() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    let key = state.here().live.as_ref().unwrap().processes[0].key;
+    let key = state.host().live.as_ref().unwrap().processes[0].key;
     press(&mut state, Chord::Plain(KeyCode::F(9)));
     let mut next = machine::mixed();
     next.processes.remove(0);
     next.time = UnixTime(next.time.0 + SECOND);
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
-    assert_eq!(press(&mut state, letter('y')), [], "nothing was asked yet");
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next))));
+    assert_eq!(press(&mut state, letter('y')), [], "nothing is confirmed yet");
     press(&mut state, Chord::Plain(KeyCode::Enter));
     assert_eq!(press(&mut state, letter('y')), [Effect::Signal(key, "ana".to_owned(), 0)]);
     state.is_read_only = true;
@@ -126,7 +126,7 @@ fn a_signal_goes_to_the_process_of_the_question() {
 
 /// When the selected process has ended, no key applies to the process that is now in its row.
 #[test]
-fn a_signal_goes_to_nobody_else() {
+fn no_other_process_gets_a_signal_after_the_selected_one_ended() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     press(&mut state, Chord::Plain(KeyCode::Down));
     press(&mut state, Chord::Plain(KeyCode::Up));
@@ -134,7 +134,7 @@ fn a_signal_goes_to_nobody_else() {
     let mut next = machine::mixed();
     next.processes.remove(0);
     next.time = UnixTime(next.time.0 + SECOND);
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next))));
     press(&mut state, letter('K'));
     assert_eq!(state.dialog, None, "from its details");
     for chord in [Chord::Plain(KeyCode::F(9)), Chord::Plain(KeyCode::Enter)] {
@@ -155,7 +155,7 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     let before = state.shown().unwrap().time;
     let mut next = eight();
     next.time = UnixTime(next.time.0 + SECOND);
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next))));
     assert_eq!(state.shown().unwrap().time, before);
     press(&mut state, letter(','));
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - SECOND));
@@ -178,7 +178,7 @@ fn a_minute_back_is_a_minute() {
     let start = snapshot.time.0;
     for second in (0..300).step_by(10).chain([1000]) {
         snapshot.time = UnixTime(start + second * SECOND);
-        update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot.clone()))));
+        update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(snapshot.clone()))));
     }
     let shown = |state: &State| (state.shown().unwrap().time.0 - start) / SECOND;
     let mut seen = Vec::new();
@@ -191,22 +191,22 @@ fn a_minute_back_is_a_minute() {
 
 /// If the clock is set back, history and alerts are kept. If a recording is rewound, they are dropped.
 #[test]
-fn going_back_in_time() {
+fn only_a_rewound_recording_drops_history_and_alerts() {
     for is_replay in [false, true] {
         let mut state = watched(&eight(), (80, 24), Theme::default(), 10);
         if is_replay {
             let position = Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false };
-            update(&mut state, Event::News(0, News::Position(position)));
+            update(&mut state, Event::Feed(0, FeedMessage::Position(position)));
         }
         let alerts = state.alerts().len();
         assert!(alerts > 0);
         let mut earlier = machine::galaxy();
         earlier.devices.truncate(8);
         earlier.time = UnixTime(eight().time.0 - 5 * SECOND);
-        update(&mut state, Event::News(0, News::Snapshot(Box::new(earlier))));
+        update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(earlier))));
         let expected = if is_replay { (1, 0) } else { (11, alerts) };
         assert_eq!(
-            (state.here().history.times().len(), state.alerts().iter().filter(|(_, alert)| alert.time != state.here().now()).count()),
+            (state.host().history.times().len(), state.alerts().iter().filter(|(_, alert)| alert.time != state.host().now()).count()),
             expected
         );
     }
@@ -235,16 +235,16 @@ fn neighbours_to_sort_by_are_on_the_screen() {
 
 /// If a process ends, the next one takes its row. The list does not jump, and Down selects that process.
 #[test]
-fn the_place_of_a_process_that_has_ended() {
-    let mut next = crowded(50);
+fn the_next_process_takes_the_row_of_one_that_ended() {
+    let mut next = with_processes(50);
     next.processes.retain(|process| process.key.pid != 320);
     next.time = UnixTime(next.time.0 + SECOND);
     for key in [Chord::Plain(KeyCode::Down), Chord::Plain(KeyCode::Up)] {
-        let mut state = watched(&crowded(50), (80, 24), Theme::default(), 1);
+        let mut state = watched(&with_processes(50), (80, 24), Theme::default(), 1);
         (state.process, state.scroll) = (Some((0, next.processes[19].key)), 15);
         press(&mut state, Chord::Plain(KeyCode::Down));
         assert_eq!(state.process.map(|(_, key)| key.pid), Some(320));
-        update(&mut state, Event::News(0, News::Snapshot(Box::new(next.clone()))));
+        update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next.clone()))));
         assert!(text(&drawn(&state)).contains("    319 "), "{}", text(&drawn(&state)));
         press(&mut state, key);
         let expected = if key == Chord::Plain(KeyCode::Down) { 321 } else { 319 };
@@ -258,15 +258,15 @@ fn every_refresh_is_offered() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
     state.settings.refresh = std::time::Duration::from_millis(200);
     press(&mut state, Chord::Plain(KeyCode::F(2)));
-    let asked = press(&mut state, Chord::Plain(KeyCode::Right));
-    assert_eq!(asked, [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(250)))]);
+    let effects = press(&mut state, Chord::Plain(KeyCode::Right));
+    assert_eq!(effects, [Effect::SendAll(Request::Interval(std::time::Duration::from_millis(250)))]);
     press(&mut state, Chord::Plain(KeyCode::Left));
     assert_eq!(press(&mut state, Chord::Plain(KeyCode::Left)), [], "there is none below the lowest");
     assert_eq!(state.settings.refresh, std::time::Duration::from_millis(100));
 }
 
 #[test]
-fn leaving_and_falling_silent() {
+fn quit_keys_quit_and_silence_is_shown() {
     let mut state = watched(&eight(), (80, 24), Theme::default(), 3);
     for chord in [letter('q'), Chord::Plain(KeyCode::F(10)), Chord::Ctrl('c')] {
         assert_eq!(press(&mut state, chord), [Effect::Quit]);
@@ -285,17 +285,17 @@ fn d_reads_the_chips_themselves_and_stops_it() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     let usual = state.settings.metric;
     assert!(!text(&drawn(&state)).contains("[DEEP]"));
-    assert_eq!(press(&mut state, letter('d')), [Effect::Ask(0, Request::Deep(true))]);
+    assert_eq!(press(&mut state, letter('d')), [Effect::Send(0, Request::Deep(true))]);
     assert_eq!(state.settings.metric, utilization);
     // The title shows it when the chips are read.
     let mut snapshot = machine::mixed();
     for device in &mut snapshot.devices {
         (device.deep_age_s, device.utilization) = (Ok(0.0), Ok(0.37));
     }
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(snapshot))));
     let screen = text(&drawn(&state));
     assert!(screen.contains("[DEEP]") && screen.contains("UTIL") && screen.contains("37%"), "{screen}");
-    assert_eq!(press(&mut state, letter('d')), [Effect::Ask(0, Request::Deep(false))]);
+    assert_eq!(press(&mut state, letter('d')), [Effect::Send(0, Request::Deep(false))]);
     assert_eq!(state.settings.metric, usual);
     // A metric that the user chose is kept.
     press(&mut state, letter('m'));
@@ -330,10 +330,10 @@ fn every_key_answers_in_every_view() {
 #[test]
 fn plus_is_faster() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
-    assert_eq!(press(&mut state, letter('+')), [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(500)))]);
-    assert_eq!(press(&mut state, letter('-')), [Effect::AskAll(Request::Interval(std::time::Duration::from_secs(1)))]);
+    assert_eq!(press(&mut state, letter('+')), [Effect::SendAll(Request::Interval(std::time::Duration::from_millis(500)))]);
+    assert_eq!(press(&mut state, letter('-')), [Effect::SendAll(Request::Interval(std::time::Duration::from_secs(1)))]);
     state.replay = Some(Position { at: 0, count: 9, speed: 4, is_paused: false, is_cut: false });
-    assert_eq!(press(&mut state, letter('+')), [Effect::AskAll(Request::Speed(Step::After))]);
+    assert_eq!(press(&mut state, letter('+')), [Effect::SendAll(Request::Speed(Step::After))]);
 }
 
 /// Groups and buffers can be opened, and Esc goes back one step each time.

@@ -13,7 +13,7 @@ use ttmon_model::select::Selection;
 use super::{blank, drawn};
 use crate::alerts::Alerts;
 use crate::event::Event;
-use crate::feed::{Feed, News, Replay, Request};
+use crate::feed::{Feed, FeedMessage, Replay, Request};
 use crate::keys::Step;
 use crate::state::State;
 use crate::theme::{Colors, Theme};
@@ -36,7 +36,7 @@ fn generated_pictures_are_up_to_date() {
     state.hosts[0].alerts = Alerts::new(ttmon_alerts::builtin());
     let mut frames = Vec::new();
     for event in played() {
-        let is_position = matches!(event, Event::News(_, News::Position(_)));
+        let is_position = matches!(event, Event::Feed(_, FeedMessage::Position(_)));
         update(&mut state, event);
         let Some(position) = state.replay.filter(|_| is_position) else { continue };
         let before_the_end = position.count - 1 - position.at;
@@ -58,10 +58,10 @@ fn generated_pictures_are_up_to_date() {
 fn played() -> Receiver<Event> {
     /// More samples than the recording has. A step at its end does nothing.
     const STEPS: usize = 1000;
-    let (ask, requests) = channel();
+    let (sender, requests) = channel();
     // The requests wait in the channel, so the feed never waits for the clock. It ends after the last one.
     for request in [vec![Request::Speed(Step::After); 6], vec![Request::Step(Step::After); STEPS]].concat() {
-        ask.send(request).unwrap();
+        sender.send(request).unwrap();
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/screens/t3k.ttmon");
     let replay = Replay::open(&path, Selection::default()).unwrap();

@@ -9,7 +9,7 @@ use ttmon_model::units::UnixTime;
 
 use super::{drawn, machine, several, text, watched};
 use crate::event::Event;
-use crate::feed::{Lost, News, Request};
+use crate::feed::{FeedError, FeedMessage, Request};
 use crate::state::{Focus, State, View};
 use crate::theme::{Colors, Theme};
 use crate::update::{Effect, update};
@@ -26,19 +26,19 @@ fn devices_of_all_machines_are_one_list() {
     for _ in 0..8 {
         press(&mut state, KeyCode::Down);
     }
-    assert_eq!((state.at, state.chosen_line().device.map(|id| id.0)), (1, Some(0)));
+    assert_eq!((state.host_index, state.chosen_line().device.map(|id| id.0)), (1, Some(0)));
     press(&mut state, KeyCode::End);
-    assert_eq!((state.at, state.chosen_line().device), (2, None));
+    assert_eq!((state.host_index, state.chosen_line().device), (2, None));
     press(&mut state, KeyCode::Home);
     assert_eq!(press(&mut state, KeyCode::Char('f')), []);
     assert!(state.hosts[0].is_folded);
     press(&mut state, KeyCode::Down);
-    assert_eq!(state.at, 1);
+    assert_eq!(state.host_index, 1);
     press(&mut state, KeyCode::Up);
     press(&mut state, KeyCode::Char('f'));
-    assert!(!state.hosts[0].is_folded && state.at == 0);
+    assert!(!state.hosts[0].is_folded && state.host_index == 0);
     press(&mut state, KeyCode::Char(']'));
-    assert_eq!(state.here().device.map(|id| id.0), Some(1));
+    assert_eq!(state.host().device.map(|id| id.0), Some(1));
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn a_returning_machine_is_reported() {
     let mut state = several((120, 40));
     assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let mut back = machine::n300();
-    (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.here().now().0 + 9 * super::SECOND));
-    update(&mut state, Event::News(1, News::Snapshot(Box::new(back))));
+    (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.host().now().0 + 9 * super::SECOND));
+    update(&mut state, Event::Feed(1, FeedMessage::Snapshot(Box::new(back))));
     let screen = text(&drawn(&state));
     assert!(screen.contains("tt-b: answers again") && !screen.contains("tt-b  NO ANSWER"), "{screen}");
 }
@@ -65,8 +65,8 @@ fn processes_of_all_machines() {
     press(&mut state, KeyCode::Char('K'));
     assert_eq!(state.dialog, None);
     assert!(text(&drawn(&state)).contains(&format!("process {pid} is seen through a service")));
-    let asked = press(&mut state, KeyCode::Enter);
-    assert_eq!(asked, [Effect::Ask(1, Request::Environment(owner.1)), Effect::Ask(1, Request::Buffers(true))]);
+    let effects = press(&mut state, KeyCode::Enter);
+    assert_eq!(effects, [Effect::Send(1, Request::Environment(owner.1)), Effect::Send(1, Request::Buffers(true))]);
     assert!(text(&drawn(&state)).contains(&format!("Process {pid} on tt-b")));
     press(&mut state, KeyCode::Esc);
     for character in "/host:tt-b".chars() {
@@ -78,17 +78,17 @@ fn processes_of_all_machines() {
 
 /// Two machines with the same name are distinguished by their addresses.
 #[test]
-fn namesakes() {
+fn machines_of_one_name_are_shown_by_address() {
     let mut state = several((120, 40));
     assert_eq!(state.hosts[1].name(), "tt-b");
     let mut same = machine::n300();
-    (same.host, same.time) = ("tt-b".to_owned(), state.here().now());
-    update(&mut state, Event::News(2, News::Snapshot(Box::new(same))));
+    (same.host, same.time) = ("tt-b".to_owned(), state.host().now());
+    update(&mut state, Event::Feed(2, FeedMessage::Snapshot(Box::new(same))));
     let names: Vec<&str> = state.hosts.iter().map(crate::host::Host::name).collect();
     assert_eq!(names[1..], ["tt-b:9477", "tt-c:9477"]);
     let mut other = machine::n300();
-    (other.host, other.time) = ("tt-c".to_owned(), UnixTime(state.here().now().0 + super::SECOND));
-    update(&mut state, Event::News(2, News::Snapshot(Box::new(other))));
+    (other.host, other.time) = ("tt-c".to_owned(), UnixTime(state.host().now().0 + super::SECOND));
+    update(&mut state, Event::Feed(2, FeedMessage::Snapshot(Box::new(other))));
     assert_eq!((state.hosts[1].name(), state.hosts[2].name()), ("tt-b", "tt-c"));
 }
 
@@ -100,7 +100,7 @@ fn all_machines_freeze_together() {
     assert!(state.hosts[0].frozen.is_some() && state.hosts[1].frozen.is_some() && state.hosts[2].frozen.is_none());
     press(&mut state, KeyCode::Char(','));
     assert_eq!(state.hosts[0].back(), 1);
-    state.at = 2;
+    state.host_index = 2;
     press(&mut state, KeyCode::Char(' '));
     assert!(!state.is_frozen());
 }
@@ -109,10 +109,10 @@ fn all_machines_freeze_together() {
 #[test]
 fn buffers_follow_the_choice() {
     let mut state = several((120, 40));
-    assert_eq!(press(&mut state, KeyCode::Char('4')), [Effect::Ask(0, Request::Buffers(true))]);
-    state.here_mut().device = Some(ttmon_model::DeviceId(7));
+    assert_eq!(press(&mut state, KeyCode::Char('4')), [Effect::Send(0, Request::Buffers(true))]);
+    state.host_mut().device = Some(ttmon_model::DeviceId(7));
     let moved = press(&mut state, KeyCode::Char(']'));
-    assert_eq!(moved, [Effect::Ask(0, Request::Buffers(false)), Effect::Ask(1, Request::Buffers(true))]);
+    assert_eq!(moved, [Effect::Send(0, Request::Buffers(false)), Effect::Send(1, Request::Buffers(true))]);
     assert_eq!(state.view, View::Memory);
 }
 
@@ -121,12 +121,12 @@ fn buffers_follow_the_choice() {
 fn old_values_are_dim() {
     let theme = Theme { colors: Colors::True, ..Theme::default() };
     let mut state = watched(&super::eight(), (120, 40), theme, 3);
-    state.hosts[0].place = Some("tt-a:9477".to_owned());
-    let lost = Lost { message: "cannot be reached (Connection refused)".to_owned(), is_no_device: false, since: state.here().now() };
-    for news in [None, Some(News::Lost(lost))] {
-        match news {
+    state.hosts[0].address = Some("tt-a:9477".to_owned());
+    let error = FeedError { message: "cannot be reached (Connection refused)".to_owned(), is_no_device: false, since: state.host().now() };
+    for message in [None, Some(FeedMessage::Error(error))] {
+        match message {
             None => update(&mut state, Event::Silence(0, Duration::from_secs(9))),
-            Some(news) => update(&mut state, Event::News(0, news)),
+            Some(message) => update(&mut state, Event::Feed(0, message)),
         };
         for view in View::ALL {
             state.view = view;
@@ -147,7 +147,7 @@ fn old_values_are_dim() {
 #[test]
 fn charts_of_a_missing_machine_are_dim() {
     let mut state = several((120, 40));
-    (state.theme.colors, state.at) = (Colors::True, 1);
+    (state.theme.colors, state.host_index) = (Colors::True, 1);
     let below = |state: &State| {
         let buffer = drawn(state);
         let head = text(&buffer).lines().position(|line| line.starts_with("─ tt-b ")).unwrap();
@@ -167,14 +167,14 @@ fn the_reason_of_a_missing_machine_is_shown_in_full() {
     let mut state = several((80, 24));
     assert!(text(&drawn(&state)).contains("▾ tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let message = "answers in another way than this ttmon knows (a document of schema 9, which is newer than 1, of version 7.8.9)";
-    let lost = Lost { message: message.to_owned(), is_no_device: false, since: state.here().now() };
-    update(&mut state, Event::News(2, News::Lost(lost.clone())));
-    (state.at, state.view) = (2, View::Detail);
+    let error = FeedError { message: message.to_owned(), is_no_device: false, since: state.host().now() };
+    update(&mut state, Event::Feed(2, FeedMessage::Error(error.clone())));
+    (state.host_index, state.view) = (2, View::Detail);
     let screen = text(&drawn(&state));
     assert!(screen.contains("no answer from tt-c:9477 since") && screen.contains("7.8.9); retrying"), "{screen}");
     let mut state = several((80, 24));
-    state.hosts[0].lost = None;
-    update(&mut state, Event::News(0, News::Lost(lost)));
+    state.hosts[0].error = None;
+    update(&mut state, Event::Feed(0, FeedMessage::Error(error)));
     press(&mut state, KeyCode::Char('a'));
     assert!(text(&drawn(&state)).contains("of version 7.8.9)"), "{}", text(&drawn(&state)));
 }
@@ -182,7 +182,7 @@ fn the_reason_of_a_missing_machine_is_shown_in_full() {
 #[test]
 fn the_cursor_is_seen_on_a_missing_machine() {
     let mut state = several((120, 40));
-    (state.focus, state.at) = (Focus::Devices, 1);
+    (state.focus, state.host_index) = (Focus::Devices, 1);
     let buffer = drawn(&state);
     let row = text(&buffer).lines().position(|line| line.contains("n300 L")).unwrap();
     assert!(buffer[(60, u16::try_from(row).unwrap())].modifier.contains(Modifier::REVERSED));

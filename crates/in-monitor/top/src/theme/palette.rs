@@ -253,7 +253,7 @@ mod tests {
 
     /// Each step of the scale is brighter (darker on a light background) than the one before, up to the colour of the limit.
     #[test]
-    fn the_scale_goes_one_way() {
+    fn heat_gets_steadily_brighter_or_darker() {
         for (palette, is_dark) in [(&DARK, true), (&LIGHT, false), (&COLOR_BLIND_DARK, true), (&COLOR_BLIND_LIGHT, false)] {
             let calm: Vec<f64> = palette.heat[..6].iter().map(|rgb| luminance(*rgb)).collect();
             assert!(calm.windows(2).all(|pair| (pair[0] < pair[1]) == is_dark), "{calm:?}");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_of_the_palette() {
+    fn a_colour_maps_to_the_nearest_of_the_palette() {
         assert_eq!(indexed(BLACK), Color::Indexed(16));
         assert_eq!(indexed(WHITE), Color::Indexed(231));
         assert_eq!(indexed(0x5fd787), Color::Indexed(78));

@@ -3,7 +3,7 @@
 use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
 
-use super::{Effect, bounded, moved, paced};
+use super::{Effect, bounded, moved, next_refresh};
 use crate::columns::choosable;
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
@@ -27,14 +27,14 @@ pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
         Dialog::Signal(mut dialog) => {
             match (action, chord) {
                 (Some(Action::Escape | Action::Quit), _) => return Vec::new(),
-                (_, Chord::Plain(KeyCode::Char('y'))) if dialog.is_asked => {
+                (_, Chord::Plain(KeyCode::Char('y'))) if dialog.is_confirming => {
                     return vec![Effect::Signal(dialog.key, dialog.user, dialog.at)];
                 }
                 (Some(Action::Move(motion)), _) => {
                     dialog.at = moved(dialog.at, motion, SIGNALS.len(), 4);
-                    dialog.is_asked = false;
+                    dialog.is_confirming = false;
                 }
-                (Some(Action::Details), _) => dialog.is_asked = true,
+                (Some(Action::Details), _) => dialog.is_confirming = true,
                 _ => {}
             }
             state.dialog = Some(Dialog::Signal(dialog));
@@ -79,7 +79,7 @@ fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
             if let Err(bad) = state.set_filter(&text) {
                 // Restore the earlier filter instead of applying the valid part of an invalid one.
                 _ = state.set_filter(&before);
-                super::say(state, bad.to_string());
+                super::show_message(state, bad.to_string());
             }
         }
         _ => {
@@ -112,7 +112,7 @@ struct Choice {
 
 #[rustfmt::skip] // one row per line
 const CHOICES: &[Choice] = &[
-    Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = paced(s.refresh, step) },
+    Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = next_refresh(s.refresh, step) },
     Choice { name: "Theme", value: |s| s.theme.name().to_owned(), step: |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step) },
     Choice { name: "First view", value: |s| s.view.title().to_owned(), step: |s, step| s.view = neighbour(&View::ALL, s.view, step) },
     Choice { name: "Charts look back", value: |s| format!("{} s", ZOOMS[s.zoom]), step: |s, step| s.zoom = bounded(s.zoom, step, ZOOMS.len()) },
@@ -165,7 +165,7 @@ fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
         None => toggle(&mut state.settings, at - CHOICES.len()),
     }
     state.theme = state.detected.chosen(state.settings.theme);
-    super::send_pace(state, refresh)
+    super::send_refresh(state, refresh)
 }
 
 /// Shows or hides a column. Columns stay in table order, and the last one cannot be hidden.

@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
 
 use super::dialog::edit;
-use super::{Effect, moved, say, stepped};
+use super::{Effect, moved, show_message, stepped};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
 use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, State};
@@ -27,7 +27,7 @@ pub(super) fn act(state: &mut State, action: Action) -> bool {
         Action::Focus => focus(state),
         Action::Device(step) if state.memory.cursor.is_some() => along(state, step),
         Action::Zoom(step) if state.memory.cursor.is_some() => zoom(state, step),
-        Action::Zoom(_) => say(state, "Tab goes to the address map, where z zooms"),
+        Action::Zoom(_) => show_message(state, "Tab goes to the address map, where z zooms"),
         Action::Escape => return escape(state),
         _ => return false,
     }
@@ -51,19 +51,22 @@ pub(super) fn group(state: &mut State) {
 
 /// Sets the mark from which growth is counted. A second call removes it.
 pub(super) fn mark(state: &mut State) {
-    state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.here().now()) };
+    state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.host().now()) };
     let is_set = state.memory.mark.is_some();
     if is_set && state.memory.by == ListBy::Buffer {
         state.memory.by = if memory_groups_by(state, ListBy::Tag) { ListBy::Tag } else { ListBy::Size };
         (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
     }
-    say(state, if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" });
+    show_message(
+        state,
+        if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" },
+    );
 }
 
 /// Opens the selected row: a group lists its buffers, a buffer shows all its details.
 fn open(state: &mut State) {
     if state.memory.cursor.is_some() {
-        return say(state, "the line above the map names what lies at the cursor; Tab goes back to the list");
+        return show_message(state, "the line above the map names what lies at the cursor; Tab goes back to the list");
     }
     let at = state.memory.at;
     if let Some(lines) = memory_buffer(state, at) {
@@ -72,7 +75,7 @@ fn open(state: &mut State) {
     }
     match memory_list(state).into_iter().nth(at) {
         Some(name) => (state.memory.open, state.memory.at, state.scroll) = (Some(name), 0, 0),
-        None => say(state, "there is no buffer to open"),
+        None => show_message(state, "there is no buffer to open"),
     }
 }
 
@@ -92,7 +95,7 @@ fn escape(state: &mut State) -> bool {
 fn focus(state: &mut State) {
     let rows = memory_map_rows(state);
     state.memory.cursor = match state.memory.cursor {
-        None if rows == 0 => return say(state, "there is no address map: no allocator's banks are known"),
+        None if rows == 0 => return show_message(state, "there is no address map: no allocator's banks are known"),
         None => Some(MapCursor::default()),
         Some(_) => None,
     };

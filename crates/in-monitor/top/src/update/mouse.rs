@@ -6,8 +6,8 @@ use ratatui_core::layout::{Position, Rect};
 use super::{Effect, act, dialog, show};
 use crate::keys::{Action, Chord, KEYS, Motion};
 use crate::layout::{self, DeviceList, Form, Main, scrolled};
-use crate::state::{Focus, Row, State, View};
-use crate::view::{mesh_device_at, process_rows, scene};
+use crate::state::{Focus, ProcessRow, State, View};
+use crate::view::{key_context, mesh_device_at, process_rows};
 
 pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
     let Some(frame) = layout::frame(state.size) else { return Vec::new() };
@@ -24,7 +24,8 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
                 return Vec::new();
             }
             if frame.footer.contains(at) {
-                let hit = layout::footer(frame.footer.width, &scene(state)).into_iter().find(|hint| (hint.from..hint.to).contains(&at.x));
+                let hit =
+                    layout::footer(frame.footer.width, &key_context(state)).into_iter().find(|hint| (hint.from..hint.to).contains(&at.x));
                 return hit.map_or_else(Vec::new, |hint| act(state, KEYS[hint.key].action));
             }
             match state.view {
@@ -32,7 +33,7 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
                 View::Memory => super::memory::click(state, frame.body, at),
                 View::Mesh => {
                     if let Some(device) = state.shown().and_then(|snapshot| mesh_device_at(state, snapshot, frame.body, at)) {
-                        state.here_mut().device = Some(device);
+                        state.host_mut().device = Some(device);
                     }
                     Vec::new()
                 }
@@ -60,7 +61,7 @@ fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
     let devices = state.devices(&snapshot);
     let list = DeviceList::new(layout, state.device_row(&snapshot, &devices), devices.len());
     if let Some(device) = list.and_then(|list| list.at(at)).and_then(|place| devices.get(place)) {
-        state.here_mut().device = Some(device.id);
+        state.host_mut().device = Some(device.id);
         state.focus = Focus::Devices;
     }
     Vec::new()
@@ -95,7 +96,7 @@ fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
             let chosen = state.process_row(&processes);
             let first = scrolled(state.scroll, chosen, process_rows(area), processes.len());
             let hit = first + usize::from(row) - 2;
-            let Some(owner) = processes.get(hit).map(Row::owner) else { return Vec::new() };
+            let Some(owner) = processes.get(hit).map(ProcessRow::owner) else { return Vec::new() };
             let is_again = state.focus == Focus::Processes && state.process == Some(owner);
             (state.focus, state.process, state.scroll) = (Focus::Processes, Some(owner), first);
             if is_again { act(state, Action::Details) } else { Vec::new() }

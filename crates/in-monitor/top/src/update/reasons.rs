@@ -4,7 +4,7 @@ use ttmon_model::DeviceId;
 
 use crate::keys::Action;
 use crate::settings::Settings;
-use crate::state::{Focus, MemoryList, Owner, Row, State, View};
+use crate::state::{Focus, MemoryList, Owner, ProcessRow, State, View};
 
 pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     let view = state.view;
@@ -39,8 +39,8 @@ impl Trace {
     pub(super) fn of(state: &State) -> Self {
         Self {
             settings: state.settings.clone(),
-            places: (state.view, state.focus, state.scroll, state.at),
-            process: state.chosen_process(&state.processes()).map(Row::owner),
+            places: (state.view, state.focus, state.scroll, state.host_index),
+            process: state.chosen_process(&state.processes()).map(ProcessRow::owner),
             device: state.shown().and_then(|snapshot| state.chosen_device(snapshot)).map(|device| device.id),
             filter: state.filter_text.clone(),
             hosts: state.hosts.iter().map(|host| (host.is_folded, host.frozen.as_ref().map(|frozen| frozen.back))).collect(),
@@ -56,7 +56,7 @@ pub(super) fn why_nothing(action: Action) -> &'static str {
         Action::Device(_) => "there is no other device",
         Action::Move(_) => "nothing lies further that way",
         Action::Back(_) | Action::Jump(_) => "nothing was seen further that way",
-        Action::Pace(_) => "it cannot be faster or slower",
+        Action::Speed(_) => "it cannot be faster or slower",
         Action::Zoom(_) => "charts cannot show less or more time",
         Action::Escape => "nothing is open; q quits",
         Action::SortBy(_) => "there is no column on that side",

@@ -22,7 +22,7 @@ const SECOND: u64 = 1_000_000_000;
 const LIMIT_SHARE_MIN: f64 = 0.8;
 /// The axis begins at 0 if the lowest value is below this share of the highest.
 const FITTED_SHARE_MIN: f64 = 0.5;
-/// The axis spans at least this share of the highest value, so that noise looks flat.
+/// The axis spans at least this share of the highest value, so that noise is drawn flat.
 const SPAN_MIN: f64 = 0.1;
 /// Columns between two names of the same line, if there is room.
 const NAME_DISTANCE: u16 = 20;
@@ -64,7 +64,7 @@ impl Chart<'_> {
         let at = self.legend(canvas, area, width(&title) + 2);
         let detail = canvas.clean(&self.detail);
         if at + width(&detail) <= area.width {
-            canvas.say(area, at, 0, &detail, Role::Dim);
+            canvas.text(area, at, 0, &detail, Role::Dim);
         }
         let has_clock = area.height >= 5;
         let plot_rows = area.height - 1 - u16::from(has_clock);
@@ -91,7 +91,7 @@ impl Chart<'_> {
         self.marks(canvas, plot, window);
         if let Some(column) = self.cursor.and_then(|cursor| window.column(cursor, plot.width)) {
             for row in 0..plot.height {
-                canvas.say(plot, column, row, canvas.glyphs().crosshair, Role::Strong);
+                canvas.text(plot, column, row, canvas.glyphs().crosshair, Role::Strong);
             }
         }
         if has_clock {
@@ -255,7 +255,7 @@ impl Chart<'_> {
                 MarkKind::Reset => Role::Warning,
                 MarkKind::Refused => Role::Critical,
             };
-            canvas.say(plot, column, 0, canvas.glyphs().marks[mark.kind as usize], role);
+            canvas.text(plot, column, 0, canvas.glyphs().marks[mark.kind as usize], role);
         }
     }
 
@@ -271,11 +271,11 @@ impl Chart<'_> {
             }
         };
         let (left, middle, right) = (show(self.seconds), show(self.seconds / 2), show(0));
-        canvas.say(area, 0, 0, &left, Role::Dim);
+        canvas.text(area, 0, 0, &left, Role::Dim);
         if area.width >= 40 {
-            canvas.say(area, (area.width - width(&middle)) / 2, 0, &middle, Role::Dim);
+            canvas.text(area, (area.width - width(&middle)) / 2, 0, &middle, Role::Dim);
         }
-        canvas.say(area, area.width.saturating_sub(width(&right)), 0, &right, Role::Dim);
+        canvas.text(area, area.width.saturating_sub(width(&right)), 0, &right, Role::Dim);
     }
 }
 
@@ -409,7 +409,7 @@ mod tests {
 
     /// Seconds without samples are a gap. A longer interval is not.
     #[test]
-    fn gaps_are_gaps_also_when_the_pace_changes() {
+    fn gaps_stay_gaps_if_the_interval_changes() {
         let columns = |seconds: &[u64], refresh: u64| {
             let times: VecDeque<UnixTime> = seconds.iter().map(|second| UnixTime(second * SECOND)).collect();
             let values: VecDeque<f32> = seconds.iter().map(|_| 5.0).collect();
@@ -420,6 +420,6 @@ mod tests {
         assert_eq!(columns(&[0, 1, 2, 3, 9, 10, 11], 1), "####     ###");
         assert_eq!(columns(&[0, 1, 2, 3, 9, 15, 21], 6), "#".repeat(22));
         assert_eq!(columns(&[0, 6, 12, 13, 14, 15], 1), "#".repeat(16));
-        assert_eq!(columns(&[0, 1, 2, 12], 10), "#".repeat(13), "the newest is not late at the pace that is asked for now");
+        assert_eq!(columns(&[0, 1, 2, 12], 10), "#".repeat(13), "the newest is not late at the current interval");
     }
 }

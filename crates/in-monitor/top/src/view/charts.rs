@@ -35,7 +35,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let left = format!("{what}, the last {}", duration(ZOOMS[state.settings.zoom]));
     // The end of the row has the number of hidden charts.
     let text = if width(&left) + HIDDEN_COLUMNS <= head.width { left } else { what };
-    canvas.say(head, 1, 0, &text, Role::Title);
+    canvas.text(head, 1, 0, &text, Role::Title);
     if state.settings.by_device {
         of_device(state, snapshot, canvas, area);
     } else {
@@ -51,7 +51,7 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
             Location::Local => "nothing was measured of this device since this was started; 3 shows why",
             Location::Remote => "a chip reached over Ethernet shows only its memory, while a process uses it",
         };
-        canvas.say(area, 1, 1, text, Role::Dim);
+        canvas.text(area, 1, 1, text, Role::Dim);
         return;
     }
     let places = panes(area, known.len(), PANE.0, PANE.1);
@@ -102,7 +102,7 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     }
     let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
     if known.is_empty() {
-        canvas.say(area, 1, 1, "no device has it", Role::Dim);
+        canvas.text(area, 1, 1, "no device has it", Role::Dim);
     }
     let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
     let first = first(state, known.len(), &places);
@@ -144,7 +144,7 @@ fn has_values(state: &State, device: &Device, metric: usize) -> bool {
     // A part of a total that never had a value needs no chart.
     let is_part = METRICS[metric].chart.part.is_some();
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
-    state.here().history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
+    state.host().history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
 fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
@@ -170,13 +170,13 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
 }
 
 fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>> {
-    Some(Line { name: device.id.to_string(), values: state.here().history.column(device.id, metric)? })
+    Some(Line { name: device.id.to_string(), values: state.host().history.column(device.id, metric)? })
 }
 
 /// Properties that all charts of a screen share: the time span, its marks, and the selected time.
 pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
     let seconds = ZOOMS[state.settings.zoom];
-    let frozen = state.here().frozen.as_ref();
+    let frozen = state.host().frozen.as_ref();
     // The time after the selected time is shown too, a quarter of the chart.
     let until = frozen.map_or(snapshot.time, |frozen| UnixTime((snapshot.time.0 + seconds * 250_000_000).min(frozen.until.0)));
     Chart {
@@ -184,14 +184,14 @@ pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
         detail: String::new(),
         role: Role::Title,
         unit: Unit::None,
-        times: state.here().history.times(),
+        times: state.host().history.times(),
         lines: Vec::new(),
         limit: None,
         until,
         seconds,
         clock: (state.view == View::Charts).then_some(&state.clock),
         cursor: frozen.map(|_| snapshot.time),
-        marks: state.here().marks.iter().collect(),
+        marks: state.host().marks.iter().collect(),
         refresh: u64::try_from(state.settings.refresh.as_nanos()).unwrap_or(u64::MAX),
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let Some(device) = state.chosen_device(snapshot) else { return };
     let mut head = format!("Device {} {}  {}", device.id, device.label(), device.state.name());
     // While there is no new sample, all values have the age of the last one.
-    if state.here().is_stale() || state.is_frozen() {
+    if state.host().is_stale() || state.is_frozen() {
         head += &format!("  as of {}", state.clock.second(snapshot.time));
     }
     let head = canvas.clean(&head);
@@ -65,7 +65,7 @@ pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent
 
 fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
     if line.role == Role::Heading {
-        canvas.say(area, 1, row, &line.name, Role::Heading);
+        canvas.text(area, 1, row, &line.name, Role::Heading);
         return;
     }
     canvas.field(area, Field::left(2, NAME_COLUMNS), row, &line.name, canvas.style(Role::Dim));
@@ -164,7 +164,7 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
 pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     for row in 0..area.height {
-        canvas.say(area, 0, row, canvas.glyphs().vertical, Role::Dim);
+        canvas.text(area, 0, row, canvas.glyphs().vertical, Role::Dim);
     }
     let inner = Rect { x: area.x + 1, width: area.width - 1, ..area };
     let all = lines(snapshot, device);
@@ -181,6 +181,6 @@ pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         draw_line(canvas, inner, row, &Line { from: "", age: "", ..line });
     }
     if missing > 0 {
-        canvas.say(inner, 1, inner.height - 1, &format!("{missing} values are not available; 3 shows why"), Role::Dim);
+        canvas.text(inner, 1, inner.height - 1, &format!("{missing} values are not available; 3 shows why"), Role::Dim);
     }
 }

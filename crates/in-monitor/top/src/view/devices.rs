@@ -1,6 +1,6 @@
 //! Devices of the main view: a row each, or a cell each if there are many, with rows for the most important ones.
 
-mod parts;
+mod columns;
 
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
@@ -11,8 +11,8 @@ use ttmon_model::{Device, DeviceId, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::{KERNELS, link_text, lower_bound, memory_parts, power_text, size_or_untracked, temperature_text};
 
-use self::parts::{Part, SPARK_COLUMNS, chip};
-pub(super) use self::parts::{Shared, head};
+pub(super) use self::columns::{CommonValues, head};
+use self::columns::{DeviceColumn, SPARK_COLUMNS, chip};
 use crate::canvas::{Canvas, Field, spark, width};
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
@@ -30,7 +30,7 @@ const CELL_TEXT_MAX: u16 = 20;
 /// Devices whose load is in the same of these steps are listed in the order of their ids.
 const LOAD_STEPS: f64 = 20.0;
 /// Number of devices that are listed below the grid.
-pub(crate) const MATTER_MAX: u16 = 5;
+pub(crate) const WORST_MAX: u16 = 5;
 
 /// Draws the device list with its heading, and with sums if there are many devices.
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
@@ -38,15 +38,15 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let devices = state.devices(snapshot);
     let chosen = state.device_row(snapshot, &devices);
     let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
-    let shared = Shared::of(snapshot, &devices, state.is_deep());
+    let common = CommonValues::of(snapshot, &devices, state.is_deep());
     let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
     let mut is_board_named = false;
     if list.is_grid {
         let place = Rect { height: 1, width: area.width.saturating_sub(width(&hidden) + 2), ..area };
-        is_board_named = grid_head(state, &shared, &devices, canvas, place);
+        is_board_named = grid_head(state, &common, &devices, canvas, place);
     } else {
         for column in 0..list.columns {
-            head(&shared, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
+            head(&common, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
         }
     }
     for (index, (number, device)) in (0u16..).zip(devices.iter().enumerate().skip(list.first).take(list.page())) {
@@ -54,7 +54,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         if list.is_grid {
             grid_cell(state, device, canvas, list.place(index), is_chosen);
         } else {
-            device_row(state, state.here(), &shared, device, canvas, list.place(index), is_chosen);
+            device_row(state, state.host(), &common, device, canvas, list.place(index), is_chosen);
         }
     }
     if layout.has_sums {
@@ -62,13 +62,13 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     } else {
         super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
     }
-    if let Some(area) = layout.matter {
-        matter(state, &shared.below_grid(is_board_named), devices, canvas, area);
+    if let Some(area) = layout.worst {
+        draw_worst(state, &common.below_grid(is_board_named), devices, canvas, area);
     }
 }
 
 /// Draws a row for each of the most important devices: unhealthy ones first, then those closest to a limit.
-fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
+fn draw_worst(state: &State, common: &CommonValues, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
     let load = |device: &Device| {
         let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
         shares.into_iter().flatten().fold(0.0f64, f64::max)
@@ -76,53 +76,53 @@ fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mu
     // Devices with a similar load keep their order, so that rows do not change places all the time.
     let step = |device: &Device| (load(device) * LOAD_STEPS).floor();
     devices.sort_by(|one, other| other.severity().cmp(&one.severity()).then(step(other).total_cmp(&step(one))).then(one.id.cmp(&other.id)));
-    head(shared, canvas, Rect { height: 1, ..area });
+    head(common, canvas, Rect { height: 1, ..area });
     for (row, device) in (1..area.height).zip(devices) {
-        device_row(state, state.here(), shared, device, canvas, Rect { y: area.y + row, height: 1, ..area }, false);
+        device_row(state, state.host(), common, device, canvas, Rect { y: area.y + row, height: 1, ..area }, false);
     }
 }
 
 pub(super) fn device_row(
     state: &State,
     host: &Host,
-    shared: &Shared,
+    common: &CommonValues,
     device: &Device,
     canvas: &mut Canvas<'_>,
     area: Rect,
     is_chosen: bool,
 ) {
-    let parts = shared.parts(area.width);
-    let is_one = shared.is_one_board();
-    let is_gateway_named = is_one || parts.iter().any(|(part, field)| *part == Part::Board && field.width >= GATEWAY_MIN);
-    for (part, field) in parts {
+    let columns = common.columns(area.width);
+    let is_one = common.is_one_board();
+    let is_gateway_named = is_one || columns.iter().any(|(column, field)| *column == DeviceColumn::Board && field.width >= GATEWAY_MIN);
+    for (column, field) in columns {
         let plain = |text: (String, Role)| (text.0, canvas.style(text.1));
-        let (text, style) = match part {
-            Part::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
-            Part::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
-            Part::Board => (board(device, canvas, field.width), canvas.style(Role::Plain)),
-            Part::Temperature => celsius(device, canvas),
-            Part::Power if is_one => plain(or_absent(device.power, |power| format!("{:.0}W", power.0))),
-            Part::Power => plain(or_absent(power_text(device), |text| text)),
-            Part::Clock => {
+        let (text, style) = match column {
+            DeviceColumn::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
+            DeviceColumn::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
+            DeviceColumn::Board => (board(device, canvas, field.width), canvas.style(Role::Plain)),
+            DeviceColumn::Temperature => celsius(device, canvas),
+            DeviceColumn::Power if is_one => plain(or_absent(device.power, |power| format!("{:.0}W", power.0))),
+            DeviceColumn::Power => plain(or_absent(power_text(device), |text| text)),
+            DeviceColumn::Clock => {
                 plain(or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() }))
             }
-            Part::Utilization => colored(device.utilization, canvas, |share| (percent(share), share)),
-            Part::Activity => plain(activity(host, device)),
-            Part::Link => plain(or_absent(link_text(device), |text| text)),
-            Part::TemperatureSpark => line(host, device, "temperature", canvas),
-            Part::PowerSpark => line(host, device, "power", canvas),
-            Part::Dram => plain(memory(device, device.memory.dram, is_one, field.width)),
-            Part::L1 => plain(memory(device, device.memory.l1, true, field.width)),
-            Part::DramShare => share(device.memory.dram, "", canvas),
-            Part::L1Share => share(device.memory.l1, lower_bound(device), canvas),
-            Part::DramBar | Part::L1Bar => {
-                let bar = if part == Part::DramBar { device.memory.dram } else { device.memory.l1 };
+            DeviceColumn::Utilization => colored(device.utilization, canvas, |share| (percent(share), share)),
+            DeviceColumn::Activity => plain(activity(host, device)),
+            DeviceColumn::Link => plain(or_absent(link_text(device), |text| text)),
+            DeviceColumn::TemperatureSpark => line(host, device, "temperature", canvas),
+            DeviceColumn::PowerSpark => line(host, device, "power", canvas),
+            DeviceColumn::Dram => plain(memory(device, device.memory.dram, is_one, field.width)),
+            DeviceColumn::L1 => plain(memory(device, device.memory.l1, true, field.width)),
+            DeviceColumn::DramShare => share(device.memory.dram, "", canvas),
+            DeviceColumn::L1Share => share(device.memory.l1, lower_bound(device), canvas),
+            DeviceColumn::DramBar | DeviceColumn::L1Bar => {
+                let bar = if column == DeviceColumn::DramBar { device.memory.dram } else { device.memory.l1 };
                 if let Ok(share) = bar.ratio() {
                     canvas.bar(area, field, 0, share);
                 }
                 continue;
             }
-            Part::Health => {
+            DeviceColumn::Health => {
                 let gateway = device.via.ok().filter(|_| !is_gateway_named);
                 plain(health(device, gateway, canvas, field.width))
             }
@@ -182,7 +182,7 @@ fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     (text, style)
 }
 
-/// A sparkline spans at least this share of the limit, so that noise looks flat.
+/// A sparkline spans at least this share of the limit, so that noise is drawn flat.
 const SPARK_SPAN_MIN: f64 = 0.2;
 /// Headroom above the highest value, so that sparklines of adjacent rows stay apart.
 const SPARK_HEIGHT: f64 = 1.4;
@@ -272,7 +272,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         let [warning, critical] = canvas.glyphs().signs;
         let sign = if severity == Severity::Critical { critical } else { warning };
         let text = if width(word) <= room { word } else { sign };
-        canvas.say(cell, 4, 0, text, severity_role(severity));
+        canvas.text(cell, 4, 0, text, severity_role(severity));
         if is_gone {
             return;
         }
@@ -298,10 +298,10 @@ pub(super) fn in_unit_of_limit(metric: &Metric, value: f64, limit: Option<f64>) 
 
 /// Draws the heading of a grid: the metric of its cells, the board, and the sums of all devices as far as there is room. Returns whether
 /// it names the board.
-fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) -> bool {
+fn grid_head(state: &State, common: &CommonValues, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) -> bool {
     let metric = METRICS[state.settings.metric].title;
     let (mut sums, unhealthy) = sums(devices, canvas);
-    if let Some(board) = shared.board() {
+    if let Some(board) = common.board() {
         sums[0] = format!("{} {}", devices.len(), canvas.clean(board));
     }
     let room = area.width.saturating_sub(1 + width(metric));
@@ -310,18 +310,18 @@ fn grid_head(state: &State, shared: &Shared, devices: &[&Device], canvas: &mut C
     // The title of the screen has the number of devices too, but not the board.
     if key.is_none() {
         sums.remove(0);
-        shared.board().into_iter().for_each(|board| sums.insert(1, canvas.clean(board)));
+        common.board().into_iter().for_each(|board| sums.insert(1, canvas.clean(board)));
     }
     while columns(&sums) > room && sums.pop().is_some() {}
-    let at = canvas.say(area, 1, 0, metric, Role::Title);
-    let at = canvas.say(area, at, 0, key.unwrap_or(""), Role::Dim);
-    canvas.say(area, at + 2, 0, &sums.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
-    shared.is_one_board() && (key.is_some() || sums.len() > 1)
+    let at = canvas.text(area, 1, 0, metric, Role::Title);
+    let at = canvas.text(area, at, 0, key.unwrap_or(""), Role::Dim);
+    canvas.text(area, at + 2, 0, &sums.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
+    common.is_one_board() && (key.is_some() || sums.len() > 1)
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
     let (parts, unhealthy) = sums(devices, canvas);
-    canvas.say(area, 0, 0, &parts.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
+    canvas.text(area, 0, 0, &parts.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
     super::at_the_end(canvas, area, hidden);
 }
 
@@ -389,7 +389,7 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
             if used.is_ok() && *title != KERNELS {
                 at = canvas.put(area, at, row, canvas.glyphs().part, canvas.theme.hue(hue));
             }
-            at = canvas.say(area, at, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
+            at = canvas.text(area, at, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
         }
     }
 }
@@ -398,7 +398,7 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
 fn stack(canvas: &mut Canvas<'_>, bar: Rect, shares: &[f64]) {
     let empty = canvas.glyphs().fill[0].repeat(usize::from(bar.width));
-    canvas.say(bar, 0, 0, &empty, Role::Frame);
+    canvas.text(bar, 0, 0, &empty, Role::Frame);
     // Every set of glyphs has at least two.
     let full = canvas.glyphs().fill.last().copied().unwrap_or_default();
     let mut at = 0;
@@ -425,8 +425,8 @@ mod tests {
             let area = Rect { x: 0, y: 0, width, height: 1 };
             let mut buffer = Buffer::empty(area);
             let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
-            let shared = Shared::of(&snapshot, &snapshot.devices.iter().collect::<Vec<_>>(), false);
-            device_row(&state, state.here(), &shared, &snapshot.devices[1], canvas, area, false);
+            let common = CommonValues::of(&snapshot, &snapshot.devices.iter().collect::<Vec<_>>(), false);
+            device_row(&state, state.host(), &common, &snapshot.devices[1], canvas, area, false);
             let row = text(&buffer);
             assert!(row.matches("via").count() <= 1 && !row.contains('…') && row.contains('?'), "{width}: {row}");
         }
@@ -437,7 +437,7 @@ mod tests {
     fn a_sparkline_is_a_minute() {
         let snapshot = machine::n300();
         let state = watched(&snapshot, (80, 24), Theme::default(), 70);
-        let cells = |most| last_minute(state.here(), &snapshot.devices[0], 0, most).len();
+        let cells = |most| last_minute(state.host(), &snapshot.devices[0], 0, most).len();
         assert_eq!([5, 21, 29, 30].map(cells), [5, 20, 20, 30]);
     }
 
@@ -451,12 +451,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_what_is_not_all_known_is_a_lower_bound() {
+    fn a_sum_with_unknown_parts_is_a_lower_bound() {
         let mut buffer = Buffer::empty(Rect::ZERO);
         let canvas = &Canvas { buffer: &mut buffer, theme: Theme::default() };
-        let told = |snapshot: &Snapshot| sums(&snapshot.devices.iter().collect::<Vec<_>>(), canvas).0.join(" ");
-        assert!(told(&machine::galaxy()).contains("DRAM 154.7GB/384.0GB"), "{}", told(&machine::galaxy()));
-        assert!(told(&eight()).contains("DRAM >5.3GB/96.0GB"), "{}", told(&eight()));
+        let sums_text = |snapshot: &Snapshot| sums(&snapshot.devices.iter().collect::<Vec<_>>(), canvas).0.join(" ");
+        assert!(sums_text(&machine::galaxy()).contains("DRAM 154.7GB/384.0GB"), "{}", sums_text(&machine::galaxy()));
+        assert!(sums_text(&eight()).contains("DRAM >5.3GB/96.0GB"), "{}", sums_text(&eight()));
     }
 
     /// The main view shows the memory of the selected device by kind if rows are left.
@@ -498,7 +498,7 @@ mod tests {
         snapshot.devices = (0..128).map(|id| Device { id: DeviceId(id), ..first.clone() }).collect();
         let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
         assert!(text(&drawn(&state)).contains("+8 ↓"), "{}", text(&drawn(&state)));
-        state.here_mut().device = Some(DeviceId(127));
+        state.host_mut().device = Some(DeviceId(127));
         let screen = text(&drawn(&state));
         assert!(screen.contains("+8 ↑") && screen.contains("127"), "{screen}");
     }

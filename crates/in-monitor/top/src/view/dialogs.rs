@@ -69,7 +69,7 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
     for (row, (chords, text)) in (0..inside.height).zip(lines.iter().skip(first)) {
         canvas.field(inside, Field::left(1, CHORDS_COLUMNS), row, chords, canvas.style(Role::Strong));
-        canvas.say(inside, CHORDS_COLUMNS + 2, row, text, Role::Plain);
+        canvas.text(inside, CHORDS_COLUMNS + 2, row, text, Role::Plain);
     }
     hidden(canvas, area, first, lines.len());
 }
@@ -93,7 +93,7 @@ fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas:
     let inside = canvas.window(area, title);
     let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
     for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
-        canvas.say(inside, 1, row, text, *role);
+        canvas.text(inside, 1, row, text, *role);
     }
     hidden(canvas, area, first, lines.len());
 }
@@ -106,7 +106,7 @@ fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, all: usize) {
         let all = above + rows + below;
         for row in above * rows / all..((above + rows) * rows).div_ceil(all).min(rows) {
             let row = u16::try_from(row).unwrap_or(u16::MAX).saturating_add(1);
-            canvas.say(area, area.width - 1, row, canvas.glyphs().thumb, Role::Title);
+            canvas.text(area, area.width - 1, row, canvas.glyphs().thumb, Role::Title);
         }
     }
     let text = super::more(canvas, above, below);
@@ -157,11 +157,11 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
         let text = format!(" {:<6} {}", signal.name, signal.help);
         canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), row, &text, canvas.style(role));
     }
-    if dialog.is_asked {
+    if dialog.is_confirming {
         let name = SIGNALS[dialog.at].name;
-        canvas.say(inside, 1, last, &format!("Really send {name}? y: yes, Esc: no"), Role::Critical);
+        canvas.text(inside, 1, last, &format!("Really send {name}? y: yes, Esc: no"), Role::Critical);
     } else {
-        canvas.say(inside, 1, last, "Enter: confirm, Esc: close", Role::Dim);
+        canvas.text(inside, 1, last, "Enter: confirm, Esc: close", Role::Dim);
     }
 }
 

@@ -10,13 +10,13 @@ use super::devices;
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
 use crate::layout::Main;
-use crate::state::{Focus, Line, State};
+use crate::state::{DeviceLine, Focus, State};
 use crate::theme::Role;
 
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
-    let shared = devices::Shared::mixed(state.is_deep());
-    devices::head(&shared, canvas, Rect { height: 1, ..area });
+    let common = devices::CommonValues::mixed(state.is_deep());
+    devices::head(&common, canvas, Rect { height: 1, ..area });
     let lines = state.lines();
     let rows = usize::from(area.height.saturating_sub(1));
     let first = crate::layout::first_line(state, &lines, rows);
@@ -26,7 +26,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
         let host = &state.hosts[line.host];
         match line.device.and_then(|id| host.shown()?.device(id)) {
             Some(device) => {
-                devices::device_row(state, host, &shared, device, canvas, place, *line == chosen);
+                devices::device_row(state, host, &common, device, canvas, place, *line == chosen);
                 if host.is_stale() {
                     canvas.fade(place);
                 }
@@ -37,25 +37,25 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     let hidden = super::more(canvas, first, lines.len().saturating_sub(first + rows));
     super::at_the_end(canvas, area, &hidden);
     if let Some(area) = layout.charts {
-        let name = canvas.clean(state.here().name());
+        let name = canvas.clean(state.host().name());
         canvas.rule(area, 0, &name, Role::Title);
         let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         if !state.shown().is_some_and(|snapshot| super::charts::on_main(state, snapshot, canvas, area)) {
-            canvas.say(area, 1, 0, "no data so far", Role::Dim);
+            canvas.text(area, 1, 0, "no data so far", Role::Dim);
         }
-        if state.here().is_stale() {
+        if state.host().is_stale() {
             canvas.fade(area);
         }
     }
 }
 
-fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+fn heading(state: &State, line: &DeviceLine, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let host = &state.hosts[line.host];
     let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
     let (text, role) = summary(state, host, canvas);
     // Limit the name to a third of the line, so that the summary is visible.
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
-    let at = canvas.say(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
+    let at = canvas.text(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
     let text = canvas.clean(&text);
     let field = Field::start(at, area.width.saturating_sub(at));
     canvas.field(area, field, 0, &text, canvas.style(role));
@@ -66,8 +66,8 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
 }
 
 fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
-    if let Some(lost) = &host.lost {
-        return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.message), Role::Critical);
+    if let Some(error) = &host.error {
+        return (format!("NO ANSWER since {}: {}", state.clock.second(error.since), error.message), Role::Critical);
     }
     let Some(snapshot) = host.shown() else {
         return ("asking".to_owned(), Role::Dim);

@@ -27,7 +27,7 @@ const CORES_COLUMNS: u16 = 40;
 const KIND_COLUMNS: [(&str, u16); 7] =
     [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
 
-struct Parts {
+struct Areas {
     kinds: Rect,
     map: Rect,
     fragmentation: Rect,
@@ -38,7 +38,7 @@ struct Parts {
 
 /// Divides the view. The map has one row per kind and allocator, and events have a few rows. The buffer list gets the rest, with the cores
 /// beside it.
-fn parts(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
+fn areas(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Areas {
     let kind_rows = if body.height < 14 { 3 } else { 7 };
     let kinds = Rect { y: body.y + 1, height: kind_rows, ..body };
     let below = body.height.saturating_sub(kind_rows + 1);
@@ -64,7 +64,7 @@ fn parts(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Par
     } else {
         (rest, None)
     };
-    Parts { kinds, map, fragmentation, buffers, cores, events }
+    Areas { kinds, map, fragmentation, buffers, cores, events }
 }
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
@@ -76,15 +76,15 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
     let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
-    let parts = parts(state, snapshot, device, body);
-    draw_kinds(snapshot, device, canvas, parts.kinds);
-    map::draw(state, snapshot, device, canvas, parts.map);
-    fragmentation::draw(state, snapshot, device, canvas, parts.fragmentation);
-    list::draw(state, snapshot, device, canvas, parts.buffers);
-    if let Some(area) = parts.cores {
+    let areas = areas(state, snapshot, device, body);
+    draw_kinds(snapshot, device, canvas, areas.kinds);
+    map::draw(state, snapshot, device, canvas, areas.map);
+    fragmentation::draw(state, snapshot, device, canvas, areas.fragmentation);
+    list::draw(state, snapshot, device, canvas, areas.buffers);
+    if let Some(area) = areas.cores {
         cores::draw(snapshot, device, canvas, area);
     }
-    events::draw(state, snapshot, device, canvas, parts.events);
+    events::draw(state, snapshot, device, canvas, areas.events);
 }
 
 fn buffer_rows(area: Rect) -> usize {
@@ -93,13 +93,13 @@ fn buffer_rows(area: Rect) -> usize {
 
 pub(crate) fn list_rows(state: &State) -> usize {
     let shown = state.shown_device().zip(frame(state.size));
-    shown.map_or(0, |((snapshot, device), frame)| buffer_rows(parts(state, snapshot, device, frame.body).buffers))
+    shown.map_or(0, |((snapshot, device), frame)| buffer_rows(areas(state, snapshot, device, frame.body).buffers))
 }
 
 /// The index of the buffer-list row at a position on the screen.
 pub(crate) fn row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
     let (snapshot, device) = state.shown_device()?;
-    let area = parts(state, snapshot, device, body).buffers;
+    let area = areas(state, snapshot, device, body).buffers;
     let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
     let count = items(state, snapshot, device).len();
     Some(scrolled(state.scroll, state.memory.at, buffer_rows(area), count) + usize::from(row))
@@ -156,7 +156,7 @@ fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a M
 
 /// Why the live buffers of a machine are counted, but not listed.
 pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
-    match (host.frozen.is_some(), state.replay.is_some(), &host.place) {
+    match (host.frozen.is_some(), state.replay.is_some(), &host.address) {
         (true, ..) => "they were not read at this time: they were not shown",
         (false, true, _) => "none of them was recorded: only the largest of each process are",
         (false, false, Some(_)) => "the service sends them only to clients with its token (--token-file)",

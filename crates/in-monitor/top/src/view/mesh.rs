@@ -133,12 +133,12 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
     let (word, severity) = device.health_word();
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
-    canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Frame);
-    let at = canvas.say(area, 0, 0, &device.id.to_string(), if is_chosen { Role::Selected } else { Role::Title }) + 1;
+    canvas.text(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Frame);
+    let at = canvas.text(area, 0, 0, &device.id.to_string(), if is_chosen { Role::Selected } else { Role::Title }) + 1;
     // A name that does not fit is left out: in a galaxy every tile would have the same stump.
     let label = canvas.clean(&device.label());
     if at + width(&label) <= area.width {
-        canvas.say(area, at, 0, &label, Role::Plain);
+        canvas.text(area, at, 0, &label, Role::Plain);
     }
     let inside = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
@@ -182,7 +182,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     match value {
         Ok(_) if row < inside.height && area.width >= BAR_MIN => {
             let columns = inside.width.min(SPARK_COLUMNS_MAX);
-            let values = last_minute(state.here(), device, state.settings.metric, columns);
+            let values = last_minute(state.host(), device, state.settings.metric, columns);
             let highest = values.iter().flatten().copied().fold(0.0, f32::max);
             let most = metric.limit(device).unwrap_or(f64::from(highest));
             let style = share.map_or(heat, |share| canvas.theme.heat_spark(share));
@@ -191,7 +191,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         Ok(_) => {}
         Err(reason) => {
             for (row, text) in (row..inside.height).zip(folded(reason.explanation(), inside.width)) {
-                canvas.say(inside, 0, row, text, Role::Dim);
+                canvas.text(inside, 0, row, text, Role::Dim);
             }
         }
     }
@@ -247,7 +247,7 @@ fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canva
         parts.pop();
     }
     let text = canvas.clean(&parts.join(&between));
-    canvas.say(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
+    canvas.text(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_says_what_is_drawn() {
+    fn the_legend_names_scale_dashes_and_links() {
         let mut snapshot = machine::n300();
         assert_eq!(legend_of(&snapshot, false), "scale 0 to 75°C · the chip over Ethernet is dashed · ══ internal");
         snapshot.devices[1].temperature_limit = Ok(Celsius(90.0));

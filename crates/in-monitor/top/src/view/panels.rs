@@ -30,7 +30,7 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let (by, list) = largest(snapshot, rows);
     canvas.rule(area, 0, &format!("Largest memory by {by}"), Role::Title);
     if list.is_empty() {
-        canvas.say(area, 1, 1, "no tracked process has memory on a device", Role::Dim);
+        canvas.text(area, 1, 1, "no tracked process has memory on a device", Role::Dim);
     }
     let total = list.iter().map(|group| group.bytes).max().unwrap_or(0).max(1);
     for (row, group) in (1..).zip(&list) {
@@ -103,11 +103,11 @@ pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let shown = state.shown().filter(|_| is_one_clock).map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
     let alerts = state.alerts().into_iter().map(|(host, alert)| (alert.time, EventLine::Alert(host, alert)));
     // Marks do not name their machine.
-    let marks = state.here().marks.iter().rev().filter(|_| !state.has_groups()).map(|mark| (mark.time, EventLine::Mark(mark)));
+    let marks = state.host().marks.iter().rev().filter(|_| !state.has_groups()).map(|mark| (mark.time, EventLine::Mark(mark)));
     let mut lines: Vec<(UnixTime, EventLine<'_>)> = alerts.chain(marks).filter(|(time, _)| *time <= shown).collect();
     lines.sort_by_key(|(time, _)| Reverse(*time));
     if lines.is_empty() {
-        canvas.say(area, 1, 1, "none so far", Role::Dim);
+        canvas.text(area, 1, 1, "none so far", Role::Dim);
     }
     let field = Field::start(1, area.width.saturating_sub(2));
     for (row, (time, line)) in (1..area.height).zip(&lines) {

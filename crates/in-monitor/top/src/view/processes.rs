@@ -18,7 +18,7 @@ pub(crate) fn rows(area: Rect) -> usize {
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let processes = state.processes();
     let chosen = state.process_row(&processes);
-    let chosen_owner = state.chosen_process(&processes).map(crate::state::Row::owner);
+    let chosen_owner = state.chosen_process(&processes).map(crate::state::ProcessRow::owner);
     let first = scrolled(state.scroll, chosen, rows(area), processes.len());
     rule(state, canvas, area, processes.len(), first);
     let columns = process_columns(state, area.width);
@@ -77,15 +77,15 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
 }
 
 fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let is_told = |host: &Host| host.shown().is_some_and(|shown| shown.devices.iter().all(|device| device.memory.dram.used.is_ok()));
-    let is_certain = state.hosts.iter().all(is_told);
+    let is_known = |host: &Host| host.shown().is_some_and(|shown| shown.devices.iter().all(|device| device.memory.dram.used.is_ok()));
+    let is_certain = state.hosts.iter().all(is_known);
     let text = match () {
         () if state.process_count() > 0 => "no process passes the filter; Esc drops it",
-        () if state.is_frozen() && !state.here().history.is_whole(state.here().back()) => "processes are not kept this far back",
+        () if state.is_frozen() && !state.host().history.is_whole(state.host().back()) => "processes are not kept this far back",
         () if is_certain => "no process holds a device",
         () => "no process is seen to hold a device",
     };
-    canvas.say(area, 1, 2, text, Role::Dim);
+    canvas.text(area, 1, 2, text, Role::Dim);
 }
 
 fn branch(depth: Depth, canvas: &Canvas<'_>) -> String {

@@ -14,7 +14,7 @@ const LETTERS: &str = "#d4d7dc";
 const BACKGROUND: &str = "#14171c";
 
 #[derive(Clone, PartialEq)]
-struct Look {
+struct CellStyle {
     letters: String,
     background: Option<String>,
     is_bold: bool,
@@ -78,11 +78,11 @@ fn row(screen: &Buffer, row: u16) -> String {
     let mut svg = String::new();
     let mut column = 0;
     while let Some(cell) = screen.cell((column, row)) {
-        let look = look(cell);
+        let style = style(cell);
         let begin = column;
         let mut text = String::new();
         let is_shape = shape(cell).is_some();
-        let is_alike = |cell: &&Cell| self::look(cell) == look && shape(cell).is_some() == is_shape;
+        let is_alike = |cell: &&Cell| self::style(cell) == style && shape(cell).is_some() == is_shape;
         while let Some(cell) = screen.cell((column, row)).filter(is_alike) {
             text.push_str(cell.symbol());
             column += crate::canvas::width(cell.symbol()).max(1);
@@ -92,21 +92,21 @@ fn row(screen: &Buffer, row: u16) -> String {
             }
         }
         if is_shape {
-            shapes(&mut svg, (begin, row), &text, &look);
+            shapes(&mut svg, (begin, row), &text, &style);
         } else {
-            run(&mut svg, (begin, row, column - begin), &text, &look);
+            run(&mut svg, (begin, row, column - begin), &text, &style);
         }
     }
     svg
 }
 
-fn look(cell: &Cell) -> Look {
+fn style(cell: &Cell) -> CellStyle {
     let has = |modifier| cell.modifier.contains(modifier);
     let letters = color(cell.fg).unwrap_or_else(|| LETTERS.to_owned());
     let background = color(cell.bg);
     let (letters, background) =
         if has(Modifier::REVERSED) { (background.unwrap_or_else(|| BACKGROUND.to_owned()), Some(letters)) } else { (letters, background) };
-    Look { letters, background, is_bold: has(Modifier::BOLD), is_dim: has(Modifier::DIM), is_underlined: has(Modifier::UNDERLINED) }
+    CellStyle { letters, background, is_bold: has(Modifier::BOLD), is_dim: has(Modifier::DIM), is_underlined: has(Modifier::UNDERLINED) }
 }
 
 fn color(color: Color) -> Option<String> {
@@ -124,18 +124,21 @@ fn shape(cell: &Cell) -> Option<char> {
         .then_some(character)
 }
 
-fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) {
+fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, style: &CellStyle) {
     let (mut x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
-    if let Some(background) = &look.background {
+    if let Some(background) = &style.background {
         let width = text.chars().count() as f64 * CELL.0;
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
     }
-    let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
+    let dim = if style.is_dim { " opacity=\"0.6\"" } else { "" };
     let dots = dots_of(text, (x, y));
     if !dots.is_empty() {
         let (dash, gap) = (DOT, CELL.0 / 2.0 - DOT);
-        let _ =
-            writeln!(svg, "<path stroke=\"{}\" stroke-width=\"{DOT}\" stroke-dasharray=\"{dash} {gap}\"{dim} d=\"{dots}\"/>", look.letters);
+        let _ = writeln!(
+            svg,
+            "<path stroke=\"{}\" stroke-width=\"{DOT}\" stroke-dasharray=\"{dash} {gap}\"{dim} d=\"{dots}\"/>",
+            style.letters
+        );
     }
     let mut boxes: Vec<[f64; 4]> = Vec::new();
     let mut shades = Vec::new();
@@ -175,13 +178,13 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
     if !boxes.is_empty() {
         let boxes: String =
             boxes.iter().map(|[x, y, width, height]| format!("M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z")).collect();
-        let _ = writeln!(svg, "<path fill=\"{}\"{dim} d=\"{}\"/>", look.letters, boxes.replace(".0", ""));
+        let _ = writeln!(svg, "<path fill=\"{}\"{dim} d=\"{}\"/>", style.letters, boxes.replace(".0", ""));
     }
     for (x, width, opacity) in shades {
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\" opacity=\"{opacity}\"/>",
-            CELL.1, look.letters
+            CELL.1, style.letters
         );
     }
 }
@@ -212,25 +215,25 @@ fn dots_of(text: &str, (x, y): (f64, f64)) -> String {
 }
 
 /// Draws cells from a column on: their background, and their text with a fixed length, so that any font fits.
-fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, look: &Look) {
+fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, style: &CellStyle) {
     let (x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
     let width = f64::from(cells) * CELL.0;
-    if let Some(background) = &look.background {
+    if let Some(background) = &style.background {
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
     }
-    let shown = if look.is_underlined { text } else { text.trim_end() };
+    let shown = if style.is_underlined { text } else { text.trim_end() };
     if shown.is_empty() {
         return;
     }
     let width = width - (text.len() - shown.len()) as f64 * CELL.0;
     let escaped = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let bold = if look.is_bold { " font-weight=\"bold\"" } else { "" };
-    let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
-    let line = if look.is_underlined { " text-decoration=\"underline\"" } else { "" };
+    let bold = if style.is_bold { " font-weight=\"bold\"" } else { "" };
+    let dim = if style.is_dim { " opacity=\"0.6\"" } else { "" };
+    let line = if style.is_underlined { " text-decoration=\"underline\"" } else { "" };
     let _ = writeln!(
         svg,
         "<text x=\"{x}\" y=\"{}\" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\"{bold}{dim}{line}>{escaped}</text>",
         y + CELL.1 - 4.0,
-        look.letters,
+        style.letters,
     );
 }

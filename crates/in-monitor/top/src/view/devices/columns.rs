@@ -17,7 +17,7 @@ const SPARKS_MIN: u16 = 96;
 pub(super) const SPARK_COLUMNS: u16 = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DeviceColumn {
     Id,
     Board,
     Temperature,
@@ -38,7 +38,7 @@ pub(super) enum Part {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in super::super) struct Shared {
+pub(in super::super) struct CommonValues {
     /// The board of all devices, or `None` if boards or limits differ. Then each row has its own.
     board: Option<String>,
     temperature_limit: Option<f64>,
@@ -52,7 +52,7 @@ pub(in super::super) struct Shared {
     has_activity: bool,
 }
 
-impl Shared {
+impl CommonValues {
     pub(in super::super) fn of(snapshot: &Snapshot, devices: &[&Device], is_deep: bool) -> Self {
         let has_activity = snapshot.processes.iter().any(|process| process.launches_per_s.is_ok());
         let own = Self { is_deep, has_activity, ..Self::default() };
@@ -60,8 +60,8 @@ impl Shared {
         let Ok(board) = &first.board else { return own };
         let total = |bar: Bar| bar.total.ok();
         let limits = (
-            common(devices.iter().map(|device| device.temperature_limit.map(|limit| limit.0))),
-            common(devices.iter().map(|device| device.power_limit.map(|limit| limit.0))),
+            shared_value(devices.iter().map(|device| device.temperature_limit.map(|limit| limit.0))),
+            shared_value(devices.iter().map(|device| device.power_limit.map(|limit| limit.0))),
         );
         let is_alike = |device: &&Device| {
             device.board.as_ref() == Ok(board)
@@ -80,12 +80,12 @@ impl Shared {
         }
     }
 
-    /// Creates the shared values for devices of several machines.
+    /// Creates the common values of devices of several machines.
     pub(in super::super) fn mixed(is_deep: bool) -> Self {
         Self { is_deep, ..Self::default() }
     }
 
-    /// Creates the shared values for rows below a grid, whose heading may name the board.
+    /// Creates the common values of rows below a grid, whose heading may name the board.
     pub(super) fn below_grid(&self, is_board_named: bool) -> Self {
         Self { is_board_named, ..self.clone() }
     }
@@ -99,35 +99,35 @@ impl Shared {
     }
 
     /// Returns the heading of a column. It includes the limit if all rows have the same limit.
-    pub(super) fn heading(&self, part: Part, field: Field, canvas: &Canvas<'_>) -> String {
+    pub(super) fn heading(&self, column: DeviceColumn, field: Field, canvas: &Canvas<'_>) -> String {
         let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
-        match part {
-            Part::Id => "ID".to_owned(),
-            Part::Board if self.is_board_named => String::new(),
-            Part::Board => self.board.as_ref().map_or_else(|| "BOARD".to_owned(), |board| canvas.clean(board)),
-            Part::Temperature => "TEMP".to_owned(),
-            Part::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
-            Part::Power => "POWER".to_owned(),
-            Part::PowerSpark => of(self.power_limit.map(|limit| format!("{limit:.0}W"))),
+        match column {
+            DeviceColumn::Id => "ID".to_owned(),
+            DeviceColumn::Board if self.is_board_named => String::new(),
+            DeviceColumn::Board => self.board.as_ref().map_or_else(|| "BOARD".to_owned(), |board| canvas.clean(board)),
+            DeviceColumn::Temperature => "TEMP".to_owned(),
+            DeviceColumn::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
+            DeviceColumn::Power => "POWER".to_owned(),
+            DeviceColumn::PowerSpark => of(self.power_limit.map(|limit| format!("{limit:.0}W"))),
             // If the column has no room for the unit, the heading has it.
-            Part::Clock if field.width < 5 => "MHz".to_owned(),
-            Part::Clock => "AICLK".to_owned(),
-            Part::Utilization => "UTIL".to_owned(),
-            Part::Activity => "LNCH/S".to_owned(),
-            Part::Link => "PCIE".to_owned(),
-            Part::DramBar => "DRAM".to_owned(),
-            Part::Dram if self.dram.is_some() => of(self.dram.map(size)),
-            Part::Dram if field.width >= 11 => "USED/TOTAL".to_owned(),
-            Part::Dram => "DRAM".to_owned(),
-            Part::L1Share => "L1".to_owned(),
-            Part::L1 => of(self.l1.map(size)),
-            Part::Health => "HEALTH".to_owned(),
-            Part::DramShare | Part::L1Bar => String::new(),
+            DeviceColumn::Clock if field.width < 5 => "MHz".to_owned(),
+            DeviceColumn::Clock => "AICLK".to_owned(),
+            DeviceColumn::Utilization => "UTIL".to_owned(),
+            DeviceColumn::Activity => "LNCH/S".to_owned(),
+            DeviceColumn::Link => "PCIE".to_owned(),
+            DeviceColumn::DramBar => "DRAM".to_owned(),
+            DeviceColumn::Dram if self.dram.is_some() => of(self.dram.map(size)),
+            DeviceColumn::Dram if field.width >= 11 => "USED/TOTAL".to_owned(),
+            DeviceColumn::Dram => "DRAM".to_owned(),
+            DeviceColumn::L1Share => "L1".to_owned(),
+            DeviceColumn::L1 => of(self.l1.map(size)),
+            DeviceColumn::Health => "HEALTH".to_owned(),
+            DeviceColumn::DramShare | DeviceColumn::L1Bar => String::new(),
         }
     }
 
-    /// Returns the parts that fit, with position and width. Utilization replaces a sparkline or the clock.
-    pub(super) fn parts(&self, width: u16) -> Vec<(Part, Field)> {
+    /// Returns the columns that fit, with position and width. Utilization replaces a sparkline or the clock.
+    pub(super) fn columns(&self, width: u16) -> Vec<(DeviceColumn, Field)> {
         let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
         let (is_one, is_small) = (self.is_one_board(), width < SMALL_MAX);
         let board = match () {
@@ -141,56 +141,62 @@ impl Shared {
             () => from(BARS_MIN, 8).max(6),
         };
         let mut widths = vec![
-            (Part::Id, 3),
-            (Part::Board, board),
-            (Part::Temperature, 5),
-            (Part::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
-            (Part::Power, from(SMALL_MAX, if is_one { 5 } else { 8 })),
-            (Part::PowerSpark, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
-            (Part::Clock, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
-            (Part::Utilization, if self.is_deep { 5 } else { 0 }),
-            (Part::Activity, if self.has_activity { from(112, 6) } else { 0 }),
-            (Part::Link, from(150, 8)),
-            (Part::DramBar, from(BARS_MIN, if is_one { 9 } else { 6 })),
-            (Part::DramShare, if is_small { 4 } else { from(BARS_MIN, 4) }),
-            (Part::Dram, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
-            (Part::L1Bar, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
-            (Part::L1Share, from(SMALL_MAX, 5)),
-            (Part::L1, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
-            (Part::Health, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
+            (DeviceColumn::Id, 3),
+            (DeviceColumn::Board, board),
+            (DeviceColumn::Temperature, 5),
+            (DeviceColumn::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
+            (DeviceColumn::Power, from(SMALL_MAX, if is_one { 5 } else { 8 })),
+            (DeviceColumn::PowerSpark, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
+            (DeviceColumn::Clock, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
+            (DeviceColumn::Utilization, if self.is_deep { 5 } else { 0 }),
+            (DeviceColumn::Activity, if self.has_activity { from(112, 6) } else { 0 }),
+            (DeviceColumn::Link, from(150, 8)),
+            (DeviceColumn::DramBar, from(BARS_MIN, if is_one { 9 } else { 6 })),
+            (DeviceColumn::DramShare, if is_small { 4 } else { from(BARS_MIN, 4) }),
+            (DeviceColumn::Dram, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
+            (DeviceColumn::L1Bar, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
+            (DeviceColumn::L1Share, from(SMALL_MAX, 5)),
+            (DeviceColumn::L1, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
+            (DeviceColumn::Health, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
         ];
-        widths.retain(|(part, columns)| *columns > 0 && !(self.is_deep && *part == Part::Clock && width < SPARKS_MIN));
-        let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
+        widths.retain(|(column, cells)| *cells > 0 && !(self.is_deep && *column == DeviceColumn::Clock && width < SPARKS_MIN));
+        let used: u16 = widths.iter().map(|(_, cells)| cells + 1).sum();
         let left = width.saturating_sub(used);
         let bars = ((left / 2).min(40), (left / 5).min(16));
         // The remaining width makes bars longer and leaves room for the reasons of health.
-        for (part, columns) in &mut widths {
-            *columns += match part {
+        for (column, cells) in &mut widths {
+            *cells += match column {
                 // Without bars, the board's name first gets the width that it needs.
-                Part::Board if width < BARS_MIN && !is_one => left.min(9),
-                Part::Health if width < BARS_MIN && !is_one => left - left.min(9),
-                Part::DramBar => bars.0,
-                Part::L1Bar => bars.1,
-                Part::Health => left - bars.0 - bars.1,
+                DeviceColumn::Board if width < BARS_MIN && !is_one => left.min(9),
+                DeviceColumn::Health if width < BARS_MIN && !is_one => left - left.min(9),
+                DeviceColumn::DramBar => bars.0,
+                DeviceColumn::L1Bar => bars.1,
+                DeviceColumn::Health => left - bars.0 - bars.1,
                 _ => 0,
             };
         }
         let mut at = 0;
-        let place = |(part, columns): (Part, u16)| {
+        let place = |(column, cells): (DeviceColumn, u16)| {
             let is_left = matches!(
-                part,
-                Part::Board | Part::Health | Part::Link | Part::TemperatureSpark | Part::PowerSpark | Part::DramBar | Part::L1Bar
+                column,
+                DeviceColumn::Board
+                    | DeviceColumn::Health
+                    | DeviceColumn::Link
+                    | DeviceColumn::TemperatureSpark
+                    | DeviceColumn::PowerSpark
+                    | DeviceColumn::DramBar
+                    | DeviceColumn::L1Bar
             );
-            let field = if is_left { Field::start(at, columns) } else { Field::right(at, columns) };
-            at += columns + 1;
-            (part, field)
+            let field = if is_left { Field::start(at, cells) } else { Field::right(at, cells) };
+            at += cells + 1;
+            (column, field)
         };
         widths.into_iter().map(place).collect()
     }
 }
 
 /// Returns the value that all available values share, or `None` if two differ.
-fn common(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
+fn shared_value(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
     let mut found = None;
     for value in values.flatten() {
         if *found.get_or_insert(value) != value {
@@ -209,12 +215,13 @@ pub(super) fn chip(device: &Device, has_room: bool) -> String {
     }
 }
 
-pub(in super::super) fn head(shared: &Shared, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
+pub(in super::super) fn head(common: &CommonValues, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
     canvas.field(area, Field::left(0, area.width), 0, "", canvas.style(Role::Heading));
-    for (part, field) in shared.parts(area.width) {
-        let text = shared.heading(part, field, canvas);
+    for (column, field) in common.columns(area.width) {
+        let text = common.heading(column, field, canvas);
         // The limit of a column directly follows its name.
-        let field = if matches!(part, Part::L1Bar | Part::DramBar) { Field::start(field.column, field.width) } else { field };
+        let field =
+            if matches!(column, DeviceColumn::L1Bar | DeviceColumn::DramBar) { Field::start(field.column, field.width) } else { field };
         canvas.field(area, field, 0, &text, canvas.style(Role::Heading));
     }
 }

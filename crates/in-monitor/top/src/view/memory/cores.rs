@@ -38,7 +38,7 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     for (row, (number, cores)) in (2..area.height).zip(grid.iter().enumerate()) {
         canvas.field(area, Field::right(0, LABEL_COLUMNS - 1), row, &number.to_string(), canvas.style(Role::Dim));
         for (column, bytes) in (0u16..).zip(cores) {
-            // Each core has two columns, so that a square of cores looks square.
+            // Each core has two columns, so that a square of cores is drawn square.
             let style = canvas.theme.load(*bytes as f64 / CORE_BYTES);
             canvas.put(area, LABEL_COLUMNS + column * 2, row, &cell(*bytes, most, steps).repeat(2), style);
         }

@@ -20,10 +20,10 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     // A paused display shows no later events.
     let is_over = |event: &BufferEvent| !state.is_frozen() || event.time.is_none_or(|time| time <= snapshot.lists_time);
     let shown = |event| Some((event, label(event).filter(|_| is_over(event) && is_on_device(event))?));
-    let events: Vec<(&BufferEvent, &str)> = state.here().buffer_events.iter().rev().filter_map(shown).take(rows).collect();
+    let events: Vec<(&BufferEvent, &str)> = state.host().buffer_events.iter().rev().filter_map(shown).take(rows).collect();
     if events.is_empty() {
         let why = if state.replay.is_some() { "nothing was recorded so far" } else { "nothing since this view was opened" };
-        canvas.say(area, 1, 1, why, Role::Dim);
+        canvas.text(area, 1, 1, why, Role::Dim);
     }
     for (row, (event, label)) in (1..area.height).zip(events.iter().rev()) {
         let tag = event.tag.as_deref().map(|tag| format!("  {tag}")).unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         );
         let text = canvas.clean(&text);
         let role = if matches!(event.op, Op::OutOfMemory | Op::Clash) { Role::Critical } else { Role::Plain };
-        canvas.say(area, 1, row, &text, role);
+        canvas.text(area, 1, row, &text, role);
     }
 }
 

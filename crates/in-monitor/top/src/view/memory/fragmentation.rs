@@ -20,29 +20,29 @@ pub(super) const ROOM_FOR_LINE: u16 = 6;
 const SPARK_COLUMNS: u8 = 12;
 
 pub(super) fn is_known(state: &State, device: &Device) -> bool {
-    History::fragmented().any(|(metric, _)| state.here().history.column(device.id, metric).is_some())
+    History::fragmented().any(|(metric, _)| state.host().history.column(device.id, metric).is_some())
 }
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let seconds = ZOOMS[state.settings.zoom];
-    let columns = History::fragmented().filter_map(|(metric, kind)| Some((metric, kind, state.here().history.column(device.id, metric)?)));
+    let columns = History::fragmented().filter_map(|(metric, kind)| Some((metric, kind, state.host().history.column(device.id, metric)?)));
     let last = |values: &std::collections::VecDeque<f32>| {
-        let value = values.get(values.len().checked_sub(state.here().back() + 1)?).copied()?;
+        let value = values.get(values.len().checked_sub(state.host().back() + 1)?).copied()?;
         (!value.is_nan()).then(|| percent(value.into()))
     };
     if area.height < CHART_ROWS {
-        let mut at = canvas.say(area, 1, 0, &format!("Fragmentation, {}:", duration(seconds)), Role::Title) + 1;
+        let mut at = canvas.text(area, 1, 0, &format!("Fragmentation, {}:", duration(seconds)), Role::Title) + 1;
         for (metric, kind, values) in columns {
-            let means = state.here().history.means(
+            let means = state.host().history.means(
                 device.id,
                 metric,
                 SPARK_COLUMNS.into(),
                 (seconds / u64::from(SPARK_COLUMNS)).max(1),
-                state.here().back(),
+                state.host().back(),
             );
-            at = canvas.say(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
+            at = canvas.text(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
             at = canvas.put(area, at, 0, &spark(&means, (0.0, 1.0), canvas.glyphs().spark), canvas.theme.hue(0));
-            at = canvas.say(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;
+            at = canvas.text(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;
         }
         return;
     }

@@ -155,7 +155,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         // Buffers that are counted but not listed are not the same as no buffers.
         let text = match () {
             () if listed > 0 => "no buffer matches the filter; Esc drops it",
-            () if counted > 0 => why_unlisted(state, state.here()),
+            () if counted > 0 => why_unlisted(state, state.host()),
             () => "no tracked process has a buffer on this device; `ttmon run -- COMMAND` tracks a program",
         };
         return super::super::paragraph(canvas, area, 1, text);

@@ -45,11 +45,11 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         let width = area.width.saturating_sub(NAME_COLUMNS + FIGURES_COLUMNS);
         let at = area.width.saturating_sub(FIGURES_COLUMNS);
         match banks.no_blocks {
-            Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.name()), Role::Dim),
+            Some(reason) => _ = canvas.text(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.name()), Role::Dim),
             None if banks.table.is_empty() => {
                 let field = Field::start(NAME_COLUMNS, width);
                 canvas.field(area, field, row, "N/A: its blocks are unknown here", canvas.style(Role::Dim));
-                canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
+                canvas.text(area, at + 1, row, &figures(banks), Role::Plain);
             }
             None => {
                 let here = cursor.filter(|cursor| cursor.row == index);
@@ -61,7 +61,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
                     let place = Rect { x: area.x + NAME_COLUMNS + cell, y: area.y + row, width: 1, height: 1 };
                     canvas.buffer.set_style(place.intersection(canvas.buffer.area), canvas.theme.style(Role::Selected));
                 }
-                canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
+                canvas.text(area, at + 1, row, &figures(banks), Role::Plain);
             }
         }
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_what_their_bytes_are() {
+    fn a_cell_shows_the_state_of_most_of_its_bytes() {
         let blocks = [block(100, 20, false), block(120, 10, true), block(130, 10, false), block(140, 60, true)];
         assert_eq!(drawn(&blocks, 10), "##.#------");
         assert_eq!(drawn(&blocks, 5), "#+---");
