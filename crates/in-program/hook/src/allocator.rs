@@ -7,14 +7,14 @@ use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, Refused, flag};
 use ttmon_ledger::writer::{Key, SelfCheck, Session};
 
-use crate::buffer::{self, Facts};
+use crate::buffer::{self, BufferFacts};
 use crate::calls::Call;
-use crate::caught::{Witness, watched};
 use crate::check;
 use crate::coverage::{Feature, hit};
 use crate::device::Device;
-use crate::edge::{is_off, quietly, swiftly};
-use crate::geometry::{Asked, BANKED};
+use crate::errno::{is_off, quietly, swiftly};
+use crate::exceptions::{PassingCall, watching};
+use crate::geometry::{AllocatorQuery, BANKED};
 use crate::library::Library;
 use crate::operation;
 use crate::refusal::RefusedRequest;
@@ -36,9 +36,9 @@ unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
         }
         let begun = cost::begin();
         let call = Call::begin();
-        let witness = Witness { library, tell: refused, this, argument: buffer, was_removed: false };
+        let passing = PassingCall { library, on_exception: refused, this, argument: buffer, was_removed: false };
         let spent = cost::pause(begun);
-        let address = watched(real, &witness);
+        let address = watching(real, &passing);
         let begun = cost::resume(spent);
         hooked::expect();
         if let Some(facts) = &buffer::facts(library, buffer) {
@@ -68,9 +68,9 @@ unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
         hooked::expect();
         let place = buffer::place(library, buffer);
         let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
-        let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };
+        let passing = PassingCall { library, on_exception: not_freed, this, argument: buffer, was_removed };
         cost::end(begun, 1);
-        watched(real, &witness);
+        watching(real, &passing);
     }
 }
 
@@ -186,13 +186,13 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if is_per_core { flag::PER_CORE } else { 0 }
 }
 
-fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
+fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &BufferFacts, address: u64, flags: u16) {
     let from = &stack::origin();
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find(this) else { return false };
-        is_due = known.pace.tick() && !known.is_unchecked;
+        is_due = known.schedule.tick() && !known.is_unchecked;
         record(session, known, facts, address, flags, from);
         true
     });
@@ -206,7 +206,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
 
 /// Records the first buffer of an allocator whose device was opened unseen.
 #[cold]
-fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, from: &Origin) {
+fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &BufferFacts, address: u64, flags: u16, from: &Origin) {
     // SAFETY: the buffer was just allocated in this allocator, on this device.
     let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
@@ -217,7 +217,7 @@ fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts:
 }
 
 #[inline]
-fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, from: &Origin) {
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &BufferFacts, address: u64, flags: u16, from: &Origin) {
     let operation = operation::number(session, from.name.as_ref());
     if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
@@ -244,8 +244,8 @@ fn unreadable(library: &'static Library) {
 /// Both point to live objects of `library`; the device may be null.
 pub(crate) unsafe fn describe(library: &'static Library, pointer: usize, device: usize) -> Description {
     // SAFETY: the caller guarantees this; no wrapper runs under the allocator's lock.
-    let (chips, geometry) = unsafe { (Device::describe(library, device), Asked::new(library, pointer).geometry()) };
-    identity::look_for(chips.chips());
+    let (chips, geometry) = unsafe { (Device::describe(library, device), AllocatorQuery::new(library, pointer).geometry()) };
+    identity::find_unique_ids(chips.chips());
     Description { pointer, device, library, geometry, chips }
 }
 
@@ -258,7 +258,7 @@ fn freed(this: usize, kind: u8, address: u64) -> bool {
     let was_there = tables::near(kind, address, |session, tables| {
         tables.hit(session, Feature::Frees);
         let known = tables.find(this)?;
-        known.pace.tick();
+        known.schedule.tick();
         let size = session.remove(Key { allocator: known.id, kind, address });
         if size.is_none() {
             session.lose(Lost::UnknownFree);
@@ -314,22 +314,22 @@ fn restored(this: usize) {
 }
 
 /// Records a failed allocation. The allocator's own frames are unwound, and its lock is free.
-fn refused(witness: &Witness, message: &[u8]) {
-    let Witness { library, this, argument, .. } = *witness;
+fn refused(passing: &PassingCall, message: &[u8]) {
+    let PassingCall { library, this, argument, .. } = *passing;
     // SAFETY: the buffer belongs to the caller and is alive. The allocator called the same functions before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
         let origin = stack::origin();
         // SAFETY: the allocator has just refused a buffer on this device.
-        let (asked, description) = unsafe {
+        let (query, description) = unsafe {
             let device = buffer::device(library, argument);
-            (Asked::new(library, this), describe(library, this, device))
+            (AllocatorQuery::new(library, this), describe(library, this, device))
         };
         let number = BANKED.iter().find(|(kind, _)| *kind == facts.kind).map(|(_, number)| *number);
-        let statistics = number.and_then(|number| asked.statistics(number)).unwrap_or_default();
+        let statistics = number.and_then(|number| query.statistics(number)).unwrap_or_default();
         tables::with(|session, tables| {
             let Some(known) = tables.open(session, &description) else { return };
-            let Facts { kind, size, .. } = facts;
+            let BufferFacts { kind, size, .. } = facts;
             let per_bank = known.taken(&facts);
             RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, origin, message }.record(session, known);
         });
@@ -337,8 +337,8 @@ fn refused(witness: &Witness, message: &[u8]) {
 }
 
 /// Restores a buffer whose free threw.
-fn not_freed(witness: &Witness, _message: &[u8]) {
-    let Witness { library, this, argument, was_removed, .. } = *witness;
+fn not_freed(passing: &PassingCall, _message: &[u8]) {
+    let PassingCall { library, this, argument, was_removed, .. } = *passing;
     if !was_removed {
         return;
     }

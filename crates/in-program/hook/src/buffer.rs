@@ -15,7 +15,7 @@ pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SM
 
 /// The properties of a buffer for the ledger. Its block is `per_bank`, rounded up by the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct BufferFacts {
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
     pub(crate) page: u64,
@@ -29,33 +29,33 @@ pub(crate) struct Facts {
 /// How a library's buffers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Way {
+pub(crate) enum ReadMethod {
     Functions,
     OldLayout,
     /// Neither is possible.
-    Aside,
+    Unsupported,
 }
 
-impl Way {
+impl ReadMethod {
     #[inline(always)]
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Functions,
             1 => Self::OldLayout,
-            _ => Self::Aside,
+            _ => Self::Unsupported,
         }
     }
 
     pub(crate) fn of(library: &Library) -> Self {
         let has = |symbols: &[Symbol]| symbols.iter().all(|symbol| library.has_symbol(*symbol));
         if !has(&[Symbol::BufferAddress, Symbol::BufferPerBank, Symbol::BufferPageSize]) {
-            Self::Aside
+            Self::Unsupported
         } else if has(&[Symbol::BufferSize, Symbol::BufferType, Symbol::BufferLayout, Symbol::BufferDevice]) {
             Self::Functions
         } else if has(&[Symbol::BufferPages, Symbol::MeshTable, Symbol::DeviceTable]) {
             Self::OldLayout
         } else {
-            Self::Aside
+            Self::Unsupported
         }
     }
 }
@@ -74,7 +74,7 @@ struct Old {
 /// # Safety
 /// `buffer` is a live `Buffer` of `library`, which has `symbol`, one of its functions without arguments.
 #[inline(always)]
-unsafe fn ask(library: &Library, symbol: Symbol, buffer: usize) -> u64 {
+unsafe fn query(library: &Library, symbol: Symbol, buffer: usize) -> u64 {
     // SAFETY: the caller guarantees this. A `u32` is returned in the same register; the caller truncates it.
     unsafe {
         let function: unsafe extern "C-unwind" fn(usize) -> u64 = std::mem::transmute(library.address(symbol));
@@ -95,29 +95,29 @@ pub(crate) const fn low(register: u64) -> u32 {
 /// # Safety
 /// `buffer` is a live `Buffer` of `library`.
 #[inline]
-pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
-    // SAFETY: `way` defines which functions exist.
+pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<BufferFacts> {
+    // SAFETY: `read_method` defines which functions exist.
     unsafe {
-        let old = match library.way() {
-            Way::Functions => Old {
+        let old = match library.read_method() {
+            ReadMethod::Functions => Old {
                 device: 0,
-                size: ask(library, Symbol::BufferSize, buffer),
-                kind: low(ask(library, Symbol::BufferType, buffer)),
-                layout: low(ask(library, Symbol::BufferLayout, buffer)),
+                size: query(library, Symbol::BufferSize, buffer),
+                kind: low(query(library, Symbol::BufferType, buffer)),
+                layout: low(query(library, Symbol::BufferLayout, buffer)),
             },
-            Way::OldLayout => old_layout(library, buffer)?,
-            Way::Aside => return None,
+            ReadMethod::OldLayout => old_layout(library, buffer)?,
+            ReadMethod::Unsupported => return None,
         };
         let kind = *KINDS.get(usize::try_from(old.kind).ok()?)?;
         // Interleaved is 0 in TT-Metal and 1 in the ledger. The sharded layouts have the same numbers.
         let layout = if old.layout == 0 { 1 } else { u8::try_from(old.layout).unwrap_or(0) };
         let cores =
-            if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(ask(library, Symbol::BufferCores, buffer)) };
-        let per_bank = ask(library, Symbol::BufferPerBank, buffer);
-        let page = ask(library, Symbol::BufferPageSize, buffer);
-        let is_asked = thread::is_hybrid() && library.has_symbol(Symbol::BufferAlignedPage);
-        let rounded_page = if is_asked { ask(library, Symbol::BufferAlignedPage, buffer) } else { 0 };
-        Some(Facts { size: old.size, per_bank, page, rounded_page, kind, layout, cores })
+            if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(query(library, Symbol::BufferCores, buffer)) };
+        let per_bank = query(library, Symbol::BufferPerBank, buffer);
+        let page = query(library, Symbol::BufferPageSize, buffer);
+        let rounds_pages = thread::is_hybrid() && library.has_symbol(Symbol::BufferAlignedPage);
+        let rounded_page = if rounds_pages { query(library, Symbol::BufferAlignedPage, buffer) } else { 0 };
+        Some(BufferFacts { size: old.size, per_bank, page, rounded_page, kind, layout, cores })
     }
 }
 
@@ -128,10 +128,10 @@ pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
 pub(crate) unsafe fn device(library: &Library, buffer: usize) -> usize {
     // SAFETY: as in `facts`.
     unsafe {
-        match library.way() {
-            Way::Functions => usize::try_from(ask(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
-            Way::OldLayout => old_layout(library, buffer).map_or(0, |old| old.device),
-            Way::Aside => 0,
+        match library.read_method() {
+            ReadMethod::Functions => usize::try_from(query(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
+            ReadMethod::OldLayout => old_layout(library, buffer).map_or(0, |old| old.device),
+            ReadMethod::Unsupported => 0,
         }
     }
 }
@@ -144,13 +144,13 @@ pub(crate) unsafe fn device(library: &Library, buffer: usize) -> usize {
 pub(crate) unsafe fn place(library: &Library, buffer: usize) -> Option<(u8, u64)> {
     // SAFETY: as in `facts`. The real free reads the address first, and throws the same exception.
     unsafe {
-        let kind = match library.way() {
-            Way::Functions => low(ask(library, Symbol::BufferType, buffer)),
-            Way::OldLayout => old_layout(library, buffer)?.kind,
-            Way::Aside => return None,
+        let kind = match library.read_method() {
+            ReadMethod::Functions => low(query(library, Symbol::BufferType, buffer)),
+            ReadMethod::OldLayout => old_layout(library, buffer)?.kind,
+            ReadMethod::Unsupported => return None,
         };
         let kind = *KINDS.get(usize::try_from(kind).ok()?)?;
-        Some((kind, ask(library, Symbol::BufferAddress, buffer)))
+        Some((kind, query(library, Symbol::BufferAddress, buffer)))
     }
 }
 
@@ -177,8 +177,8 @@ unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
     if ![Symbol::MeshTable, Symbol::DeviceTable].into_iter().any(|class| library.is_table(table, class)) {
         return None;
     }
-    // SAFETY: `buffer` is a buffer of `library`, and `ask` calls functions of that library for buffers.
-    let (pages, page) = unsafe { (low(ask(library, Symbol::BufferPages, buffer)), ask(library, Symbol::BufferPageSize, buffer)) };
+    // SAFETY: `buffer` is a buffer of `library`, and `query` calls functions of that library for buffers.
+    let (pages, page) = unsafe { (low(query(library, Symbol::BufferPages, buffer)), query(library, Symbol::BufferPageSize, buffer)) };
     let (size, numbers) = (size as u64, numbers as u64);
     if size != u64::from(pages).wrapping_mul(page) {
         return None;
@@ -201,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_anything_is_left_aside() {
+    fn a_library_without_functions_is_unsupported() {
         let none = Library::for_tests(&[]);
-        assert_eq!(Way::of(&none), Way::Aside);
+        assert_eq!(ReadMethod::of(&none), ReadMethod::Unsupported);
         let old = [
             Symbol::BufferAddress,
             Symbol::BufferPerBank,
@@ -212,6 +212,6 @@ mod tests {
             Symbol::MeshTable,
             Symbol::DeviceTable,
         ];
-        assert_eq!(Way::of(&Library::for_tests(&old)), Way::OldLayout);
+        assert_eq!(ReadMethod::of(&Library::for_tests(&old)), ReadMethod::OldLayout);
     }
 }

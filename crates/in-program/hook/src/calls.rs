@@ -14,11 +14,11 @@ use std::sync::atomic::{
 use crate::fast_path::HOT;
 
 /// A call into an allocator, from before the real function until after our record. An exception ends it, too.
-pub(crate) struct Call(Way);
+pub(crate) struct Call(Visibility);
 
 /// How a call is visible to other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Visibility {
     Counted,
     /// The mark of the owner covers the call.
     Marked,
@@ -56,7 +56,7 @@ fn thread() -> usize {
 }
 
 /// Values that are no thread address: no thread has called yet, and several have.
-const NOBODY: usize = 0;
+const NO_THREAD: usize = 0;
 const SEVERAL: usize = 1;
 
 /// Counted calls of one thread in a row until it becomes the owner.
@@ -72,8 +72,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) const fn nobody() -> Self {
-        Self { thread: AtomicUsize::new(NOBODY), inside: AtomicUsize::new(NOBODY) }
+    pub(crate) const fn none() -> Self {
+        Self { thread: AtomicUsize::new(NO_THREAD), inside: AtomicUsize::new(NO_THREAD) }
     }
 }
 
@@ -98,46 +98,46 @@ impl Calls {
             begun: AtomicU64::new(0),
             over: AtomicU64::new(0),
             believed_from: AtomicU64::new(0),
-            last: AtomicUsize::new(NOBODY),
+            last: AtomicUsize::new(NO_THREAD),
             in_a_row: AtomicU32::new(0),
         }
     }
 
     #[inline(always)]
-    fn enter(&self, owner: &Owner, thread: usize) -> Way {
+    fn enter(&self, owner: &Owner, thread: usize) -> Visibility {
         if owner.thread.load(Relaxed) != thread && !is_first(owner, thread) {
             return self.count(owner, thread);
         }
         if owner.inside.load(Relaxed) == thread {
-            return Way::Inner;
+            return Visibility::Inner;
         }
         owner.inside.store(thread, Relaxed);
         // Checked again after setting the mark: this thread may have been preempted in between until another became the owner. The
         // processor may still load shortly before other threads see the mark, which `BELIEVED_AFTER` covers.
         compiler_fence(SeqCst);
-        if owner.thread.load(Relaxed) == thread { Way::Marked } else { self.enter_late(owner, thread) }
+        if owner.thread.load(Relaxed) == thread { Visibility::Marked } else { self.enter_late(owner, thread) }
     }
 
     #[cold]
-    fn enter_late(&self, owner: &Owner, thread: usize) -> Way {
-        owner.inside.store(NOBODY, Relaxed);
+    fn enter_late(&self, owner: &Owner, thread: usize) -> Visibility {
+        owner.inside.store(NO_THREAD, Relaxed);
         self.count(owner, thread)
     }
 
     #[inline(always)]
-    fn leave(&self, owner: &Owner, way: Way) {
-        match way {
-            Way::Counted => {
+    fn leave(&self, owner: &Owner, visibility: Visibility) {
+        match visibility {
+            Visibility::Counted => {
                 self.over.fetch_add(1, AcqRel);
             }
-            Way::Marked => owner.inside.store(NOBODY, Release),
-            Way::Inner => {}
+            Visibility::Marked => owner.inside.store(NO_THREAD, Release),
+            Visibility::Inner => {}
         }
     }
 
     /// Counts a call of a thread that is not the owner.
     #[cold]
-    fn count(&self, owner: &Owner, thread: usize) -> Way {
+    fn count(&self, owner: &Owner, thread: usize) -> Visibility {
         let begun = self.begun.fetch_add(1, AcqRel).wrapping_add(1);
         if owner.thread.load(Relaxed) != SEVERAL {
             self.believed_from.store(begun.wrapping_add(BELIEVED_AFTER), Relaxed);
@@ -147,25 +147,25 @@ impl Calls {
         let in_a_row = if self.last.load(Relaxed) == thread { self.in_a_row.load(Relaxed).saturating_add(1) } else { 0 };
         self.last.store(thread, Relaxed);
         self.in_a_row.store(in_a_row, Relaxed);
-        let is_only = begun.wrapping_sub(self.over.load(Acquire)) == 1 && owner.inside.load(Acquire) == NOBODY;
+        let is_only = begun.wrapping_sub(self.over.load(Acquire)) == 1 && owner.inside.load(Acquire) == NO_THREAD;
         if in_a_row >= OWNED_AFTER && is_only {
             self.in_a_row.store(0, Relaxed);
             owner.thread.store(thread, Release);
         }
-        Way::Counted
+        Visibility::Counted
     }
 
     /// Returns the number of counted calls so far, if this thread's call is the only one in progress.
-    fn alone(&self, owner: &Owner, thread: usize, way: Way) -> Option<u64> {
+    fn alone(&self, owner: &Owner, thread: usize, visibility: Visibility) -> Option<u64> {
         let (owned_by, inside) = (owner.thread.load(Acquire), owner.inside.load(Acquire));
         let (begun, under_way) = self.under_way();
-        let is_alone = match way {
+        let is_alone = match visibility {
             // Another thread may have become the owner since this call was counted.
-            Way::Counted => {
-                let is_nobodys = inside == NOBODY && [SEVERAL, thread].contains(&owned_by);
-                under_way == 1 && is_nobodys && begun >= self.believed_from.load(Acquire)
+            Visibility::Counted => {
+                let is_unowned = inside == NO_THREAD && [SEVERAL, thread].contains(&owned_by);
+                under_way == 1 && is_unowned && begun >= self.believed_from.load(Acquire)
             }
-            Way::Marked | Way::Inner => under_way == 0 && [owned_by, inside] == [thread; 2],
+            Visibility::Marked | Visibility::Inner => under_way == 0 && [owned_by, inside] == [thread; 2],
         };
         is_alone.then_some(begun)
     }
@@ -182,7 +182,7 @@ impl Calls {
 /// Makes this thread the owner if there never was one.
 #[cold]
 fn is_first(owner: &Owner, thread: usize) -> bool {
-    owner.thread.load(Relaxed) == NOBODY && owner.thread.compare_exchange(NOBODY, thread, AcqRel, Acquire).is_ok()
+    owner.thread.load(Relaxed) == NO_THREAD && owner.thread.compare_exchange(NO_THREAD, thread, AcqRel, Acquire).is_ok()
 }
 
 #[cfg(test)]
@@ -193,20 +193,20 @@ mod tests {
     const SECOND: usize = 0x2000;
 
     fn owned_by(thread: usize) -> Owner {
-        Owner { thread: AtomicUsize::new(thread), inside: AtomicUsize::new(NOBODY) }
+        Owner { thread: AtomicUsize::new(thread), inside: AtomicUsize::new(NO_THREAD) }
     }
 
     /// Makes a call. Returns whether it was alone.
     fn call(calls: &Calls, owner: &Owner, thread: usize) -> bool {
-        let way = calls.enter(owner, thread);
-        let is_alone = calls.alone(owner, thread, way).is_some();
-        calls.leave(owner, way);
+        let visibility = calls.enter(owner, thread);
+        let is_alone = calls.alone(owner, thread, visibility).is_some();
+        calls.leave(owner, visibility);
         is_alone
     }
 
     #[test]
     fn the_first_thread_is_the_owner_until_another_comes_and_the_other_after_a_while() {
-        let (calls, owner) = (Calls::new(), Owner::nobody());
+        let (calls, owner) = (Calls::new(), Owner::none());
         for _ in 0..10 {
             assert!(call(&calls, &owner, FIRST));
         }
@@ -223,7 +223,7 @@ mod tests {
         for _ in 0..OWNED_AFTER * 2 {
             call(&calls, &owner, FIRST);
             call(&calls, &owner, SECOND);
-            assert_eq!(owner.thread.load(Relaxed), SEVERAL, "nobody who takes turns becomes the owner");
+            assert_eq!(owner.thread.load(Relaxed), SEVERAL, "a thread that takes turns never becomes the owner");
         }
     }
 
@@ -258,8 +258,8 @@ mod tests {
     fn a_thread_that_is_no_longer_the_owner_is_counted() {
         let (calls, owner) = (Calls::new(), owned_by(SECOND));
         owner.inside.store(FIRST, Relaxed);
-        assert_eq!(calls.enter_late(&owner, FIRST), Way::Counted);
-        assert_eq!((owner.inside.load(Relaxed), calls.under_way()), (NOBODY, (1, 1)));
+        assert_eq!(calls.enter_late(&owner, FIRST), Visibility::Counted);
+        assert_eq!((owner.inside.load(Relaxed), calls.under_way()), (NO_THREAD, (1, 1)));
     }
 
     #[test]

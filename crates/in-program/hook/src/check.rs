@@ -8,7 +8,7 @@ use ttmon_ledger::writer::SelfCheck;
 
 use crate::calls::Call;
 use crate::coverage::{Feature, hit, step_aside};
-use crate::geometry::{Asked, BANKED};
+use crate::geometry::{AllocatorQuery, BANKED};
 use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
@@ -62,21 +62,21 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     let before = call.alone();
     let known = tables::with(|session, tables| {
         let known = tables.find(pointer)?;
-        known.pace.rest(LATER);
+        known.schedule.rest(LATER);
         let figures = BANKED.map(|(kind, _)| session.allocated(known.id, kind).unwrap_or(0));
         (!known.is_unchecked).then_some((figures, known.description.geometry))
     });
     let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };
     hit(Feature::SelfCheck);
     // SAFETY: the caller guarantees that the allocator lives, and that its lock is free.
-    let asked = unsafe { Asked::new(library, pointer) };
+    let query = unsafe { AllocatorQuery::new(library, pointer) };
     let mut is_same = true;
     for ((kind, number), ours) in BANKED.into_iter().zip(figures) {
         let banks = geometry.kinds.get(usize::from(kind)).map_or(0, |kind| kind.banks);
         if banks == 0 {
             continue;
         }
-        match asked.statistics(number) {
+        match query.statistics(number) {
             Some(theirs) => is_same &= theirs.allocated.wrapping_mul(u64::from(banks)) == ours,
             None => {
                 tables::with(|session, _| step_aside(session, Feature::SelfCheck, "the allocator's statistics threw"));
@@ -90,7 +90,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     tables::with(|session, tables| {
         let Some(known) = tables.find(pointer) else { return };
         session.check(known.id, if is_same { SelfCheck::Same } else { SelfCheck::Different });
-        if known.pace.done(is_same) {
+        if known.schedule.done(is_same) {
             session.check(known.id, SelfCheck::Inexact);
         }
     });
@@ -102,29 +102,29 @@ mod tests {
 
     #[test]
     fn checks_become_rare_and_two_differences_count() {
-        let mut pace = CheckSchedule::NEW;
+        let mut schedule = CheckSchedule::NEW;
         let mut checked = Vec::new();
         for event in 1..20_000 {
-            if pace.tick() {
+            if schedule.tick() {
                 checked.push(event);
-                assert!(!pace.done(true));
+                assert!(!schedule.done(true));
             }
         }
         assert_eq!(checked, [16, 64, 256, 1024, 4096, 8192, 12_288, 16_384]);
-        assert!(!pace.done(false));
-        assert!(!pace.done(true));
-        assert!(!pace.done(false));
-        assert!(pace.done(false));
+        assert!(!schedule.done(false));
+        assert!(!schedule.done(true));
+        assert!(!schedule.done(false));
+        assert!(schedule.done(false));
     }
 
     #[test]
     fn counting_never_ends_the_checks() {
-        let rests: [fn(&mut CheckSchedule); 2] = [|pace| pace.rest(LATER), |pace| assert!(!pace.done(true))];
+        let rests: [fn(&mut CheckSchedule); 2] = [|schedule| schedule.rest(LATER), |schedule| assert!(!schedule.done(true))];
         for rest in rests {
-            let mut pace = CheckSchedule { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
+            let mut schedule = CheckSchedule { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
             for _ in 0..3 {
-                assert!((0..LONGEST).any(|_| pace.tick()));
-                rest(&mut pace);
+                assert!((0..LONGEST).any(|_| schedule.tick()));
+                rest(&mut schedule);
             }
         }
     }

@@ -8,7 +8,7 @@ use ttmon_client::hooked;
 use ttmon_ledger::layout::Coverage;
 use ttmon_ledger::writer::Session;
 
-use crate::buffer::Way;
+use crate::buffer::ReadMethod;
 use crate::library::Library;
 use crate::symbols::Symbol;
 
@@ -70,7 +70,7 @@ pub(crate) fn cover(session: &mut Session<'_>, library: &Library) {
     for row in ROWS {
         let (state, reason) = match row.needs.iter().find(|symbol| !library.has_symbol(**symbol)) {
             Some(_) => (Coverage::Missing, "this version of TT-Metal does not export it"),
-            None => aside(row.feature, library).map_or((Coverage::Found, ""), |reason| (Coverage::SteppedAside, reason)),
+            None => unsupported_reason(row.feature, library).map_or((Coverage::Found, ""), |reason| (Coverage::SteppedAside, reason)),
         };
         set(session, row.feature, state, reason);
         for _ in 0..EARLY.get(row.feature as usize).map_or(0, |count| count.swap(0, Relaxed)) {
@@ -80,14 +80,14 @@ pub(crate) fn cover(session: &mut Session<'_>, library: &Library) {
 }
 
 /// Why a feature is not used although its functions exist.
-fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
+fn unsupported_reason(feature: Feature, library: &Library) -> Option<&'static str> {
     match feature {
-        Feature::Allocations | Feature::Frees if library.way() == Way::Aside => {
+        Feature::Allocations | Feature::Frees if library.read_method() == ReadMethod::Unsupported => {
             Some("neither Buffer's functions nor its old layout are known")
         }
         Feature::Operations if !crate::operation::is_wanted() => Some("not asked for (ttmon run --ops)"),
         Feature::Stacks if !crate::stack::is_wanted() => Some("not asked for (ttmon run --stacks)"),
-        Feature::Stacks => crate::stack::aside(),
+        Feature::Stacks => crate::stack::unsupported_reason(),
         _ => None,
     }
 }

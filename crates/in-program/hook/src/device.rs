@@ -4,7 +4,7 @@
 //! taken from `MeshDevice::id`, which has the same interface. The chips of any other device are unknown.
 
 use crate::buffer::low;
-use crate::caught::caught;
+use crate::exceptions::catching;
 use crate::library::{Library, TABLE_OFFSET};
 use crate::memory;
 use crate::symbols::Symbol;
@@ -60,7 +60,7 @@ unsafe fn mesh(library: &Library, device: usize) -> Device {
     // SAFETY: a function of `MeshDevice` that returns a vector through the pointer in its first argument. We own the vector then: numbers
     // between its first two words, in storage that C++'s `operator delete` frees.
     unsafe {
-        if caught(library, library.address(Symbol::MeshChips), [(&raw mut vector) as u64, device as u64, 0]).is_none() {
+        if catching(library, library.address(Symbol::MeshChips), [(&raw mut vector) as u64, device as u64, 0]).is_none() {
             return described;
         }
         let [begin, end, _] = vector;
@@ -80,7 +80,7 @@ unsafe fn mesh(library: &Library, device: usize) -> Device {
             return 0;
         }
         // SAFETY: functions of `MeshDevice` without arguments. They throw if a mesh does not have two dimensions.
-        let sides = unsafe { caught(library, library.address(symbol), [device as u64, 0, 0]) };
+        let sides = unsafe { catching(library, library.address(symbol), [device as u64, 0, 0]) };
         sides.and_then(|sides| u16::try_from(sides).ok()).unwrap_or(0)
     };
     let (rows, columns) = (side(Symbol::MeshRows), side(Symbol::MeshColumns));
@@ -102,7 +102,7 @@ unsafe fn single(library: &Library, device: usize, table: usize) -> Device {
     // SAFETY: the same slot in a table of the same interface is the same function, without arguments.
     let id = unsafe {
         let function = (table as *const usize).add(slot).read();
-        caught(library, function, [device as u64, 0, 0])
+        catching(library, function, [device as u64, 0, 0])
     };
     let Some(id) = id else { return Device::UNKNOWN };
     let mut described = Device { count: 1, ..Device::UNKNOWN };

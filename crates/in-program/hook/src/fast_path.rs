@@ -27,7 +27,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 64);
 
 pub(crate) static HOT: Hot = Hot {
-    owner: Owner::nobody(),
+    owner: Owner::none(),
     last: AtomicU64::new(0),
     until_measured: AtomicU32::new(ttmon_ledger::layout::COST_ONE_IN),
     loaders: AtomicU32::new(0),

@@ -4,7 +4,7 @@ use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::KindGeometry;
 
 use crate::buffer::low;
-use crate::caught::caught;
+use crate::exceptions::catching;
 use crate::library::Library;
 use crate::symbols::Symbol;
 
@@ -31,12 +31,12 @@ pub(crate) struct Statistics {
 
 /// An allocator of TT-Metal to query.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct AllocatorQuery {
     library: &'static Library,
     allocator: u64,
 }
 
-impl Asked {
+impl AllocatorQuery {
     /// # Safety
     /// `allocator` points to an `AllocatorImpl` of `library` that lives as long as this value is used, and whose lock the
     /// calling thread does not hold.
@@ -46,7 +46,7 @@ impl Asked {
 
     pub(crate) fn geometry(self) -> Geometry {
         // The alignment is a `u32`.
-        let block = self.ask(Symbol::Alignment, 0).map(|block| u64::from(low(block)));
+        let block = self.query(Symbol::Alignment, 0).map(|block| u64::from(low(block)));
         let block = block.filter(|block| block.is_power_of_two()).unwrap_or(1);
         let (l1, dram) = (self.by_place(Symbol::Base, 0).unwrap_or(0), self.by_place(Symbol::Base, 1).unwrap_or(0));
         let mut geometry = Geometry { block, ..Geometry::default() };
@@ -78,7 +78,7 @@ impl Asked {
         let mut words = [0_u64; 16];
         let kind = [u64::from(number)];
         // SAFETY: a member function that takes a pointer to its result, the allocator, and a pointer to the kind's number.
-        unsafe { caught(self.library, function, [(&raw mut words) as u64, self.allocator, kind.as_ptr() as u64])? };
+        unsafe { catching(self.library, function, [(&raw mut words) as u64, self.allocator, kind.as_ptr() as u64])? };
         let [_total, allocated, free, largest_free, ..] = words;
         Some(Statistics { allocated, free, largest_free })
     }
@@ -86,15 +86,15 @@ impl Asked {
     /// Calls a function that takes its number by reference.
     fn by_place(self, symbol: Symbol, number: u32) -> Option<u64> {
         let number = [u64::from(number)];
-        self.ask(symbol, number.as_ptr() as u64)
+        self.query(symbol, number.as_ptr() as u64)
     }
 
-    fn ask(self, symbol: Symbol, argument: u64) -> Option<u64> {
+    fn query(self, symbol: Symbol, argument: u64) -> Option<u64> {
         let function = self.library.address(symbol);
         if function == 0 {
             return None;
         }
         // SAFETY: a member function with one argument, on an allocator that the caller of `new` guarantees.
-        unsafe { caught(self.library, function, [self.allocator, argument, 0]) }
+        unsafe { catching(self.library, function, [self.allocator, argument, 0]) }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn unique_id(metal_id: u32) -> u64 {
 }
 
 /// Searches TT-Metal's regions, if some of these chips have no unique id yet.
-pub(crate) fn look_for(metal_ids: &[u32]) {
+pub(crate) fn find_unique_ids(metal_ids: &[u32]) {
     if metal_ids.iter().all(|id| unique_id(*id) != 0) {
         return;
     }

@@ -13,12 +13,12 @@
 mod allocator;
 mod buffer;
 mod calls;
-mod caught;
 mod check;
 mod cost;
 mod coverage;
 mod device;
-mod edge;
+mod errno;
+mod exceptions;
 mod fast_path;
 mod geometry;
 mod identity;

@@ -11,7 +11,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use crate::buffer::Way;
+use crate::buffer::ReadMethod;
 use crate::object::{self, Object};
 use crate::symbols::{self, Symbol};
 
@@ -42,8 +42,8 @@ pub(crate) struct Library {
     start: AtomicUsize,
     /// 0 until all other fields are set.
     bytes: AtomicUsize,
-    /// [`Way`], as a number.
-    way: AtomicU8,
+    /// [`ReadMethod`], as a number.
+    read_method: AtomicU8,
     /// A buffer was found to have the known layout of versions before 0.79.
     is_layout_known: AtomicBool,
     /// A thread fills this entry, or has filled it.
@@ -73,7 +73,7 @@ impl Library {
             bytes: AtomicUsize::new(0),
             is_taken: AtomicBool::new(false),
             addresses: [const { AtomicUsize::new(0) }; symbols::COUNT],
-            way: AtomicU8::new(Way::Aside as u8),
+            read_method: AtomicU8::new(ReadMethod::Unsupported as u8),
             is_layout_known: AtomicBool::new(false),
         }
     }
@@ -112,8 +112,8 @@ impl Library {
 
     /// How buffers of this library are read.
     #[inline(always)]
-    pub(crate) fn way(&self) -> Way {
-        Way::from_number(self.way.load(Relaxed))
+    pub(crate) fn read_method(&self) -> ReadMethod {
+        ReadMethod::from_number(self.read_method.load(Relaxed))
     }
 
     pub(crate) fn is_layout_known(&self) -> bool {
@@ -149,7 +149,7 @@ impl Library {
         for (place, address) in self.addresses.iter().zip(addresses) {
             place.store(*address, Relaxed);
         }
-        self.way.store(Way::of(self) as u8, Relaxed);
+        self.read_method.store(ReadMethod::of(self) as u8, Relaxed);
         self.is_layout_known.store(false, Relaxed);
         self.start.store(object.start, Relaxed);
         self.bytes.store(object.bytes, Release);
@@ -207,13 +207,13 @@ pub(crate) fn forget_unloaded() {
 #[cold]
 #[inline(never)]
 fn find(address: usize) -> &'static Library {
-    let errno = crate::edge::errno();
+    let errno = crate::errno::errno();
     let found = known(address).or_else(plain).or_else(|| {
         // Also while tracking is off: unloaded code must not be called, and must not occupy an entry.
         forget_unloaded();
         discover(address).or_else(only)
     });
-    crate::edge::set_errno(errno);
+    crate::errno::set_errno(errno);
     found.unwrap_or_else(|| defined_nowhere())
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn words<const N: usize>(at: usize) -> Option<[usize; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::{errno, set_errno};
+    use crate::errno::{errno, set_errno};
 
     #[test]
     fn unmapped_memory_is_not_read() {

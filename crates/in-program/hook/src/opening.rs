@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use crate::allocator::describe;
-use crate::caught::caught;
 use crate::coverage::{Feature, hit};
-use crate::edge::{is_off, quietly};
+use crate::errno::{is_off, quietly};
+use crate::exceptions::catching;
 use crate::library::{self, Library, with_caller};
 use crate::symbols::Symbol;
 use crate::thread::Loading;
@@ -35,7 +35,7 @@ unsafe extern "C-unwind" fn initialize_impl(
     if !is_off() {
         quietly(|| {
             library::forget_unloaded();
-            thread::look_for_hybrid();
+            thread::update_hybrid();
         });
     }
     // SAFETY: a mesh has virtual functions; the real function receives the same arguments.
@@ -80,7 +80,7 @@ unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
         return None;
     }
     // SAFETY: a member function without arguments.
-    let owner = unsafe { caught(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])? };
+    let owner = unsafe { catching(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])? };
     // The function returns the address of a pointer.
     let [owned] = memory::words(usize::try_from(owner).ok()?)?;
     let [table] = memory::words(owned)?;

@@ -126,7 +126,7 @@ fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
             return text_of(place.name.load(Relaxed));
         }
         if known == 0 {
-            let name = ask(address);
+            let name = query(address);
             // Two threads may write the same slot. The name is stored first; the thread that stores it also stores the key.
             if place.name.compare_exchange(ptr::null_mut(), name.cast_mut(), Release, Relaxed).is_ok() {
                 place.key.store(key, Release);
@@ -134,10 +134,10 @@ fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
             return text_of(name.cast_mut());
         }
     }
-    text_of(ask(address).cast_mut())
+    text_of(query(address).cast_mut())
 }
 
-fn ask(address: usize) -> *const c_char {
+fn query(address: usize) -> *const c_char {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: a local struct, filled if the result is not 0. The string belongs to the library, which is on the call stack.
     let name =

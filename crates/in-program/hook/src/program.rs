@@ -13,11 +13,11 @@ use ttmon_ledger::layout::{Refused, kind};
 use ttmon_ledger::writer::{Circular, Session};
 
 use crate::buffer::low;
-use crate::caught::{Witness, watched};
 use crate::coverage::{Feature, hit, step_aside};
 use crate::device::Device;
-use crate::edge::{is_off, quietly};
-use crate::geometry::Asked;
+use crate::errno::{is_off, quietly};
+use crate::exceptions::{PassingCall, watching};
+use crate::geometry::AllocatorQuery;
 use crate::library::{Library, with_caller};
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
@@ -352,19 +352,20 @@ unsafe fn validated(symbol: Symbol, this: usize, device: usize) {
             let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(real);
             return real(this, device);
         }
-        let witness = Witness { library, tell: clashed, this, argument: device, was_removed: false };
-        watched(real, &witness);
+        let passing = PassingCall { library, on_exception: clashed, this, argument: device, was_removed: false };
+        watching(real, &passing);
     }
 }
 
 /// Records a clash: circular buffers and an L1 buffer overlap.
-fn clashed(witness: &Witness, message: &[u8]) {
+fn clashed(passing: &PassingCall, message: &[u8]) {
     hit(Feature::Clashes);
     quietly(|| {
-        let known = tables::with(|_, tables| tables.of_device(witness.argument).copied()).flatten();
+        let known = tables::with(|_, tables| tables.of_device(passing.argument).copied()).flatten();
         let Some(known) = known else { return };
         // SAFETY: the device and its allocator are open; this thread does not hold the allocator's lock.
-        let statistics = unsafe { Asked::new(known.description.library, known.description.pointer) }.statistics(1).unwrap_or_default();
+        let statistics =
+            unsafe { AllocatorQuery::new(known.description.library, known.description.pointer) }.statistics(1).unwrap_or_default();
         let origin = stack::origin();
         let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, origin, message };
         tables::with(|session, _| clash.record(session, &known));

@@ -11,8 +11,8 @@ const REGION_END: &[u8] = b"_memory";
 /// Offset of TT-Metal's chip number in a region.
 const REGION_DEVICE: u64 = 40;
 
-/// Calls `tell` with TT-Metal's number and the unique id of each chip with a statistics region in this process.
-pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
+/// Calls `visit` with TT-Metal's number and the unique id of each chip with a statistics region in this process.
+pub(crate) fn each(mut visit: impl FnMut(u32, u64)) {
     let (Ok(mut maps), Ok(memory)) = (File::open("/proc/self/maps"), File::open("/proc/self/mem")) else { return };
     let mut chunk = [0; CHUNK_BYTES];
     let mut filled = 0;
@@ -26,7 +26,7 @@ pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
             let mut device = [0xFF; 4];
             // Read through the kernel, because the region may be unmapped meanwhile. Then the number stays that of no device.
             let _ = memory.read_at(&mut device, start + REGION_DEVICE);
-            tell(u32::from_le_bytes(device), unique_id);
+            visit(u32::from_le_bytes(device), unique_id);
         }
         if read == 0 {
             return;

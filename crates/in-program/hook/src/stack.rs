@@ -17,7 +17,7 @@ use ttmon_ledger::writer::Frame;
 use ttmon_pystack::{FRAMES_MAX, Python, Unknown, Walk};
 
 use crate::coverage::{Feature, found, hit, step_aside};
-use crate::edge::quietly;
+use crate::errno::quietly;
 use crate::fast_path::{self, HOT};
 use crate::native;
 use crate::operation::{self, Addresses, Name};
@@ -29,11 +29,11 @@ const WRITING: u8 = 1;
 /// `PYTHON` is written, but not probed yet.
 const FOUND: u8 = 2;
 const KNOWN: u8 = 3;
-const ASIDE: u8 = 4;
+const UNSUPPORTED: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 /// Allocations without an interpreter.
-static LOOKS: AtomicU32 = AtomicU32::new(0);
+static SEARCHES: AtomicU32 = AtomicU32::new(0);
 /// Stacks with an unexpected layout before the first valid one.
 static FAILED: AtomicU32 = AtomicU32::new(0);
 /// After this many failures the interpreter is not used. A few are tolerated, because a thread may be in an unusual state.
@@ -63,11 +63,11 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 /// Why requested stacks are not recorded.
-pub(crate) fn aside() -> Option<&'static str> {
+pub(crate) fn unsupported_reason() -> Option<&'static str> {
     match STATE.load(Acquire) {
         KNOWN | FOUND => None,
-        ASIDE => REASONS.get(usize::from(REASON.load(Relaxed))).copied(),
-        _ if LOOKS.load(Relaxed) > 0 && !operation::is_wanted() => REASONS.first().copied(),
+        UNSUPPORTED => REASONS.get(usize::from(REASON.load(Relaxed))).copied(),
+        _ if SEARCHES.load(Relaxed) > 0 && !operation::is_wanted() => REASONS.first().copied(),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ fn python_stack() -> u32 {
     // Acquire: the interpreter was written before.
     match STATE.load(Acquire) {
         KNOWN => number(),
-        ASIDE => 0,
+        UNSUPPORTED => 0,
         state => quietly(|| start(state)).unwrap_or(0),
     }
 }
@@ -157,7 +157,7 @@ fn start(state: u8) -> u32 {
 
 /// Searches for an interpreter, at every 2^k-th allocation until there is one, because a program may load one later.
 fn find() -> u32 {
-    if !LOOKS.fetch_add(1, Relaxed).wrapping_add(1).is_power_of_two() {
+    if !SEARCHES.fetch_add(1, Relaxed).wrapping_add(1).is_power_of_two() {
         return NO_PYTHON;
     }
     match Python::find() {
@@ -166,7 +166,7 @@ fn find() -> u32 {
             if operation::is_wanted() {
                 hooked::with(|session| found(session, Feature::Stacks));
             } else {
-                report_aside(0);
+                report_unsupported(0);
             }
             NO_PYTHON
         }
@@ -211,12 +211,12 @@ fn leave(unknown: Unknown) -> u32 {
         Unknown::NoCopies => 5,
     };
     REASON.store(reason, Relaxed);
-    STATE.store(ASIDE, Release);
-    report_aside(reason);
+    STATE.store(UNSUPPORTED, Release);
+    report_unsupported(reason);
     0
 }
 
-fn report_aside(reason: u8) {
+fn report_unsupported(reason: u8) {
     let reason = REASONS.get(usize::from(reason)).copied().unwrap_or_default();
     hooked::with(|session| step_aside(session, Feature::Stacks, reason));
 }

@@ -10,7 +10,7 @@ use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
 
-use crate::buffer::Facts;
+use crate::buffer::BufferFacts;
 use crate::check::CheckSchedule;
 use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
@@ -27,7 +27,7 @@ const ALLOCATORS_MAX: usize = 256;
 #[repr(C, align(64))]
 pub(crate) struct Allocator {
     pub(crate) id: AllocatorId,
-    pub(crate) pace: CheckSchedule,
+    pub(crate) schedule: CheckSchedule,
     /// The allocator's own statistics count something else, so they are not compared.
     pub(crate) is_unchecked: bool,
     /// Offset of the start of L1 above its base.
@@ -215,7 +215,7 @@ impl Tables {
             cover(session, library);
             let description = *description;
             *self.allocators.get_mut(place)? =
-                Some(Allocator { id, pace: CheckSchedule::NEW, is_unchecked: false, shrunk: 0, description });
+                Some(Allocator { id, schedule: CheckSchedule::NEW, is_unchecked: false, shrunk: 0, description });
             self.used = self.used.max(place + 1);
         }
         self.find(pointer)
@@ -235,7 +235,7 @@ impl Tables {
 impl Allocator {
     /// Bytes of each bank that a buffer occupies: its pages there, rounded up to whole blocks. In hybrid mode each page is rounded up.
     #[inline]
-    pub(crate) fn taken(&self, facts: &Facts) -> u64 {
+    pub(crate) fn taken(&self, facts: &BufferFacts) -> u64 {
         let mask = self.description.geometry.block.wrapping_sub(1);
         let round = |bytes: u64| bytes.wrapping_add(mask) & !mask;
         match facts.per_bank.checked_div(facts.rounded_page) {
@@ -246,14 +246,14 @@ impl Allocator {
 
     /// Adds a buffer to the ledger.
     #[inline]
-    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, origin: (u32, u32)) {
+    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &BufferFacts, address: u64, flags: u16, origin: (u32, u32)) {
         let key = Key { allocator: self.id, kind: facts.kind, address };
         // The ledger counts buffers that could not be recorded.
         let _ = session.insert(key, &self.buffer(session, facts, flags, origin));
     }
 
     /// The origin is the operation and the stack.
-    pub(crate) fn buffer(&self, session: &Session<'_>, facts: &Facts, flags: u16, (operation, stack): (u32, u32)) -> Buffer {
+    pub(crate) fn buffer(&self, session: &Session<'_>, facts: &BufferFacts, flags: u16, (operation, stack): (u32, u32)) -> Buffer {
         Buffer {
             size: facts.size,
             per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.taken(facts)).unwrap_or(0) },

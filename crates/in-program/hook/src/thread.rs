@@ -22,7 +22,7 @@ pub(crate) fn is_hybrid() -> bool {
 }
 
 /// Reads the variable again.
-pub(crate) fn look_for_hybrid() {
+pub(crate) fn update_hybrid() {
     fast_path::update(HYBRID, &HOT.hybrid);
 }
 

@@ -4,7 +4,7 @@
 use ttmon_ledger::writer::TraceStep;
 
 use crate::coverage::{Feature, hit};
-use crate::edge::{is_off, quietly};
+use crate::errno::{is_off, quietly};
 use crate::library::{Library, with_caller};
 use crate::symbols::Symbol;
 use crate::tables;

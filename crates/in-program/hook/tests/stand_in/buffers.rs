@@ -17,8 +17,8 @@ fn buffers_come_and_go_with_their_blocks() {
         let buffer = ledger.buffers.iter().find(|buffer| buffer.kind == BufferKind::Of(Kind::L1)).expect("listed");
         let numbers = [buffer.cores, buffer.page_size, buffer.per_bank].map(|number| number.map_or(0, NonZeroU32::get));
         assert_eq!((buffer.layout, numbers), (Some(BufferLayout::HeightSharded), [4, 16, 32]), "{shape}");
-        program.say(&format!("free {first}"));
-        program.say(&format!("free {second}"));
+        program.send(&format!("free {first}"));
+        program.send(&format!("free {second}"));
         assert_eq!((program.figures(kind::DRAM).2, program.figures(kind::L1).2), (0, 0), "{shape}");
         let ledger = program.ledger();
         assert_eq!((ledger.is_exact, ledger.lost), (true, [0; 8]), "{shape}");
@@ -47,7 +47,7 @@ fn an_allocator_is_described_by_itself() {
 fn out_of_memory_reaches_the_program_and_the_ledger() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    assert_eq!(program.say("tag decoder"), "0");
+    assert_eq!(program.send("tag decoder"), "0");
     program.allocate("0 0 24576 256");
     let thrown = program.throws("allocate 0 0 99999744 256");
     assert!(thrown.contains("info:|Out of Memory: Not enough space|backtrace:"), "{thrown}");
@@ -69,11 +69,11 @@ fn a_free_that_throws_leaves_the_buffer_there() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let buffer = program.allocate("0 0 1024 256");
-    program.say("call fake_free_throws 0 1");
+    program.send("call fake_free_throws 0 1");
     assert_eq!(program.throws(&format!("free {buffer}")), "no");
     assert_eq!(program.figures(kind::DRAM).2, 1);
-    program.say("call fake_free_throws 0 0");
-    program.say(&format!("free {buffer}"));
+    program.send("call fake_free_throws 0 0");
+    program.send(&format!("free {buffer}"));
     assert_eq!(program.figures(kind::DRAM).2, 0);
     let row = &program.ledger().allocators[0].rows[0];
     assert_eq!((row.used, row.count), (0, 0));
@@ -85,9 +85,9 @@ fn a_stale_buffer_frees_what_lies_at_its_address_now() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let stale = program.allocate("0 0 1024 256");
-    program.say("call fake_free_all 0");
+    program.send("call fake_free_all 0");
     assert_eq!(program.figures(kind::DRAM).2, 0);
-    program.say(&format!("free {stale}"));
+    program.send(&format!("free {stale}"));
     assert_eq!(program.figures(kind::DRAM).2, 0);
     assert_eq!(program.lost(Lost::UnknownFree), 1);
 }
@@ -97,10 +97,10 @@ fn closing_and_opening_again_is_the_same_device() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 2);
     for round in 0..20 {
-        let mesh = program.say("open 0 2");
+        let mesh = program.send("open 0 2");
         program.allocate(&format!("{mesh} 0 1024 256"));
         assert_eq!(program.figures(kind::DRAM).2, 1, "round {round}");
-        program.say(&format!("call fake_close {mesh}"));
+        program.send(&format!("call fake_close {mesh}"));
         assert_eq!(program.figures(kind::DRAM).2, 0, "round {round}");
     }
     let ledger = program.ledger();
@@ -113,18 +113,18 @@ fn two_libraries_in_one_process_stay_apart() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     program.load(&workshop.library("copy"));
-    let mesh = program.say("open 1 1");
-    let (first, second) = (program.say("program 0 1 0 0"), program.say("program 1 2 0 0"));
-    program.say(&format!("run {first} 0"));
-    program.say(&format!("run {second} {mesh}"));
-    program.say(&format!("run {second} {mesh}"));
+    let mesh = program.send("open 1 1");
+    let (first, second) = (program.send("program 0 1 0 0"), program.send("program 1 2 0 0"));
+    program.send(&format!("run {first} 0"));
+    program.send(&format!("run {second} {mesh}"));
+    program.send(&format!("run {second} {mesh}"));
     // One launch and two circular buffers each: each library's tracker has seen its own.
-    assert_eq!((program.say("seen 0"), program.say("seen 1")), ("3".to_owned(), "6".to_owned()));
+    assert_eq!((program.send("seen 0"), program.send("seen 1")), ("3".to_owned(), "6".to_owned()));
     program.allocate("0 0 1024 256");
     program.allocate(&format!("{mesh} 0 1024 256"));
     assert_eq!(program.figures(kind::DRAM).2, 2);
-    program.say(&format!("call fake_drop {second}"));
-    program.say(&format!("call fake_drop {first}"));
+    program.send(&format!("call fake_drop {second}"));
+    program.send(&format!("call fake_drop {first}"));
 }
 
 #[test]
@@ -132,10 +132,10 @@ fn a_library_loaded_again_and_again_is_found_each_time() {
     let Some(workshop) = Workshop::open() else { return };
     for is_tracked in [true, false] {
         let mut program = workshop.start(is_tracked);
-        let moved = program.say(&format!("reload {} 40", workshop.library("new").display()));
+        let moved = program.send(&format!("reload {} 40", workshop.library("new").display()));
         assert_eq!(moved, "40", "each was unloaded, and the next one lay elsewhere");
         program.load(&workshop.library("new"));
-        program.say("open 0 1");
+        program.send("open 0 1");
         program.allocate("0 0 1024 256");
         assert_eq!(program.region().is_some(), is_tracked);
     }

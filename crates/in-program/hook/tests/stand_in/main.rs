@@ -92,8 +92,8 @@ impl Workshop {
     }
 
     fn spawn(&self, mut command: Command, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
-        let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
-        for variable in told.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
+        let variables = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
+        for variable in variables.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
             command.env_remove(variable);
         }
         if is_tracked {
@@ -110,7 +110,7 @@ impl Workshop {
     fn on_mesh(&self, shape: &str, chips: u32) -> Program {
         let mut program = self.start(true);
         program.load(&self.library(shape));
-        assert_eq!(program.say(&format!("open 0 {chips}")), "0");
+        assert_eq!(program.send(&format!("open 0 {chips}")), "0");
         program
     }
 }
@@ -139,7 +139,7 @@ impl Program {
     }
 
     #[track_caller]
-    fn say(&mut self, line: &str) -> String {
+    fn send(&mut self, line: &str) -> String {
         let answer = self.line(line);
         answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{line}: {answer}")).to_owned()
     }
@@ -152,14 +152,14 @@ impl Program {
     }
 
     fn load(&mut self, library: &Path) {
-        self.say(&format!("load {}", library.display()));
+        self.send(&format!("load {}", library.display()));
     }
 
     /// Allocates a buffer and returns its number.
     #[track_caller]
     fn allocate(&mut self, what: &str) -> String {
-        let said = self.say(&format!("allocate {what}"));
-        said.split(' ').next().expect("a number").to_owned()
+        let answer = self.send(&format!("allocate {what}"));
+        answer.split(' ').next().expect("a number").to_owned()
     }
 
     fn file(&self) -> Option<fs::File> {
@@ -221,8 +221,8 @@ fn dataflow_buffers(program: &Program) -> BTreeSet<u64> {
 fn programs_have_their_circular_buffers_by_core_range() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 2);
-    let all = program.say("program 0 7 0 0");
-    program.say(&format!("run {all} 0"));
+    let all = program.send("program 0 7 0 0");
+    program.send(&format!("run {all} 0"));
     let circulars = |program: &Program| program.ledger().circulars;
     let dataflow = dataflow_buffers(&program);
     let is_dataflow = |it: &LedgerCircular| dataflow.contains(&it.address);
@@ -239,14 +239,14 @@ fn programs_have_their_circular_buffers_by_core_range() {
     ];
     assert_eq!(found, expected);
 
-    let some = program.say("program 0 8 0 1");
-    program.say(&format!("run {some} 0"));
+    let some = program.send("program 0 8 0 1");
+    program.send(&format!("run {some} 0"));
     let of_second: Vec<_> = circulars(&program).iter().filter(|it| it.program == 8 && !is_dataflow(it)).map(|it| it.chip).collect();
     assert_eq!(of_second, [Some(0); 4], "a chip without it has no record");
 
-    program.say(&format!("call fake_drop {all}"));
+    program.send(&format!("call fake_drop {all}"));
     assert!(circulars(&program).iter().all(|it| it.program == 8));
-    program.say(&format!("call fake_drop {some}"));
+    program.send(&format!("call fake_drop {some}"));
     assert_eq!(circulars(&program), []);
     let launches: Vec<_> = program.ledger().launches.iter().map(|it| (it.metal_id, it.programs)).collect();
     assert_eq!(launches, [(0, 2), (1, 2)]);
@@ -256,7 +256,7 @@ fn programs_have_their_circular_buffers_by_core_range() {
 fn a_clash_has_tt_metals_message() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    let clashing = program.say("program 0 1 1 0");
+    let clashing = program.send("program 0 1 1 0");
     assert!(program.throws(&format!("run {clashing} 0")).contains("circular buffers clash"));
     let refusals = program.refusals();
     assert_eq!(refusals.len(), 1);
@@ -268,7 +268,7 @@ fn a_clash_has_tt_metals_message() {
 fn binaries_of_cached_programs_are_marked() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    program.say("binaries 0 0 1024 256");
+    program.send("binaries 0 0 1024 256");
     program.allocate("0 0 1024 256");
     let mut cached: Vec<_> = program.ledger().buffers.iter().map(|buffer| buffer.is_cached).collect();
     cached.sort_unstable();
@@ -284,12 +284,12 @@ fn figures_that_differ_from_the_allocators_own_are_inexact() {
         program.allocate("0 0 64 64");
     }
     assert_eq!((check(&program).checks, check(&program).differences), (1, 0));
-    program.say("call fake_lie 0 32");
+    program.send("call fake_lie 0 32");
     for _ in 0..60 {
         program.allocate("0 0 64 64");
     }
     assert_eq!((check(&program).differences, check(&program).is_inexact), (1, false), "one difference is none");
-    program.say("call fake_free_all 0");
+    program.send("call fake_free_all 0");
     assert_eq!((check(&program).differences, check(&program).is_inexact), (2, true));
 }
 
@@ -298,12 +298,12 @@ fn other_sizes_and_restored_states_are_reported() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
     let check = |program: &Program| program.ledger().allocators[0].self_check;
-    program.say("call fake_shrink 0 4096");
+    program.send("call fake_shrink 0 4096");
     assert_eq!(check(&program).l1_lower_end, Some(0x1000 + 4096));
-    program.say("call fake_shrink 0 0");
+    program.send("call fake_shrink 0 0");
     assert_eq!(check(&program).l1_lower_end, None);
     program.allocate("0 0 1024 256");
-    program.say("call fake_override 0");
+    program.send("call fake_override 0");
     assert!(check(&program).is_restored);
     assert_eq!(program.figures(kind::DRAM).2, 0);
     for _ in 0..200 {
@@ -316,7 +316,7 @@ fn other_sizes_and_restored_states_are_reported() {
 fn threads_are_counted_exactly() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    program.say("threads 0 1000");
+    program.send("threads 0 1000");
     // 1024 bytes in 4 pages over 12 banks: 256 bytes of each bank.
     assert_eq!(program.figures(kind::DRAM), (400 * 1024, 400 * 256 * 12, 400));
     let ledger = program.ledger();
@@ -333,7 +333,7 @@ fn calls_are_counted_and_not_more_than_there_were() {
     let mut hits = Vec::new();
     for number in 1..=200 {
         let buffer = program.allocate("0 0 1024 256");
-        program.say(&format!("free {buffer}"));
+        program.send(&format!("free {buffer}"));
         if [63, 64, 127, 128, 200].contains(&number) {
             hits.push((program.feature("allocations").1, program.feature("frees").1));
         }
@@ -346,7 +346,7 @@ fn calls_are_counted_and_not_more_than_there_were() {
 fn the_cost_of_recording_is_measured() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 1);
-    program.say("bench 0 5020");
+    program.send("bench 0 5020");
     let (measured, nanoseconds) = program.ledger().cost;
     assert!((20..=40).contains(&measured) && nanoseconds > 10 * measured && nanoseconds < 100_000 * measured, "{measured} {nanoseconds}");
 }
@@ -357,7 +357,7 @@ fn a_forked_child_leaves_its_parents_ledger_alone() {
     let mut program = workshop.on_mesh("new", 1);
     let buffer = program.allocate("0 0 1024 256");
     let before = program.ledger().events;
-    assert_eq!(program.say(&format!("fork 0 {buffer}")), "0");
+    assert_eq!(program.send(&format!("fork 0 {buffer}")), "0");
     assert_eq!(program.ledger().events, before);
     assert_eq!(program.figures(kind::DRAM).2, 1);
 }
@@ -367,13 +367,13 @@ fn an_unknown_layout_is_left_aside_and_said() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("shifted", 1);
     let buffer = program.allocate("0 0 1024 256");
-    program.say(&format!("free {buffer}"));
+    program.send(&format!("free {buffer}"));
     let (state, hits, reason) = program.feature("allocations");
     assert_eq!((state, hits, reason.as_str()), (FeatureState::SteppedAside, 1, "a Buffer that is not laid out as known"));
     assert_eq!(program.figures(kind::DRAM), (0, 0, 0));
     assert!(!program.ledger().is_exact);
-    let metal = program.say("program 0 7 0 0");
-    program.say(&format!("run {metal} 0"));
+    let metal = program.send("program 0 7 0 0");
+    program.send(&format!("run {metal} 0"));
     let (state, hits, reason) = program.feature("dataflow buffers");
     assert_eq!((state, hits, reason.as_str()), (FeatureState::SteppedAside, 2, "a CircularBufferAllocator that is not laid out as known"));
 }
@@ -384,8 +384,8 @@ fn operations_of_a_library_that_takes_the_place_of_another() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start_with(true, &[("TTMON_OPS", "1")]);
     program.load(&workshop.library("new"));
-    program.say("open 0 1");
-    let places = ["relu", "gelu", "relu"].map(|name| program.say(&format!("operate {} 0", workshop.operation(name).display())));
+    program.send("open 0 1");
+    let places = ["relu", "gelu", "relu"].map(|name| program.send(&format!("operate {} 0", workshop.operation(name).display())));
     let mut buffers = program.ledger().buffers;
     buffers.sort_by_key(|buffer| buffer.address);
     let names: Vec<&str> = buffers.iter().filter_map(|buffer| Some(buffer.operation.as_ref()?.as_str())).collect();
@@ -414,15 +414,15 @@ fn tags_and_questions_reach_what_the_hook_sees() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(true);
     // Before any part of TT-Metal is loaded.
-    assert_eq!(program.say("tag layer-7"), "0");
+    assert_eq!(program.send("tag layer-7"), "0");
     program.load(&workshop.library("new"));
-    program.say("open 0 2");
+    program.send("open 0 2");
     program.allocate("0 0 1024 256");
     let ledger = program.ledger();
     let [buffer] = &ledger.buffers[..] else { panic!("one buffer") };
     assert_eq!(buffer.tag.as_ref().map(|tag| tag.as_str()), Some("layer-7"));
-    assert_eq!((program.say("memory 0 0"), program.say("memory 1 0")), ("0 1024".to_owned(), "0 1024".to_owned()));
-    assert_eq!((program.say("memory 0 1"), program.say("memory 5 0")), ("0 0".to_owned(), "0 0".to_owned()));
+    assert_eq!((program.send("memory 0 0"), program.send("memory 1 0")), ("0 1024".to_owned(), "0 1024".to_owned()));
+    assert_eq!((program.send("memory 0 1"), program.send("memory 5 0")), ("0 0".to_owned(), "0 0".to_owned()));
 }
 
 #[test]
@@ -430,21 +430,21 @@ fn the_environment_is_what_it_was_when_the_device_opened() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(true);
     // Creates the ledger.
-    program.say("tag early");
-    program.say("setenv TT_VISIBLE_DEVICES 2,3");
-    program.say("setenv TT_METAL_SIMULATOR /somewhere");
+    program.send("tag early");
+    program.send("setenv TT_VISIBLE_DEVICES 2,3");
+    program.send("setenv TT_METAL_SIMULATOR /somewhere");
     let seen = |program: &Program| {
         let ledger = program.ledger();
         (ledger.visible_devices, ledger.is_mock)
     };
     assert_eq!(seen(&program), (VisibleDevices::All, false));
     program.load(&workshop.library("new"));
-    program.say("open 0 1");
+    program.send("open 0 1");
     let at_first = (VisibleDevices::Only("2,3".to_owned()), true);
     assert_eq!(seen(&program), at_first);
     // This change is for a child process: the open chips do not change, and neither do those of a submesh.
-    program.say("setenv TT_VISIBLE_DEVICES 0");
-    program.say("open 0 1");
+    program.send("setenv TT_VISIBLE_DEVICES 0");
+    program.send("open 0 1");
     assert_eq!(seen(&program), at_first);
 }
 
@@ -453,14 +453,14 @@ fn without_the_variable_nothing_is_recorded() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(false);
     program.load(&workshop.library("new"));
-    program.say("open 0 1");
+    program.send("open 0 1");
     let buffer = program.allocate("0 0 1024 256");
     program.throws("allocate 0 0 99999744 256");
-    program.say(&format!("free {buffer}"));
-    let run = program.say("program 0 1 0 0");
-    program.say(&format!("run {run} 0"));
-    program.say("call fake_close 0");
-    assert_eq!((program.say("tag nothing"), program.say("memory 0 0")), ("1".to_owned(), "1 0".to_owned()));
+    program.send(&format!("free {buffer}"));
+    let run = program.send("program 0 1 0 0");
+    program.send(&format!("run {run} 0"));
+    program.send("call fake_close 0");
+    assert_eq!((program.send("tag nothing"), program.send("memory 0 0")), ("1".to_owned(), "1 0".to_owned()));
     assert!(program.region().is_none());
 }
 
@@ -470,7 +470,7 @@ fn traces_are_noted_with_the_allocator_of_their_mesh() {
     let mut program = workshop.on_mesh("new", 1);
     // The real functions receive their arguments.
     for (step, arrived) in [(1, "1"), (2, "12"), (3, "123"), (3, "1233"), (4, "12334")] {
-        assert_eq!(program.say(&format!("trace 0 {step}")), arrived);
+        assert_eq!(program.send(&format!("trace 0 {step}")), arrived);
     }
     let events = program.region().expect("it has a ledger").events(0).expect("readable").events;
     let is_trace = |op: Op| matches!(op, Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease);

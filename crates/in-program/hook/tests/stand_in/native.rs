@@ -16,7 +16,7 @@ fn stacks_of_machine_code() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start_with(true, &[("TTMON_OPS", "1"), ("TTMON_STACKS", "1")]);
     program.load(&workshop.library("new"));
-    program.say("open 0 1");
+    program.send("open 0 1");
     for _ in 0..3 {
         program.allocate("0 0 1024 256");
     }
@@ -51,7 +51,7 @@ fn no_stacks_of_machine_code_without_operations() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start_with(true, &[("TTMON_STACKS", "1")]);
     program.load(&workshop.library("new"));
-    program.say("open 0 1");
+    program.send("open 0 1");
     program.allocate("0 0 1024 256");
     let region = program.region().expect("it has a ledger");
     assert_eq!(region.live_events().expect("readable").live[0].stack, NO_PYTHON);

@@ -33,7 +33,7 @@ fn a_thread_without_python_has_no_line() {
     for python in installed().iter().filter(|python| python.is_known()) {
         let mut program = start(workshop, &python.path);
         for word in ["allocate_in_thread", "allocate", "allocate_in_thread"] {
-            program.say(word);
+            program.send(word);
         }
         let numbers = stacks(&program);
         assert_eq!(numbers, [NO_PYTHON, 1, NO_PYTHON], "{python:?}");
@@ -49,7 +49,7 @@ fn an_unknown_python_has_no_lines_and_coverage_has_the_reason() {
     let Some(workshop) = Workshop::open() else { return };
     let expect = |python: &Installed, words: &[&str], reason: &str| {
         let mut program = start(workshop, &python.path);
-        words.iter().for_each(|word| drop(program.say(word)));
+        words.iter().for_each(|word| drop(program.send(word)));
         assert_eq!(stacks(&program), [0], "{python:?}");
         let (state, hits, why) = program.feature("stacks");
         assert_eq!((state, hits, why.as_str()), (FeatureState::SteppedAside, 0, reason), "{python:?}");

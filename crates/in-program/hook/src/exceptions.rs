@@ -1,7 +1,7 @@
 //! Calls into C++ that may throw.
 //!
-//! Rust may let a C++ exception pass, but cannot catch one. An exception for the program must reach the program (`watched`). An exception
-//! in one of our own queries must not (`caught`). Both are an assembly frame with a custom personality function. The unwinder calls it at
+//! Rust may let a C++ exception pass, but cannot catch one. An exception for the program must reach the program (`watching`). An exception
+//! in one of our own queries must not (`catching`). Both are an assembly frame with a custom personality function. The unwinder calls it at
 //! every throw, and it continues the thread at the landing pad below, with the exception in a register.
 
 use std::arch::global_asm;
@@ -63,9 +63,9 @@ macro_rules! frame {
 
 // (function, arguments, library): returns whether the function returned normally; its result replaces the first argument.
 frame!(
-    "ttmon_hook_caught",
+    "ttmon_hook_catching",
     "ttmon_hook_catch_landing",
-    catching,
+    catch_personality,
     [
         "mov rbx, rdx",
         "mov r12, rsi",
@@ -81,19 +81,19 @@ frame!(
     swallow
 );
 
-// (function, this, argument, witness): returns the function's result.
+// (function, this, argument, passing): returns the function's result.
 frame!(
-    "ttmon_hook_watched",
+    "ttmon_hook_watching",
     "ttmon_hook_watch_landing",
-    watching,
+    watch_personality,
     ["mov rbx, rcx", "mov rax, rdi", "mov rdi, rsi", "mov rsi, rdx", "call rax"],
     ["mov r12, rax", "mov rdi, rbx", "mov rsi, rax", "call {function}", "mov rdi, r12", "call _Unwind_Resume@PLT", "ud2"],
-    passing
+    exception_passes
 );
 
 unsafe extern "C-unwind" {
-    fn ttmon_hook_caught(function: usize, arguments: *mut [u64; 3], library: *const c_void) -> u64;
-    fn ttmon_hook_watched(function: usize, this: usize, argument: usize, witness: *const c_void) -> u64;
+    fn ttmon_hook_catching(function: usize, arguments: *mut [u64; 3], library: *const c_void) -> u64;
+    fn ttmon_hook_watching(function: usize, this: usize, argument: usize, passing: *const c_void) -> u64;
 }
 
 unsafe extern "C" {
@@ -108,32 +108,32 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `function` belongs to `library`, takes at most three words, `arguments`, and returns one.
-pub(crate) unsafe fn caught(library: &Library, function: usize, arguments: [u64; 3]) -> Option<u64> {
+pub(crate) unsafe fn catching(library: &Library, function: usize, arguments: [u64; 3]) -> Option<u64> {
     let mut words = arguments;
     // SAFETY: the caller guarantees this; `words` outlives the call, and its first element is the result.
-    let is_answered = unsafe { ttmon_hook_caught(function, &raw mut words, (&raw const *library).cast()) };
-    let [answer, ..] = words;
-    (is_answered != 0).then_some(answer)
+    let has_returned = unsafe { ttmon_hook_catching(function, &raw mut words, (&raw const *library).cast()) };
+    let [result, ..] = words;
+    (has_returned != 0).then_some(result)
 }
 
-/// The callback for a passing exception.
-pub(crate) struct Witness {
+/// A call of the program that an exception may pass, and what to do then.
+pub(crate) struct PassingCall {
     pub(crate) library: &'static Library,
-    pub(crate) tell: fn(&Witness, message: &[u8]),
+    pub(crate) on_exception: fn(&PassingCall, message: &[u8]),
     pub(crate) this: usize,
     pub(crate) argument: usize,
     /// For a free: whether the ledger had the buffer.
     pub(crate) was_removed: bool,
 }
 
-/// Makes the program's own call. An exception passes on to the program, and `witness.tell` is called on the way.
+/// Makes the program's own call. An exception passes on to the program, and `passing.on_exception` is called on the way.
 ///
 /// # Safety
-/// `function` belongs to the witness's library and takes (this, argument).
+/// `function` belongs to the call's library and takes (this, argument).
 #[inline(always)]
-pub(crate) unsafe fn watched(function: usize, witness: &Witness) -> u64 {
-    // SAFETY: the caller guarantees this; the witness lives until the call returns or the exception has passed this frame.
-    unsafe { ttmon_hook_watched(function, witness.this, witness.argument, (&raw const *witness).cast()) }
+pub(crate) unsafe fn watching(function: usize, passing: &PassingCall) -> u64 {
+    // SAFETY: the caller guarantees this; `passing` lives until the call returns or the exception has passed this frame.
+    unsafe { ttmon_hook_watching(function, passing.this, passing.argument, (&raw const *passing).cast()) }
 }
 
 const SEARCH: c_int = 1;
@@ -145,8 +145,14 @@ const CONTINUE: c_int = 8;
 /// The register for the exception at a landing pad, in DWARF numbering.
 const RAX: c_int = 0;
 
-/// The personality of `caught`. Catches every exception, but not the forced unwinding of a thread.
-unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
+/// The personality of `catching`. Catches every exception, but not the forced unwinding of a thread.
+unsafe extern "C" fn catch_personality(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    exception: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
     if actions & FORCED != 0 {
         return CONTINUE;
     }
@@ -160,15 +166,21 @@ unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exce
     unsafe { land(exception, context, &raw const ttmon_hook_catch_landing) }
 }
 
-/// The personality of `watched`. Handles no exception, but runs the landing pad as cleanup.
-unsafe extern "C" fn watching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
+/// The personality of `watching`. Handles no exception, but runs the landing pad as cleanup.
+unsafe extern "C" fn watch_personality(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    exception: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
     let landing = &raw const ttmon_hook_watch_landing;
     // After the landing pad the exception continues, and the unwinder calls this function again for the same frame.
     // SAFETY: the unwinder passed the context.
     if actions & (SEARCH | FORCED) != 0 || unsafe { _Unwind_GetIP(context) } > landing as usize {
         return CONTINUE;
     }
-    // SAFETY: as in `catching`.
+    // SAFETY: as in `catch_personality`.
     unsafe { land(exception, context, landing) }
 }
 
@@ -183,7 +195,7 @@ unsafe fn land(exception: *mut c_void, context: *mut c_void, at: *const u8) -> c
 
 /// Ends an exception like C++'s `catch (...) {}`, so that the C++ runtime counts it as caught.
 unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
-    // SAFETY: `caught` passed a reference that is still valid.
+    // SAFETY: `catching` passed a reference that is still valid.
     let library = unsafe { &*library };
     let (begin, end) = (library.address(Symbol::BeginCatch), library.address(Symbol::EndCatch));
     if begin == 0 || end == 0 {
@@ -199,12 +211,12 @@ unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
     }
 }
 
-unsafe extern "C" fn passing(witness: *const Witness, exception: *const u8) {
-    // SAFETY: `watched` passed a reference, and its frame still exists.
-    let witness = unsafe { &*witness };
+unsafe extern "C" fn exception_passes(passing: *const PassingCall, exception: *const u8) {
+    // SAFETY: `watching` passed a reference, and its frame still exists.
+    let passing = unsafe { &*passing };
     // SAFETY: the unwinder passed the exception, which lives until it is caught.
-    let message = unsafe { message_of(witness.library, exception) };
-    (witness.tell)(witness, message);
+    let message = unsafe { message_of(passing.library, exception) };
+    (passing.on_exception)(passing, message);
 }
 
 const CPP_CLASS: u64 = u64::from_be_bytes(*b"GNUCC++\0");
