@@ -5,7 +5,6 @@
 //! malloc or changes errno, and it waits at most one second for a thread that makes no progress.
 
 mod allocators;
-mod books;
 mod checks;
 mod circulars;
 mod clock;
@@ -30,6 +29,7 @@ mod shared;
 mod slots;
 mod stacks;
 mod start;
+mod state;
 mod store;
 mod sweep;
 mod tags;
@@ -59,10 +59,10 @@ use crate::{
     tsc,
 };
 
-use books::{Books, makes_inexact};
 use event::{flags_of, references_of};
 use identity::keeping_errno;
 use lock::LockState;
+use state::{WriterState, makes_inexact};
 
 /// Options of a writer.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub struct Writer {
     is_alone: bool,
     /// One of the stages below, or the caller that starts the ledger (`identity::caller`).
     stage: AtomicU64,
-    books: AtomicPtr<Books>,
+    state: AtomicPtr<WriterState>,
     under_way: start::PendingStart,
     /// Number of sessions requested while there was no memory.
     refused: AtomicU64,
@@ -124,7 +124,7 @@ impl Writer {
             capacity_max,
             is_alone,
             stage: AtomicU64::new(NEW),
-            books: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicPtr::new(ptr::null_mut()),
             under_way: start::PendingStart::new(),
             refused: AtomicU64::new(0),
             pending: [const { AtomicU64::new(0) }; layout::LOST_KINDS],
@@ -137,30 +137,30 @@ impl Writer {
         self.session_after(|_| None)
     }
 
-    /// `ahead` prefetches the memory that the events will use, and guesses the position of their key.
+    /// `prefetch` fetches the memory that the events will use ahead of time, and guesses the position of their key.
     #[inline]
-    fn session_after(&self, ahead: impl FnOnce(&Books) -> Option<u32>) -> Result<Session<'_>, Lost> {
-        let books = match self.books() {
-            Some(books) if books.are_ours() => books,
+    fn session_after(&self, prefetch: impl FnOnce(&WriterState) -> Option<u32>) -> Result<Session<'_>, Lost> {
+        let state = match self.state() {
+            Some(state) if state.is_ours() => state,
             _ => self.started()?,
         };
-        let guess = ahead(books);
+        let guess = prefetch(state);
         // The time is read before the lock, so that waiting does not delay the time of an event.
-        let time = clock::now(books.clock);
-        match books.lock.take() {
+        let time = clock::now(state.clock);
+        match state.lock.take() {
             Ok(LockState::Clean) => {}
-            Ok(LockState::AfterDeath) => books.repair(time),
+            Ok(LockState::AfterDeath) => state.repair(time),
             Err(reason) => {
-                books.lose(reason);
+                state.lose(reason);
                 return Err(reason);
             }
         }
-        Ok(Session { books, time, guess })
+        Ok(Session { state, time, guess })
     }
 
     /// Whether this process has a ledger.
     pub fn is_started(&self) -> bool {
-        self.stage.load(Acquire) == READY && self.books().is_some_and(Books::are_ours)
+        self.stage.load(Acquire) == READY && self.state().is_some_and(WriterState::is_ours)
     }
 
     /// Whether the writer stays off because another copy of this code writes the ledger of this process.
@@ -170,19 +170,19 @@ impl Writer {
 
     /// The descriptor of the ledger, if there is one.
     pub fn descriptor(&self) -> Option<RawFd> {
-        self.books().filter(|books| books.are_ours()).map(|books| books.descriptor)
+        self.state().filter(|state| state.is_ours()).map(|state| state.descriptor)
     }
 
     #[inline]
-    fn books(&self) -> Option<&Books> {
-        // SAFETY: null, or books that `start` created: aligned, and valid until the writer is dropped, which requires exclusive access. A
-        // child's start publishes new books and leaves the parent's mapped. Every field is atomic or never changes. Acquire pairs with the
-        // release in `start`.
-        unsafe { self.books.load(Acquire).as_ref() }
+    fn state(&self) -> Option<&WriterState> {
+        // SAFETY: null, or a state that `start` created: aligned, and valid until the writer is dropped, which requires exclusive access.
+        // A child's start publishes a new state and leaves the parent's mapped. Every field is atomic or never changes. Acquire pairs
+        // with the release in `start`.
+        unsafe { self.state.load(Acquire).as_ref() }
     }
 
     #[cold]
-    fn started(&self) -> Result<&Books, Lost> {
+    fn started(&self) -> Result<&WriterState, Lost> {
         keeping_errno(|| {
             let found = self.find_or_start();
             if let Err(reason) = found
@@ -194,14 +194,14 @@ impl Writer {
         })
     }
 
-    fn find_or_start(&self) -> Result<&Books, Lost> {
+    fn find_or_start(&self) -> Result<&WriterState, Lost> {
         let mut since = None;
         loop {
             let stage = self.stage.load(Acquire);
             match stage {
                 READY => {
-                    if let Some(books) = self.books().filter(|books| books.are_ours()) {
-                        return Ok(books);
+                    if let Some(state) = self.state().filter(|state| state.is_ours()) {
+                        return Ok(state);
                     }
                 }
                 WAITING => {
@@ -229,8 +229,8 @@ impl Writer {
     }
 
     /// Creates the ledger. Only the caller whose number is in `stage` runs this.
-    fn start(&self) -> Result<&Books, Lost> {
-        let parent = self.books();
+    fn start(&self) -> Result<&WriterState, Lost> {
+        let parent = self.state();
         if let Some(parent) = parent {
             start::release_parent(parent);
         }
@@ -247,26 +247,26 @@ impl Writer {
             return Err(Lost::NoMemory);
         }
         let Some(made) = start::start(&self.config, self.capacity_max, &self.under_way) else {
-            self.books.store(ptr::null_mut(), Release);
+            self.state.store(ptr::null_mut(), Release);
             self.stage.store(WAITING, Release);
             return Err(Lost::NoMemory);
         };
-        self.books.store(made.as_ptr(), Release);
+        self.state.store(made.as_ptr(), Release);
         self.under_way.forget();
-        // SAFETY: just created by `start::start`; otherwise as in `books`.
-        let books = unsafe { made.as_ref() };
-        self.report_pending(books);
+        // SAFETY: just created by `start::start`; otherwise as in `state`.
+        let state = unsafe { made.as_ref() };
+        self.report_pending(state);
         self.stage.store(READY, Release);
         if let Some(hand_over) = self.config.on_created {
-            hand_over(books.descriptor);
+            hand_over(state.descriptor);
         }
-        Ok(books)
+        Ok(state)
     }
 
     fn lose_pending(&self, reason: Lost) {
         // If another thread has started the ledger meanwhile, it counts the loss.
-        match self.books().filter(|books| books.are_ours()) {
-            Some(books) => books.lose(reason),
+        match self.state().filter(|state| state.is_ours()) {
+            Some(state) => state.lose(reason),
             None => {
                 if let Some(count) = self.pending.get(reason as usize) {
                     count.fetch_add(1, Relaxed);
@@ -275,13 +275,13 @@ impl Writer {
         }
     }
 
-    fn report_pending(&self, books: &Books) {
+    fn report_pending(&self, state: &WriterState) {
         const REASONS: [Lost; 3] = [Lost::Reentry, Lost::LockTimeout, Lost::NoMemory];
         for reason in REASONS {
             let count = self.pending.get(reason as usize).map_or(0, |count| count.swap(0, Relaxed));
-            books.region.header(header::LOST + reason as u64 * 8).fetch_add(count, Relaxed);
+            state.region.header(header::LOST + reason as u64 * 8).fetch_add(count, Relaxed);
             if count > 0 && makes_inexact(reason) {
-                books.mark_status(status::INEXACT);
+                state.mark_status(status::INEXACT);
             }
         }
     }
@@ -290,9 +290,9 @@ impl Writer {
 impl Drop for Writer {
     /// For tests and simulation: a static is never dropped.
     fn drop(&mut self) {
-        if let Some(books) = NonNull::new(*self.books.get_mut()) {
+        if let Some(state) = NonNull::new(*self.state.get_mut()) {
             // SAFETY: `&mut self` means that no session borrows it.
-            unsafe { Books::release(books) };
+            unsafe { WriterState::release(state) };
         }
     }
 }
@@ -420,19 +420,19 @@ pub struct Released {
 
 /// The lock of a ledger, and the operations under it. All events of a session have the same time.
 pub struct Session<'a> {
-    books: &'a Books,
+    state: &'a WriterState,
     time: u64,
-    /// The likely position of its key; see `ahead`.
+    /// The likely position of its key; see `prefetch`.
     guess: Option<u32>,
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // Only during a panic or the cancellation of a thread.
-        if self.books.is_half_done() {
-            self.books.repair(self.time);
+        if self.state.is_half_done() {
+            self.state.repair(self.time);
         }
-        self.books.lock.give();
+        self.state.lock.give();
     }
 }
 
@@ -440,62 +440,62 @@ impl Session<'_> {
     /// The number of the ledger. A forked child has another number.
     #[inline]
     pub fn ledger(&self) -> u64 {
-        self.books.inode
+        self.state.inode
     }
 
     /// Opens an allocator.
     pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
-        self.books.open(self.time, spec)
+        self.state.open(self.time, spec)
     }
 
     /// Returns the open allocator with this origin and id.
     pub fn allocator(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
-        self.books.named(origin, given_id)
+        self.state.named(origin, given_id)
     }
 
     /// Frees the remaining buffers of an allocator and closes it.
     pub fn close_allocator(&mut self, allocator: AllocatorId) {
-        self.books.close(self.time, allocator);
+        self.state.close(self.time, allocator);
     }
 
     /// Frees all buffers of an allocator, with one event for each row in use.
     pub fn free_all(&mut self, allocator: AllocatorId) {
-        self.books.free_rows(self.time, allocator);
+        self.state.free_rows(self.time, allocator);
     }
 
     /// Returns the live buffer with this key.
     pub fn find(&self, key: Key) -> Option<LiveBuffer> {
-        let record = self.books.record_in(self.live(key)?.slot);
+        let record = self.state.record_in(self.live(key)?.slot);
         Some(LiveBuffer { size: record.get(entry::SIZE), refs: references_of(record) })
     }
 
     /// Frees a buffer with any number of references, and returns its size. `None` is not counted as lost; that is the caller's policy.
     pub fn remove(&mut self, key: Key) -> Option<u64> {
         let place = self.live(key)?;
-        Some(self.books.destroy(self.time, place))
+        Some(self.state.destroy(self.time, place))
     }
 
     /// Removes one reference. The last one frees the buffer.
     pub fn unreference(&mut self, key: Key) -> Option<Released> {
         let place = self.live(key)?;
-        let record = self.books.record_in(place.slot);
+        let record = self.state.record_in(place.slot);
         let refs = references_of(record).saturating_sub(1);
         let released = Released { size: record.get(entry::SIZE), refs, flags: flags_of(record) };
         if refs == 0 {
-            self.books.destroy(self.time, place);
+            self.state.destroy(self.time, place);
         } else {
-            self.books.set_references(self.time, Op::Unref, place.slot, refs);
+            self.state.set_references(self.time, Op::Unref, place.slot, refs);
         }
         Some(released)
     }
 
     /// Returns the number of a text, for [`Buffer::tag`]. The same text always has the same number; it is 4,095 if the table is full.
     pub fn tag(&mut self, text: &str) -> u32 {
-        self.books.intern(text)
+        self.state.intern(text)
     }
 
     /// Counts an event that is not included in the figures, or is unusual.
     pub fn lose(&mut self, reason: Lost) {
-        self.books.lose(reason);
+        self.state.lose(reason);
     }
 }

@@ -9,15 +9,15 @@ use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
 use super::{
     AllocatorId, AllocatorSpec, Key,
-    books::Books,
     event::{Event, EventBody},
     memory::{low, pair},
+    state::WriterState,
 };
 
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;
 
-/// Number of words in `Books::figures`, and for each allocator. The words that an event needs come first, in one cache line.
+/// Number of words in `WriterState::figures`, and for each allocator. The words that an event needs come first, in one cache line.
 pub(super) const FIGURES: u32 = ALLOCATORS.records * 32;
 const FIGURES_EACH: usize = (FIGURES / ALLOCATORS.records) as usize;
 /// The generation of the allocator while it is open, otherwise 0.
@@ -38,7 +38,7 @@ const COUNTED: usize = GENERATION + 1;
 /// Not a valid name: no origin is this large.
 const NO_NAME: u64 = u64::MAX;
 
-impl Books {
+impl WriterState {
     /// Returns the row of a key, if its allocator is open.
     #[inline]
     pub(super) fn row_for(&self, key: Key) -> Option<usize> {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{allocator, check};
 
-use super::{AllocatorId, Session, books::Books};
+use super::{AllocatorId, Session, state::WriterState};
 
 /// A property of an allocator that affects how exact its figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,10 @@ pub enum SelfCheck {
 impl Session<'_> {
     /// Records a result. It writes single words, so it needs no event.
     pub fn check(&mut self, allocator: AllocatorId, outcome: SelfCheck) {
-        if !self.books.is_open(allocator) {
+        if !self.state.is_open(allocator) {
             return;
         }
-        let word = |field| self.books.region.allocator(allocator.slot(), field);
+        let word = |field| self.state.region.allocator(allocator.slot(), field);
         let add = |field| word(field).store(word(field).load(Relaxed).wrapping_add(1), Relaxed);
         let set = |bit| word(allocator::CHECK).store(word(allocator::CHECK).load(Relaxed) | bit, Release);
         match outcome {
@@ -58,7 +58,7 @@ impl Session<'_> {
     }
 }
 
-impl Books {
+impl WriterState {
     /// Resets the properties of the former allocator when a device is opened again. Counts continue.
     pub(super) fn begin_checks(&self, slot: usize) {
         let bits = self.region.allocator(slot, allocator::CHECK);

@@ -14,10 +14,10 @@ use crate::layout::{CIRCULARS, Lost, Op, circular, entry, header, kind, row};
 
 use super::{
     AllocatorId, Key, Session,
-    books::Books,
     event::EventBody,
     memory::{self, Lazy, low, pair},
     protocol,
+    state::WriterState,
 };
 
 const SLOTS: u32 = CIRCULARS.records;
@@ -98,17 +98,17 @@ impl Circulars {
 impl Session<'_> {
     /// Adds a buffer of a program. [`Session::remove_program`] or a free-all of its allocator removes it.
     pub fn add_circular(&mut self, circular: &Circular) -> Result<(), Lost> {
-        let books = self.books;
-        let Some(row) = books.row_for(Key { allocator: circular.allocator, kind: kind::CB, address: 0 }) else {
+        let state = self.state;
+        let Some(row) = state.row_for(Key { allocator: circular.allocator, kind: kind::CB, address: 0 }) else {
             return self.refuse(Lost::NoAllocator);
         };
-        if books.is_hosted() || books.circulars.words.reserve().is_none() {
+        if state.is_hosted() || state.circulars.words.reserve().is_none() {
             return self.refuse(Lost::NoMemory);
         }
-        let event = books.begin(self.time);
-        books.use_row(row, circular.allocator);
-        let Some(slot) = books.take_circular() else { return self.end_unchanged(event) };
-        let word = |field| books.region.circular(slot, field);
+        let event = state.begin(self.time);
+        state.use_row(row, circular.allocator);
+        let Some(slot) = state.take_circular() else { return self.end_unchanged(event) };
+        let word = |field| state.region.circular(slot, field);
         protocol::withdraw(word(circular::STATE), u64::from(entry::WRITING));
         word(circular::ADDRESS).store(pair(circular.address, circular.size), Relaxed);
         word(circular::PROGRAM).store(pair(circular.program, u32::from_le_bytes(circular.cores)), Relaxed);
@@ -116,47 +116,47 @@ impl Session<'_> {
         let place = u64::from(circular.allocator.slot) | u64::from(circular.chip.unwrap_or(circular::ALL_CHIPS)) << 16;
         word(circular::ALLOCATOR).store(place | u64::from(flags) << 24, Relaxed);
         word(circular::STATE).store(event.n << 8 | u64::from(entry::LIVE), Release);
-        books.circulars.chain(slot, circular.program);
+        state.circulars.chain(slot, circular.program);
         let fact = EventBody { row, address: circular.address.into(), size: circular.size.into(), ..EventBody::default() };
-        books.end(event, Op::AddCircular, &EventBody { detail: u64::from(circular.program) << 32, ..fact });
+        state.end(event, Op::AddCircular, &EventBody { detail: u64::from(circular.program) << 32, ..fact });
         Ok(())
     }
 
     /// Removes all buffers of a program, if it has any.
     pub fn remove_program(&mut self, program: u32) {
-        let books = self.books;
+        let state = self.state;
         let head = SLOTS + program % CHAINS;
-        if books.circulars.get(head) == 0 {
+        if state.circulars.get(head) == 0 {
             return;
         }
         let (mut event, mut row, mut bytes) = (None, 0, 0_u64);
         let mut before = head;
         // The loop is bounded, so that it also ends if the chain is broken.
         for _ in 0..SLOTS {
-            let Some(slot) = books.circulars.get(before).checked_sub(1) else { break };
-            if low(books.region.circular(slot, circular::PROGRAM).load(Relaxed)) != program {
+            let Some(slot) = state.circulars.get(before).checked_sub(1) else { break };
+            if low(state.region.circular(slot, circular::PROGRAM).load(Relaxed)) != program {
                 before = slot;
                 continue;
             }
             if event.is_none() {
-                event = Some(books.begin(self.time));
+                event = Some(state.begin(self.time));
             }
-            if books.is_circular_live(slot) {
-                row = books.row_of_circular(slot);
-                bytes += u64::from(memory::high(books.region.circular(slot, circular::ADDRESS).load(Relaxed)));
+            if state.is_circular_live(slot) {
+                row = state.row_of_circular(slot);
+                bytes += u64::from(memory::high(state.region.circular(slot, circular::ADDRESS).load(Relaxed)));
             }
-            books.circulars.set(before, books.circulars.get(slot));
-            books.region.circular(slot, circular::STATE).store(u64::from(entry::FREE), Release);
-            books.circulars.give(slot);
+            state.circulars.set(before, state.circulars.get(slot));
+            state.region.circular(slot, circular::STATE).store(u64::from(entry::FREE), Release);
+            state.circulars.give(slot);
         }
         if let Some(event) = event {
             let fact = EventBody { row, size: bytes, detail: u64::from(program) << 32, ..EventBody::default() };
-            books.end(event, Op::RemoveProgram, &fact);
+            state.end(event, Op::RemoveProgram, &fact);
         }
     }
 }
 
-impl Books {
+impl WriterState {
     fn row_of_circular(&self, slot: u32) -> usize {
         let allocator = self.region.circular(slot, circular::ALLOCATOR).load(Relaxed) & 0xFFFF;
         memory::position(allocator) * crate::layout::KINDS as usize + usize::from(kind::CB)

@@ -8,14 +8,14 @@ use std::sync::atomic::{
 use crate::layout::Table;
 
 use super::{
-    books::Books,
     memory::{Lazy, high, low, pair},
+    state::WriterState,
 };
 
 /// Cells with `hash << 32 | number + 1`, 0 if empty.
 pub(super) type Cells<const COUNT: usize> = Lazy<AtomicU64, COUNT>;
 
-impl Books {
+impl WriterState {
     /// Returns the number of the record with this content. Without one, `append` adds it.
     pub(super) fn number_of<const COUNT: usize>(
         &self,

@@ -5,29 +5,28 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::layout::{COVERAGE, Coverage, LAUNCHES, coverage, header, launches};
 
 use super::{
-    Session, Writer,
-    books::Books,
-    clock,
+    Session, Writer, clock,
     memory::{beginning, position},
+    state::WriterState,
 };
 
 impl Writer {
     /// Counts a program that was launched on some chips. Needs no lock and makes no event. Has no effect before there is a ledger.
     #[inline]
     pub fn launched_on(&self, metal_ids: &[u32]) {
-        let Some(books) = self.books().filter(|books| books.are_ours()) else { return };
-        let time = clock::now(books.clock);
+        let Some(state) = self.state().filter(|state| state.is_ours()) else { return };
+        let time = clock::now(state.clock);
         for &metal_id in metal_ids {
-            books.count_launch(metal_id, time);
+            state.count_launch(metal_id, time);
         }
     }
 
     /// Counts a call of the hooked function with this number. Needs no lock. Returns whether there is a ledger.
     #[inline]
     pub fn hit(&self, feature: u8) -> bool {
-        let Some(books) = self.books().filter(|books| books.are_ours()) else { return false };
+        let Some(state) = self.state().filter(|state| state.is_ours()) else { return false };
         if u32::from(feature) < COVERAGE.records {
-            books.region.word(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
+            state.region.word(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
         }
         true
     }
@@ -35,9 +34,9 @@ impl Writer {
     /// Adds the time that recording added to a call. The hook measures a sample of the calls.
     #[inline]
     pub fn cost(&self, nanoseconds: u64) {
-        if let Some(books) = self.books().filter(|books| books.are_ours()) {
-            books.region.header(header::COST_SAMPLES).fetch_add(1, Relaxed);
-            books.region.header(header::COST_NS).fetch_add(nanoseconds, Relaxed);
+        if let Some(state) = self.state().filter(|state| state.is_ours()) {
+            state.region.header(header::COST_SAMPLES).fetch_add(1, Relaxed);
+            state.region.header(header::COST_NS).fetch_add(nanoseconds, Relaxed);
         }
     }
 }
@@ -47,16 +46,16 @@ impl Session<'_> {
     #[inline]
     pub fn hits(&mut self, feature: u8, count: u32) {
         if u32::from(feature) < COVERAGE.records {
-            let hits = self.books.region.word(COVERAGE, usize::from(feature), coverage::HITS);
+            let hits = self.state.region.word(COVERAGE, usize::from(feature), coverage::HITS);
             hits.store(hits.load(Relaxed).wrapping_add(count.into()), Relaxed);
         }
     }
 
     /// Records the state of a feature of the hook. Repeating it changes nothing.
     pub fn cover(&mut self, feature: u8, name: &str, state: Coverage, reason: &str) {
-        let region = &self.books.region;
+        let region = &self.state.region;
         let record = usize::from(feature);
-        if u32::from(feature) >= COVERAGE.records || self.books.is_hosted() {
+        if u32::from(feature) >= COVERAGE.records || self.state.is_hosted() {
             return;
         }
         let word = region.word(COVERAGE, record, coverage::STATE);
@@ -76,7 +75,7 @@ impl Session<'_> {
     }
 }
 
-impl Books {
+impl WriterState {
     fn count_launch(&self, metal_id: u32, time: u64) {
         let Some(record) = self.launches_of(metal_id) else { return };
         self.region.word(LAUNCHES, record, launches::PROGRAMS).fetch_add(1, Relaxed);

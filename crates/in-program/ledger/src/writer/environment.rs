@@ -82,13 +82,13 @@ impl Session<'_> {
     /// Reads TT_VISIBLE_DEVICES and related variables again. A program may set them between its first report and its first device, and
     /// TT-Metal reads them when that device opens.
     pub fn reread_environment(&mut self) {
-        let (books, environment) = (self.books, Environment::of_this_process());
-        if books.is_hosted() || environment.is_written(&books.region) {
+        let (state, environment) = (self.state, Environment::of_this_process());
+        if state.is_hosted() || environment.is_written(&state.region) {
             return;
         }
-        let event = books.begin(self.time);
-        environment.write(&books.region);
-        books.end(event, Op::Nothing, &EventBody::default());
+        let event = state.begin(self.time);
+        environment.write(&state.region);
+        state.end(event, Op::Nothing, &EventBody::default());
     }
 }
 

@@ -4,10 +4,10 @@ use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 
 use super::{
     Buffer,
-    books::Books,
     lookup::EntryRef,
     memory::{Record, high, low, pair},
     protocol::{self, Word},
+    state::WriterState,
 };
 
 /// The fields of an event's record besides number, time and op.
@@ -31,8 +31,8 @@ pub(super) struct Event {
     pub(super) time: u64,
 }
 
-impl Books {
-    /// Begins an event. Until [`Books::end`] a reader does not use the totals.
+impl WriterState {
+    /// Begins an event. Until [`WriterState::end`] a reader does not use the totals.
     #[inline]
     pub(super) fn begin(&self, time: u64) -> Event {
         Event { n: protocol::begin(self.region.header(header::SEQ)), time }
@@ -155,7 +155,7 @@ impl Books {
     }
 }
 
-/// The arguments of [`Books::create`].
+/// The arguments of [`WriterState::create`].
 #[derive(Clone, Copy)]
 pub(super) struct NewEntry<'a> {
     pub(super) row: usize,

@@ -6,9 +6,9 @@ use crate::layout::{FAILURES, Op, Refused, entry, failure, header, row};
 
 use super::{
     AllocatorId, Key, Session,
-    books::Books,
     event::{EventBody, row_of, stack_of},
     memory::{Record, beginning, low, pair},
+    state::WriterState,
 };
 
 /// A failed allocation, or a clash of circular buffers.
@@ -46,16 +46,16 @@ type Largest = [(u32, u64); failure::LARGEST_MAX];
 impl Session<'_> {
     /// Records a failed allocation. Searches all live buffers for the largest of the row.
     pub fn failed(&mut self, failed: &Failure<'_>) {
-        let books = self.books;
-        let row = books.row_for(Key { allocator: failed.allocator, kind: failed.kind, address: 0 });
-        let Some(number) = row.filter(|_| !books.is_hosted()) else { return };
-        let (largest, found) = books.largest(number);
-        let event = books.begin(self.time);
-        books.use_row(number, failed.allocator);
-        books.region.row(number).add(row::FAILED, 1);
-        let count = books.region.header(header::FAILURES).load(Relaxed).wrapping_add(1);
+        let state = self.state;
+        let row = state.row_for(Key { allocator: failed.allocator, kind: failed.kind, address: 0 });
+        let Some(number) = row.filter(|_| !state.is_hosted()) else { return };
+        let (largest, found) = state.largest(number);
+        let event = state.begin(self.time);
+        state.use_row(number, failed.allocator);
+        state.region.row(number).add(row::FAILED, 1);
+        let count = state.region.header(header::FAILURES).load(Relaxed).wrapping_add(1);
         let at = low(count.wrapping_sub(1)) as usize % FAILURES.records as usize;
-        let word = |field| books.region.word(FAILURES, at, field);
+        let word = |field| state.region.word(FAILURES, at, field);
         let set = |field, value| word(field).store(value, Relaxed);
         super::protocol::withdraw(word(failure::NUMBER), 0);
         set(failure::TIME, event.time);
@@ -71,25 +71,25 @@ impl Session<'_> {
         set(failure::MESSAGE_LENGTH, failed.message.len() as u64);
         set(failure::STACK, failed.stack.into());
         for ((slot, _), at) in largest.iter().take(found as usize).zip((failure::LARGEST..).step_by(32)) {
-            let record = books.record_in(*slot);
+            let record = state.record_in(*slot);
             set(at, record.get(entry::ADDRESS));
             set(at + 8, record.get(entry::SIZE));
             set(at + 16, pair(low(record.get(entry::PER_BANK)), low(record.get(entry::TAG))));
             set(at + 24, pair(stack_of(record), low(record.get(entry::ROW) >> 48)));
         }
         let message = beginning(failed.message, failure::MESSAGE_BYTES - 1);
-        books.region.set_text(FAILURES, at, failure::MESSAGE, failure::MESSAGE_BYTES, message);
+        state.region.set_text(FAILURES, at, failure::MESSAGE, failure::MESSAGE_BYTES, message);
         word(failure::NUMBER).store(count, Release);
-        books.region.header(header::FAILURES).store(count, Release);
+        state.region.header(header::FAILURES).store(count, Release);
         let per_bank = failed.per_bank.min(u64::from(u32::MAX));
         let slot = u32::from(failed.what as u8);
         let origin = pair(failed.stack, failed.operation);
         let fact = EventBody { row: number, size: failed.size, slot, tag: failed.tag, detail: per_bank, origin, ..EventBody::default() };
-        books.end(event, Op::Failed, &fact);
+        state.end(event, Op::Failed, &fact);
     }
 }
 
-impl Books {
+impl WriterState {
     /// Returns the largest live buffers of a row, and their number. Reads every entry; the cost does not matter, because an exception
     /// follows.
     fn largest(&self, number: usize) -> (Largest, u32) {

@@ -20,14 +20,13 @@ use std::{
 use crate::layout::{self, ALLOCATORS, Clock, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Config, Session,
-    books::Books,
-    clock,
+    AllocatorId, AllocatorSpec, Config, Session, clock,
     environment::{Environment, VisibleDevicesVariable},
     identity,
     lock::LockState,
     memory::{self, Backing, PAGE, Region, low, pair, position},
     start,
+    state::WriterState,
 };
 
 /// The process that a ledger is written for.
@@ -47,7 +46,7 @@ pub struct Owner<'a> {
 
 /// The writer of one ledger in a file. Only one thread uses it at a time.
 pub struct Hosted {
-    books: NonNull<Books>,
+    state: NonNull<WriterState>,
     file: File,
     room: BackedRecords,
 }
@@ -60,7 +59,7 @@ struct BackedRecords {
     tags: u32,
 }
 
-// SAFETY: the books are in separate memory that belongs to no thread. Every field is atomic or never changes. The lock is not held between
+// SAFETY: the state is in separate memory that belongs to no thread. Every field is atomic or never changes. The lock is not held between
 // two calls, because a session borrows the writer.
 unsafe impl Send for Hosted {}
 
@@ -81,9 +80,9 @@ impl Hosted {
         let hosted = Self::over(file, region, clock)?;
         hosted.populate_always()?;
         let environment = Environment { seen: owner.seen, is_mock: owner.is_mock };
-        let books = hosted.books();
-        let set = |field, value| books.region.header(field).store(value, Relaxed);
-        start::write_header(&books.region, config, clock, identity::start_ticks(), &environment, owner.program);
+        let state = hosted.state();
+        let set = |field, value| state.region.header(field).store(value, Relaxed);
+        start::write_header(&state.region, config, clock, identity::start_ticks(), &environment, owner.program);
         set(header::CLOCK, pair(clock as u32, owner.pid));
         set(header::OWNER_START_TICKS, owner.start_ticks);
         Ok(hosted)
@@ -96,23 +95,23 @@ impl Hosted {
         let region = map(&file, position(layout::entries(capacity).end()), capacity)?;
         let mut hosted = Self::over(file, region, clock)?;
         hosted.populate_always()?;
-        let used = |field| low(hosted.books().region.header(field).load(Relaxed));
+        let used = |field| low(hosted.state().region.header(field).load(Relaxed));
         let (entries, tags) = (used(header::ENTRIES_USED).max(1), used(header::TAGS_USED));
         let allocators = used(header::ALLOCATORS_USED).saturating_add(1);
         hosted.make_room_for(BackedRecords { entries, allocators, tags })?;
-        let books = hosted.books();
-        books.region.header(header::PID).store(pair(process::id(), config.kind as u32), Relaxed);
-        books.region.header(header::START_TICKS).store(identity::start_ticks(), Relaxed);
-        books.take_over_allocators();
-        books.take_over_tags();
-        books.rebuild(clock::now(clock));
+        let state = hosted.state();
+        state.region.header(header::PID).store(pair(process::id(), config.kind as u32), Relaxed);
+        state.region.header(header::START_TICKS).store(identity::start_ticks(), Relaxed);
+        state.take_over_allocators();
+        state.take_over_tags();
+        state.rebuild(clock::now(clock));
         Ok(hosted)
     }
 
     fn over(file: File, region: Region, clock: Clock) -> io::Result<Self> {
         let (start, bytes) = (region.start, region.bytes);
-        match start::books_over(region, clock, (-1, 0)).and_then(Books::place) {
-            Some(books) => Ok(Self { books, file, room: BackedRecords::default() }),
+        match start::state_over(region, clock, (-1, 0)).and_then(WriterState::place) {
+            Some(state) => Ok(Self { state, file, room: BackedRecords::default() }),
             None => {
                 // SAFETY: just mapped by the caller; nothing points into it.
                 unsafe { memory::unmap(start, bytes) };
@@ -121,39 +120,39 @@ impl Hosted {
         }
     }
 
-    fn books(&self) -> &Books {
+    fn state(&self) -> &WriterState {
         // SAFETY: created by `over`, aligned, and alive until `self` is dropped. Every field is atomic or never changes.
-        unsafe { self.books.as_ref() }
+        unsafe { self.state.as_ref() }
     }
 
     /// Takes the lock for changes that have [room](Hosted::has_room).
     pub fn session(&mut self) -> Session<'_> {
-        let books = self.books();
-        let time = clock::now(books.clock);
+        let state = self.state();
+        let time = clock::now(state.clock);
         // No other thread has the lock, because `self` is borrowed. A thread may have panicked while it held it.
-        if books.lock.take() == Ok(LockState::AfterDeath) {
-            books.repair(time);
+        if state.lock.take() == Ok(LockState::AfterDeath) {
+            state.repair(time);
         }
-        Session { books, time, guess: None }
+        Session { state, time, guess: None }
     }
 
     /// Whether the memory for one more allocation exists. Frees need no memory.
     #[inline]
     pub fn has_room(&self) -> bool {
-        let books = self.books();
-        let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
+        let state = self.state();
+        let used = low(state.region.header(header::ENTRIES_USED).load(Relaxed));
         // A returned slot has its memory.
-        used < self.room.entries || self.room.entries == books.region.capacity || books.index.first_free().is_some()
+        used < self.room.entries || self.room.entries == state.region.capacity || state.index.first_free().is_some()
     }
 
     /// Allocates memory for the next allocations, for a thousand or more.
     pub fn make_room(&mut self) -> io::Result<()> {
-        let used = low(self.books().region.header(header::ENTRIES_USED).load(Relaxed));
+        let used = low(self.state().region.header(header::ENTRIES_USED).load(Relaxed));
         self.make_room_for(BackedRecords { entries: used.saturating_add(1), ..BackedRecords::default() })
     }
 
     fn make_room_for(&mut self, wanted: BackedRecords) -> io::Result<()> {
-        let capacity = self.books().region.capacity;
+        let capacity = self.state().region.capacity;
         self.room.entries = self.reach(layout::entries(capacity), self.room.entries, wanted.entries)?;
         let rows = Table { records: ROWS.records / KINDS, stride: ROWS.stride * KINDS, ..ROWS };
         let allocators = wanted.allocators.min(ALLOCATORS.records);
@@ -195,7 +194,7 @@ impl Hosted {
     fn populate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let page = PAGE as u64;
         let start = offset / page * page;
-        let end = (offset + bytes).next_multiple_of(page).min((self.books().region.bytes as u64).next_multiple_of(page));
+        let end = (offset + bytes).next_multiple_of(page).min((self.state().region.bytes as u64).next_multiple_of(page));
         let number = |value: u64| libc::off_t::try_from(value).map_err(|_| io::ErrorKind::InvalidInput);
         loop {
             // SAFETY: our own descriptor, and a range within the file's length, so that no length limit applies.
@@ -211,14 +210,14 @@ impl Hosted {
 
     /// Returns the open allocator with this origin and id, or opens a new one after allocating its memory.
     pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
-        if let Some(known) = self.books().named(spec.origin, spec.given_id) {
+        if let Some(known) = self.state().named(spec.origin, spec.given_id) {
             return Ok(known);
         }
-        let used = low(self.books().region.header(header::ALLOCATORS_USED).load(Relaxed));
+        let used = low(self.state().region.header(header::ALLOCATORS_USED).load(Relaxed));
         let has_room =
             self.make_room().and_then(|()| self.make_room_for(BackedRecords { allocators: used + 1, ..BackedRecords::default() }));
         if has_room.is_err() {
-            self.books().lose(Lost::NoMemory);
+            self.state().lose(Lost::NoMemory);
             return Err(Lost::NoMemory);
         }
         self.session().open_allocator(spec)
@@ -226,7 +225,7 @@ impl Hosted {
 
     /// Returns the number of a text, for `Buffer::tag`; 0 if there is no memory.
     pub fn tag(&mut self, text: &str) -> u32 {
-        let used = low(self.books().region.header(header::TAGS_USED).load(Relaxed));
+        let used = low(self.state().region.header(header::TAGS_USED).load(Relaxed));
         // The last tag, "(other)", is written when all others are used.
         let wanted = if used + 2 >= TAGS.records { TAGS.records } else { used + 2 };
         if self.make_room_for(BackedRecords { tags: wanted, ..BackedRecords::default() }).is_err() {
@@ -243,7 +242,7 @@ impl Hosted {
     /// Number of live entries.
     #[inline]
     pub fn live_entries(&self) -> u64 {
-        self.books().region.header(header::LIVE_ENTRIES).load(Relaxed)
+        self.state().region.header(header::LIVE_ENTRIES).load(Relaxed)
     }
 
     /// Live bytes and entries of one kind of an open allocator's memory.
@@ -251,36 +250,36 @@ impl Hosted {
         if id.slot() >= self.room.allocators as usize || u32::from(kind) >= KINDS {
             return (0, 0);
         }
-        let row = self.books().region.row(id.row(kind));
+        let row = self.state().region.row(id.row(kind));
         (row.get(row::LIVE_BYTES), row.count())
     }
 
     /// Whether this kind of memory ever had a buffer.
     pub fn is_used(&self, id: AllocatorId, kind: u8) -> bool {
-        id.slot() < self.room.allocators as usize && self.books().rows_in_use(id).any(|number| number == id.row(kind))
+        id.slot() < self.room.allocators as usize && self.state().rows_in_use(id).any(|number| number == id.row(kind))
     }
 
     /// The open allocators and their given ids.
     pub fn allocators(&self) -> Vec<(AllocatorId, u32)> {
-        let books = self.books();
+        let state = self.state();
         let of = |slot: usize| {
-            let state = books.region.allocator(slot, allocator::STATE).load(Relaxed);
-            let is_open = state & 0xFF == u64::from(allocator::OPEN);
-            let id = AllocatorId::new(slot, low(state >> 8)).filter(|_| is_open)?;
-            Some((id, low(books.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed))))
+            let word = state.region.allocator(slot, allocator::STATE).load(Relaxed);
+            let is_open = word & 0xFF == u64::from(allocator::OPEN);
+            let id = AllocatorId::new(slot, low(word >> 8)).filter(|_| is_open)?;
+            Some((id, low(state.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed))))
         };
-        (0..books.allocators_used()).filter_map(of).collect()
+        (0..state.allocators_used()).filter_map(of).collect()
     }
 
     /// The owner's pid and start time in the header.
     pub fn owner(&self) -> (u32, u64) {
-        let header = |field| self.books().region.header(field).load(Relaxed);
+        let header = |field| self.state().region.header(field).load(Relaxed);
         (memory::high(header(header::CLOCK)), header(header::OWNER_START_TICKS))
     }
 
     /// Number of lost or unusual events with this reason.
     pub fn lost(&self, reason: Lost) -> u64 {
-        self.books().region.header(header::LOST + reason as u64 * 8).load(Relaxed)
+        self.state().region.header(header::LOST + reason as u64 * 8).load(Relaxed)
     }
 
     /// Bytes in use: the file's allocated memory, and the index.
@@ -298,7 +297,7 @@ impl Hosted {
     /// afterwards; it was unlinked before.
     pub fn remove(self) {
         const PIECE: usize = 1 << 20;
-        let region = &self.books().region;
+        let region = &self.state().region;
         for offset in (0..region.bytes).step_by(PIECE) {
             let bytes = PIECE.min(region.bytes - offset);
             // SAFETY: whole pages of our own mapping, which is no longer used: `self` is dropped after this.
@@ -310,7 +309,7 @@ impl Hosted {
 impl Drop for Hosted {
     fn drop(&mut self) {
         // SAFETY: `&mut self` means that no session borrows it.
-        unsafe { Books::release(self.books) };
+        unsafe { WriterState::release(self.state) };
     }
 }
 

@@ -91,11 +91,11 @@ fn start_ticks_in(stat: &[u8]) -> Option<u64> {
 /// Whether this process already created a ledger, through another copy of this code in another library.
 pub(super) fn has_ledger_already() -> bool {
     let (pid, ticks) = (process::id(), start_ticks());
-    let mut lines = Lines::default();
+    let mut parser = MapsParser::default();
     let mut found = false;
     read_pieces(c"/proc/self/maps", |piece| {
         for byte in piece {
-            if let Some(start) = lines.take(*byte) {
+            if let Some(start) = parser.take(*byte) {
                 found |= is_made_by(start, pid, ticks);
             }
         }
@@ -117,7 +117,7 @@ fn is_made_by(start: usize, pid: u32, ticks: u64) -> bool {
 /// Parses /proc/self/maps byte by byte. Finds lines that map the start of a ledger, and returns the address:
 /// `7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058   /memfd:ttmon-ledger (deleted)`.
 #[derive(Default)]
-struct Lines {
+struct MapsParser {
     start: usize,
     is_start_over: bool,
     /// Number of bytes of NAME that were just matched.
@@ -125,7 +125,7 @@ struct Lines {
     is_ledger: bool,
 }
 
-impl Lines {
+impl MapsParser {
     /// Processes one byte. Returns the address at the end of a ledger's line.
     fn take(&mut self, byte: u8) -> Option<usize> {
         const NAME: &[u8] = b"/memfd:ttmon-ledger";
@@ -168,8 +168,8 @@ mod tests {
     fn a_ledger_is_found_among_the_mappings() {
         let maps = b"55d0-55d1 r--p 00000000 fe:00 12  /memfd/bin\n7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058  \
                      /memfd:ttmon-ledger (deleted)\n7f00-7f01 rw-p 00000000 00:00 0 \n";
-        let mut lines = Lines::default();
-        let found: Vec<usize> = maps.iter().filter_map(|byte| lines.take(*byte)).collect();
+        let mut parser = MapsParser::default();
+        let found: Vec<usize> = maps.iter().filter_map(|byte| parser.take(*byte)).collect();
         assert_eq!(found, [0x7f1e_8a00_0000]);
     }
 

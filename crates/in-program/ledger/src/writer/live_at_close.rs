@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::layout::{LEFT, entry, header, row};
 
 use super::{
-    books::Books,
     event::{Event, creation_of, row_of},
     memory::{Record, Row, low},
+    state::WriterState,
 };
 
-impl Books {
+impl WriterState {
     /// Records the live entries of a row that is freed as a whole. Called within this event, after the epoch was set.
     pub(super) fn note_left(&self, event: Event, row: Row<'_>, count: u64, bytes: u64) {
         if count == 0 {

@@ -6,8 +6,8 @@ use crate::layout::{KINDS, Op, header, kind, row};
 
 use super::{
     AllocatorId, Key, Session,
-    books::Books,
     event::{Event, EventBody},
+    state::WriterState,
 };
 
 /// An operation on a trace.
@@ -41,38 +41,38 @@ pub struct RowFigures {
 impl Session<'_> {
     /// Sets a mark: an event in the recorder, and the current figures in every row in use.
     pub fn mark(&mut self) {
-        let books = self.books;
-        let event = books.begin(self.time);
-        books.region.header(header::MARK_TIME).store(event.time, Relaxed);
+        let state = self.state;
+        let event = state.begin(self.time);
+        state.region.header(header::MARK_TIME).store(event.time, Relaxed);
         // Stored first: if the mark is incomplete, a reader uses the current figures of the other rows.
-        books.region.header(header::MARK_EVENT).store(event.n, Release);
-        books.mark_rows(event);
-        books.end(event, Op::Mark, &EventBody::default());
+        state.region.header(header::MARK_EVENT).store(event.n, Release);
+        state.mark_rows(event);
+        state.end(event, Op::Mark, &EventBody::default());
     }
 
     /// Records the begin or end of a phase. `name` is the number of a tag, `host_rss` the process's resident bytes (0 if unknown).
     pub fn phase(&mut self, is_begin: bool, name: u32, host_rss: u64) {
-        let event = self.books.begin(self.time);
+        let event = self.state.begin(self.time);
         let op = if is_begin { Op::PhaseBegin } else { Op::PhaseEnd };
-        self.books.end(event, op, &EventBody { tag: name, size: host_rss, ..EventBody::default() });
+        self.state.end(event, op, &EventBody { tag: name, size: host_rss, ..EventBody::default() });
     }
 
     /// Records an operation on a trace. `id` is the program's number of the trace.
     pub fn trace(&mut self, allocator: AllocatorId, step: TraceStep, id: u64) {
-        let row = self.books.row_for(Key { allocator, kind: kind::TRACE, address: 0 });
+        let row = self.state.row_for(Key { allocator, kind: kind::TRACE, address: 0 });
         let Some(row) = row else { return };
-        let event = self.books.begin(self.time);
+        let event = self.state.begin(self.time);
         let op = match step {
             TraceStep::Begin => Op::TraceBegin,
             TraceStep::End => Op::TraceEnd,
             TraceStep::Replay => Op::TraceReplay,
             TraceStep::Release => Op::TraceRelease,
         };
-        self.books.end(event, op, &EventBody { row, address: id, ..EventBody::default() });
+        self.state.end(event, op, &EventBody { row, address: id, ..EventBody::default() });
     }
 }
 
-impl Books {
+impl WriterState {
     fn mark_rows(&self, event: Event) {
         for number in 0..self.allocators_used() * KINDS as usize {
             let row = self.region.row(number);

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::layout::{GRAVEYARD, entry, row};
 
 use super::{
-    books::Books,
     event::{Event, creation_of, row_of, stack_of},
     memory::{Record, Row, low, pair},
+    state::WriterState,
 };
 
 /// Number of positions that are tried for a record before it is dropped, and number of members that are then dropped without a search. A
@@ -19,7 +19,7 @@ use super::{
 const TRIES: u32 = 4;
 const REST: u32 = 16;
 
-impl Books {
+impl WriterState {
     /// Updates the peaks after a row has grown to these figures.
     #[inline]
     pub(super) fn raise_peaks(&self, event: Event, row: Row<'_>, live: u64, allocated: u64) {

@@ -5,26 +5,26 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{ALLOCATORS, Lost, header};
 
-use super::{Key, Session, Writer, books::Books, index};
+use super::{Key, Session, Writer, index, state::WriterState};
 
 impl Writer {
     /// Prefetches the data that every session uses, for a session that starts soon.
     #[inline]
     pub fn fetch_start(&self) {
-        if let Some(books) = self.books() {
-            fetch(books.detector());
-            fetch(&raw const books.index);
-            fetch(books.region.header(header::SEQ));
+        if let Some(state) = self.state() {
+            fetch(state.detector());
+            fetch(&raw const state.index);
+            fetch(state.region.header(header::SEQ));
         }
     }
 
     /// Like [`Writer::session`], for a new buffer at this key. Prefetches its position while the lock is taken.
     #[inline]
     pub fn session_to_add(&self, key: Key) -> Result<Session<'_>, Lost> {
-        self.session_after(|books| {
-            books.index.fetch_ahead(books.fetch_row(key));
-            books.fetch_entry(books.index.first_free());
-            books.fetch_event();
+        self.session_after(|state| {
+            state.index.fetch_ahead(state.fetch_row(key));
+            state.fetch_entry(state.index.first_free());
+            state.fetch_event();
             None
         })
     }
@@ -32,10 +32,10 @@ impl Writer {
     /// Like [`Writer::session_to_add`], for an existing buffer.
     #[inline]
     pub fn session_at(&self, key: Key) -> Result<Session<'_>, Lost> {
-        self.session_after(|books| {
-            let guess = books.index.guess(books.fetch_row(key));
-            books.fetch_entry(guess);
-            books.fetch_event();
+        self.session_after(|state| {
+            let guess = state.index.guess(state.fetch_row(key));
+            state.fetch_entry(guess);
+            state.fetch_event();
             guess
         })
     }
@@ -43,17 +43,17 @@ impl Writer {
     /// Like [`Writer::session`], if only the allocator's given number and the address are known.
     #[inline]
     pub fn session_near(&self, given_id: u32, address: u64) -> Result<Session<'_>, Lost> {
-        self.session_after(|books| {
-            for number in books.rows_known(given_id as usize % ALLOCATORS.records as usize) {
-                books.index.fetch_ahead(index::hash(number, address));
+        self.session_after(|state| {
+            for number in state.rows_known(given_id as usize % ALLOCATORS.records as usize) {
+                state.index.fetch_ahead(index::hash(number, address));
             }
-            books.fetch_event();
+            state.fetch_event();
             None
         })
     }
 }
 
-impl Books {
+impl WriterState {
     /// Prefetches the record of the next event. Its 48 bytes may span two cache lines.
     #[inline]
     fn fetch_event(&self) {

@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::layout::{KINDS, Op, ROWS, entry, header, row, status};
 
 use super::{
-    books::Books,
     event::{Event, EventBody, creation_of, row_of},
     index,
     memory::low,
+    state::WriterState,
 };
 
 /// Figures of a row that are computed from the entries.
 pub(super) const COUNTED: [u64; 5] =
     [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
 
-impl Books {
+impl WriterState {
     /// Whether an event is incomplete.
     #[inline]
     pub(super) fn is_half_done(&self) -> bool {
@@ -136,27 +136,27 @@ mod tests {
     }
 
     /// Leaves an incomplete allocation and wrong totals, like a thread that dies within an event.
-    fn leave_half_done(books: &Books) {
-        books.begin(1);
-        let slot = books.take_slot().expect("slot");
-        books.record_in(slot).withdraw(entry::STATE, u64::from(entry::WRITING));
-        books.region.row(0).set(row::LIVE_BYTES, 77);
-        books.region.row(0).add(row::ALLOCS, 1);
+    fn leave_half_done(state: &WriterState) {
+        state.begin(1);
+        let slot = state.take_slot().expect("slot");
+        state.record_in(slot).withdraw(entry::STATE, u64::from(entry::WRITING));
+        state.region.row(0).set(row::LIVE_BYTES, 77);
+        state.region.row(0).add(row::ALLOCS, 1);
     }
 
     fn check_repaired(writer: &Writer, id: AllocatorId) {
         let mut session = writer.session().expect("session");
-        let books = session.books;
-        assert!(!books.is_half_done());
-        let row = books.region.row(0);
+        let state = session.state;
+        assert!(!state.is_half_done());
+        let row = state.region.row(0);
         assert_eq!([row.get(row::LIVE_BYTES), row.count(), row.get(row::PEAK)], [1000, 10, 1000]);
-        assert_eq!(books.region.header(header::REPAIRS).load(Relaxed), 1);
-        assert_eq!(books.region.header(header::STATUS).load(Relaxed) & status::REPAIRED, status::REPAIRED);
-        let done = books.region.header(header::SEQ).load(Relaxed) / 2;
-        assert_eq!(books.region.event(done)[2].load(Relaxed) >> 56, Op::Repair as u64);
+        assert_eq!(state.region.header(header::REPAIRS).load(Relaxed), 1);
+        assert_eq!(state.region.header(header::STATUS).load(Relaxed) & status::REPAIRED, status::REPAIRED);
+        let done = state.region.header(header::SEQ).load(Relaxed) / 2;
+        assert_eq!(state.region.event(done)[2].load(Relaxed) >> 56, Op::Repair as u64);
         assert_eq!(session.find(Key { allocator: id, kind: 0, address: 3 }), Some(LiveBuffer { size: 100, refs: 1 }));
         assert_eq!(session.remove(Key { allocator: id, kind: 0, address: 9 }), Some(100));
-        assert_eq!(books.take_slot(), Some(9), "free slots are known again");
+        assert_eq!(state.take_slot(), Some(9), "free slots are known again");
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let session = writer.session().expect("session");
-                leave_half_done(session.books);
+                leave_half_done(session.state);
                 mem::forget(session);
             });
         });
@@ -177,7 +177,7 @@ mod tests {
         let (writer, id) = writer();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let session = writer.session().expect("session");
-            leave_half_done(session.books);
+            leave_half_done(session.state);
             std::panic::resume_unwind(Box::new(()));
         }));
         assert!(panicked.is_err());
@@ -204,29 +204,29 @@ mod tests {
             session.add_circular(&circular(program)).expect("room");
         }
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let books = session.books;
-            let event = books.begin(9);
-            books.region.circular(1, circular::STATE).store(u64::from(entry::FREE), Relaxed);
-            books.region.circular(3, circular::STATE).store(u64::from(entry::WRITING), Relaxed);
-            books.region.header(header::CIRCULARS_USED).store(4, Relaxed);
-            books.region.header(header::MARK_EVENT).store(event.n, Relaxed);
-            books.region.row(0).set(row::MARK_BYTES, 1000);
-            books.region.row(0).set(row::MARK_EVENT, event.n);
+            let state = session.state;
+            let event = state.begin(9);
+            state.region.circular(1, circular::STATE).store(u64::from(entry::FREE), Relaxed);
+            state.region.circular(3, circular::STATE).store(u64::from(entry::WRITING), Relaxed);
+            state.region.header(header::CIRCULARS_USED).store(4, Relaxed);
+            state.region.header(header::MARK_EVENT).store(event.n, Relaxed);
+            state.region.row(0).set(row::MARK_BYTES, 1000);
+            state.region.row(0).set(row::MARK_EVENT, event.n);
             drop(session);
             std::panic::resume_unwind(Box::new(()));
         }));
         assert!(panicked.is_err());
         let mut session = writer.session().expect("session");
-        let books = session.books;
-        let states = |slot| books.region.circular(slot, circular::STATE).load(Relaxed).to_le_bytes()[0];
+        let state = session.state;
+        let states = |slot| state.region.circular(slot, circular::STATE).load(Relaxed).to_le_bytes()[0];
         assert_eq!([0, 1, 2, 3].map(states), [entry::LIVE, entry::FREE, entry::LIVE, entry::FREE]);
-        let marked = |number: usize| [row::MARK_BYTES, row::MARK_COUNT].map(|field| books.region.row(number).get(field));
+        let marked = |number: usize| [row::MARK_BYTES, row::MARK_COUNT].map(|field| state.region.row(number).get(field));
         assert_eq!((marked(0)[0], marked(1)), (1000, [7, 1]), "the second row got its mark");
         session.remove_program(3);
         assert_eq!([0, 2].map(states), [entry::LIVE, entry::FREE], "chains are made anew");
         session.add_circular(&circular(8)).expect("room");
         session.add_circular(&circular(9)).expect("room");
-        assert_eq!(books.region.header(header::CIRCULARS_USED).load(Relaxed), 4, "free records are known again");
+        assert_eq!(state.region.header(header::CIRCULARS_USED).load(Relaxed), 4, "free records are known again");
     }
 
     #[test]
@@ -236,8 +236,8 @@ mod tests {
             scope.spawn(|| mem::forget(writer.session().expect("session")));
         });
         let session = writer.session().expect("session");
-        assert_eq!(session.books.region.header(header::REPAIRS).load(Relaxed), 0);
-        assert_eq!(session.books.region.header(header::LOST + Lost::Reentry as u64 * 8).load(Relaxed), 0);
+        assert_eq!(session.state.region.header(header::REPAIRS).load(Relaxed), 0);
+        assert_eq!(session.state.region.header(header::LOST + Lost::Reentry as u64 * 8).load(Relaxed), 0);
     }
 
     unsafe extern "C-unwind" {
@@ -249,7 +249,7 @@ mod tests {
     extern "C-unwind" fn wait_inside(writer: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the test keeps the writer until this thread is joined.
         let session = unsafe { &*writer.cast::<Writer>() }.session().expect("session");
-        leave_half_done(session.books);
+        leave_half_done(session.state);
         // SAFETY: no preconditions.
         unsafe { wait_for_cancellation() };
         drop(session);
@@ -267,7 +267,7 @@ mod tests {
                 mem::transmute(wait_inside as extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void);
             let argument = ptr::from_ref(&writer).cast_mut().cast();
             assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), start, argument), 0);
-            while !writer.books().is_some_and(Books::is_half_done) {
+            while !writer.state().is_some_and(WriterState::is_half_done) {
                 thread::yield_now();
             }
             assert_eq!(libc::pthread_cancel(thread), 0);

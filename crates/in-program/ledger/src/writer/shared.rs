@@ -9,12 +9,12 @@ use crate::layout::{ALLOCATORS, KINDS, SHARED, allocator, header, row, shared};
 
 use super::{
     AllocatorId, Key, RowFigures, Session,
-    books::Books,
     event::Event,
     memory::{high, low, pair},
+    state::WriterState,
 };
 
-/// Private words of a record, in `Books::sharing`: a bit for each allocator that shares the chip.
+/// Private words of a record, in `WriterState::sharing`: a bit for each allocator that shares the chip.
 const WORDS_EACH: usize = ALLOCATORS.records as usize / 64;
 pub(super) const SHARING: u32 = SHARED.records * ALLOCATORS.records / 64;
 
@@ -25,11 +25,11 @@ impl Session<'_> {
         if u32::from(kind) >= KINDS {
             return None;
         }
-        let books = self.books;
-        let origin = (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)).map(|slot| books.origin_of(slot)).max()?;
+        let state = self.state;
+        let origin = (0..state.allocators_used()).filter(|slot| state.is_on(*slot, metal_id)).map(|slot| state.origin_of(slot)).max()?;
         let mut sum = RowFigures::default();
-        for slot in books.slots_on(metal_id, origin) {
-            let row = books.region.row(slot * KINDS as usize + usize::from(kind));
+        for slot in state.slots_on(metal_id, origin) {
+            let row = state.region.row(slot * KINDS as usize + usize::from(kind));
             sum.used = sum.used.saturating_add(row.get(row::LIVE_BYTES));
             sum.allocated = sum.allocated.saturating_add(row.get(row::ALLOCATED_BYTES));
             sum.count = sum.count.saturating_add(row.count());
@@ -37,8 +37,8 @@ impl Session<'_> {
             sum.peak_ever = sum.peak_ever.max(row.get(row::PEAK));
         }
         let kind = usize::from(kind);
-        if let Some(record) = books.shared_record(metal_id, origin).filter(|_| kind < allocator::KINDS_MAX) {
-            let word = |field| books.region.word(SHARED, record, field).load(Relaxed);
+        if let Some(record) = state.shared_record(metal_id, origin).filter(|_| kind < allocator::KINDS_MAX) {
+            let word = |field| state.region.word(SHARED, record, field).load(Relaxed);
             sum.peak = sum.peak.max(word(shared::inner_peak(kind)));
             sum.peak_ever = sum.peak_ever.max(word(shared::peaks(kind)));
         }
@@ -48,32 +48,32 @@ impl Session<'_> {
 
     /// Occupied bytes of one kind of an open allocator.
     pub fn allocated(&self, allocator: AllocatorId, kind: u8) -> Option<u64> {
-        let row = self.books.row_for(Key { allocator, kind, address: 0 })?;
-        Some(self.books.region.row(row).get(row::ALLOCATED_BYTES))
+        let row = self.state.row_for(Key { allocator, kind, address: 0 })?;
+        Some(self.state.region.row(row).get(row::ALLOCATED_BYTES))
     }
 
     /// Restarts [`RowFigures::peak`] of [`Session::figures_on`]. The peak for other readers does not change.
     pub fn reset_peak_on(&mut self, metal_id: u32, kind: u8) {
-        let books = self.books;
+        let state = self.state;
         if u32::from(kind) >= KINDS {
             return;
         }
         // The words are independent of each other for readers, so this needs no event.
-        for slot in (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)) {
-            let row = books.region.row(slot * KINDS as usize + usize::from(kind));
+        for slot in (0..state.allocators_used()).filter(|slot| state.is_on(*slot, metal_id)) {
+            let row = state.region.row(slot * KINDS as usize + usize::from(kind));
             if row.get(row::INNER_PEAK) != 0 {
                 row.set(row::INNER_PEAK, row.get(row::LIVE_BYTES));
             }
         }
-        let is_it = |record: &usize| low(books.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < allocator::KINDS_MAX;
-        for record in (0..books.shared_used()).filter(is_it) {
-            let (used, _) = books.together(record, usize::from(kind));
-            books.region.word(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
+        let is_it = |record: &usize| low(state.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < allocator::KINDS_MAX;
+        for record in (0..state.shared_used()).filter(is_it) {
+            let (used, _) = state.together(record, usize::from(kind));
+            state.region.word(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
         }
     }
 }
 
-impl Books {
+impl WriterState {
     /// Records which chips a new allocator shares. The file of a service has no memory for this.
     pub(super) fn begin_sharing(&self, id: AllocatorId) {
         if self.is_hosted() {

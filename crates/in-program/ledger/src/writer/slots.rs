@@ -12,9 +12,9 @@ use std::sync::atomic::{
 use crate::layout::{entry, header};
 
 use super::{
-    books::Books,
     index::{Index, SLOTS_MAX},
     memory::{Lazy, Record, Words, low},
+    state::WriterState,
 };
 
 /// Unlisted records that are mapped together: 16 MiB, of which only touched pages use memory.
@@ -69,7 +69,7 @@ impl Overflow {
     }
 }
 
-impl Books {
+impl WriterState {
     #[inline]
     pub(super) fn is_listed(&self, slot: u32) -> bool {
         slot < self.region.capacity

@@ -12,9 +12,9 @@ use crate::layout::{CODES, FRAMES, STACKS, code, header, stack};
 
 use super::{
     Session, Writer,
-    books::Books,
     contents::Cells,
     memory::{self, Lazy, beginning, low, pair, words_of},
+    state::WriterState,
 };
 
 /// Cells of two words: the hash, and the number of the stack, which is stored last.
@@ -69,9 +69,9 @@ impl Writer {
     /// for every other hash.
     #[inline]
     pub fn stack(&self, hash: u64) -> Option<u32> {
-        let books = self.books().filter(|books| books.are_ours())?;
-        match books.stacks.find(hash).0 {
-            None if books.stacks.is_full.load(Relaxed) != 0 => Some(books.refuse_stack()),
+        let state = self.state().filter(|state| state.is_ours())?;
+        match state.stacks.find(hash).0 {
+            None if state.stacks.is_full.load(Relaxed) != 0 => Some(state.refuse_stack()),
             found => found,
         }
     }
@@ -91,7 +91,7 @@ impl Session<'_> {
     }
 
     fn add_code(&mut self, file: &str, function: &str, first_line: u32, flags: u64) -> Option<u32> {
-        let books = self.books;
+        let state = self.state;
         let (file, is_cut) = ending(file, code::FILE_BYTES - 1);
         let head = pair(first_line, low(flags | if is_cut { code::FILE_CUT } else { 0 }));
         let file = words_of(file.as_bytes(), code::FILE_BYTES).map(|(at, word)| (code::FILE + at, word));
@@ -99,30 +99,30 @@ impl Session<'_> {
         let mut words = [0_u64; CODES.stride as usize / 8];
         let fields = [(code::FIRST_LINE, head)].into_iter().chain(file).chain(function.map(|(at, word)| (code::FUNCTION + at, word)));
         words.iter_mut().zip(fields).for_each(|(to, (_, word))| *to = word);
-        if books.is_hosted() {
+        if state.is_hosted() {
             return None;
         }
-        books.number_of(&books.stacks.codes, CODES, &words, || books.append_record(CODES, 0, header::CODES_USED, &words))
+        state.number_of(&state.stacks.codes, CODES, &words, || state.append_record(CODES, 0, header::CODES_USED, &words))
     }
 
     /// Adds a stack with this hash, innermost frame first. Returns its number, or [`stack::TABLE_FULL`]. `is_cut` means that there were
     /// more frames.
     pub fn add_stack(&mut self, hash: u64, frames: &[Frame], is_cut: bool) -> u32 {
-        let books = self.books;
-        if books.is_hosted() {
+        let state = self.state;
+        if state.is_hosted() {
             return 0;
         }
-        books.try_add(hash, frames, is_cut).unwrap_or_else(|| self.refuse_stack())
+        state.try_add(hash, frames, is_cut).unwrap_or_else(|| self.refuse_stack())
     }
 
     /// Marks the table as full, because a function of a stack did not fit.
     pub fn refuse_stack(&mut self) -> u32 {
-        self.books.stacks.is_full.store(1, Relaxed);
-        self.books.refuse_stack()
+        self.state.stacks.is_full.store(1, Relaxed);
+        self.state.refuse_stack()
     }
 }
 
-impl Books {
+impl WriterState {
     #[cold]
     fn refuse_stack(&self) -> u32 {
         self.region.count(header::STACKS_REFUSED);

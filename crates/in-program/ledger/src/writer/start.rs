@@ -23,7 +23,6 @@ use crate::{
 use super::{
     Config,
     allocators::FIGURES,
-    books::Books,
     circulars::Circulars,
     clock::{self, ClockChoice},
     environment::Environment,
@@ -34,6 +33,7 @@ use super::{
     shared::SHARING,
     slots::Overflow,
     stacks::Stacks,
+    state::WriterState,
 };
 
 /// Minimum number of the ledger's descriptor. A program's descriptors are low; a high one rarely disturbs `select` or a loop that closes
@@ -46,13 +46,13 @@ const ADDRESS_SPACE_SHARE: u64 = 8;
 pub(super) const VERSION: u64 = layout::VERSION_MAJOR as u64 | (layout::VERSION_MINOR as u64) << 16 | (layout::HEADER_BYTES as u64) << 32;
 
 /// Creates a ledger; `None` if the process has no room for one now.
-pub(super) fn start(config: &Config, capacity_max: u32, under_way: &PendingStart) -> Option<NonNull<Books>> {
+pub(super) fn start(config: &Config, capacity_max: u32, under_way: &PendingStart) -> Option<NonNull<WriterState>> {
     let made = region(capacity_max, under_way)?;
-    let books = fill(config, made);
-    if books.is_none() {
+    let state = fill(config, made);
+    if state.is_none() {
         discard(made, under_way);
     }
-    books
+    state
 }
 
 /// Releases a region that could not be completed.
@@ -130,7 +130,7 @@ struct Made {
     is_sealed: bool,
 }
 
-fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
+fn fill(config: &Config, made: Made) -> Option<NonNull<WriterState>> {
     let clock = clock::pick(config.clock);
     let start_ticks = identity::start_ticks();
     // Without /proc the start time is unknown, and no reader would accept the ledger.
@@ -138,20 +138,20 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
         return None;
     }
     let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
-    let books = books_over(region, clock, (made.descriptor, made.inode))?;
+    let state = state_over(region, clock, (made.descriptor, made.inode))?;
     let mut bits = if made.is_sealed { 0 } else { status::UNSEALED };
     if config.clock == ClockChoice::Auto && clock == Clock::Monotonic {
         bits |= status::CLOCK_FALLBACK;
     }
-    books.region.header(header::STATUS).store(bits, Relaxed);
+    state.region.header(header::STATUS).store(bits, Relaxed);
     let program = &mut [0; 256];
-    write_header(&books.region, config, clock, start_ticks, &Environment::of_this_process(), identity::program(program));
-    books.place()
+    write_header(&state.region, config, clock, start_ticks, &Environment::of_this_process(), identity::program(program));
+    state.place()
 }
 
-/// Creates the books of a mapped region, with an empty index.
-pub(super) fn books_over(region: Region, clock: Clock, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
-    Some(Books {
+/// Creates the state of a mapped region, with an empty index.
+pub(super) fn state_over(region: Region, clock: Clock, (descriptor, inode): (RawFd, u64)) -> Option<WriterState> {
+    Some(WriterState {
         index: Index::reserve(region.capacity)?,
         figures: Mapped::reserve(FIGURES)?,
         sharing: Mapped::reserve(SHARING)?,
@@ -327,8 +327,8 @@ pub(super) fn close_own(descriptor: RawFd, inode: u64) {
 
 /// Releases the parent's ledger in a forked child. Private memory replaces the mapping. An event that the fork interrupted then ends
 /// without effect, and the parent's pages are not kept in memory.
-pub(super) fn release_parent(parent: &Books) {
-    // SAFETY: exactly the range of the parent's ledger in this child, which only the parent's books refer to.
+pub(super) fn release_parent(parent: &WriterState) {
+    // SAFETY: exactly the range of the parent's ledger in this child, which only the parent's state refers to.
     unsafe { make_private(parent.region.start, parent.region.bytes) };
     close_own(parent.descriptor, parent.inode);
 }

@@ -41,27 +41,27 @@ impl Session<'_> {
         if buffer.size >= SIZE_END {
             return self.refuse(Lost::SizeOutOfRange);
         }
-        let books = self.books;
-        let Some(row) = books.row_for(key) else { return self.refuse(Lost::NoAllocator) };
+        let state = self.state;
+        let Some(row) = state.row_for(key) else { return self.refuse(Lost::NoAllocator) };
         let hash = index::hash(row, key.address);
         let found = self.slot_of(row, hash, key.address);
-        let allocated = books.allocated(row, buffer.size, buffer.per_bank);
+        let allocated = state.allocated(row, buffer.size, buffer.per_bank);
         let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
         match found {
-            Some(slot) if books.is_live(books.record_in(slot)) => match repeated(books.record_in(slot).get(entry::SIZE)) {
+            Some(slot) if state.is_live(state.record_in(slot)) => match repeated(state.record_in(slot).get(entry::SIZE)) {
                 Repeated::Reference => Ok(Stored::Referenced(self.add_reference(slot))),
                 Repeated::Replace => self.replace(EntryRef { slot, hash }, &new),
             },
             found => {
-                let event = books.begin(self.time);
+                let event = state.begin(self.time);
                 if let Some(dead) = found {
-                    books.clear_dead(dead);
+                    state.clear_dead(dead);
                 }
-                books.use_row(row, key.allocator);
-                let Some(slot) = books.take_slot() else {
+                state.use_row(row, key.allocator);
+                let Some(slot) = state.take_slot() else {
                     return self.end_unchanged(event);
                 };
-                books.create(event, slot, &new);
+                state.create(event, slot, &new);
                 Ok(Stored::New)
             }
         }
@@ -69,22 +69,22 @@ impl Session<'_> {
 
     /// Restores a buffer whose free failed: one free less, and not one allocation more. If another buffer has the key since, it stays.
     pub fn restore(&mut self, key: Key, buffer: &Buffer) {
-        let books = self.books;
-        let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
-        let event = books.begin(self.time);
-        let row = books.region.row(number);
+        let state = self.state;
+        let Some(number) = state.row_for(key).filter(|_| self.live(key).is_none()) else { return };
+        let event = state.begin(self.time);
+        let row = state.region.row(number);
         let counts = [row::ALLOCS, row::FREES].map(|field| (field, row.get(field)));
         counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
         // `insert` continues the same event, with the same number.
-        if self.insert(key, buffer).is_err() && books.is_half_done() {
+        if self.insert(key, buffer).is_err() && state.is_half_done() {
             counts.iter().for_each(|(field, count)| row.set(*field, *count));
-            books.end(event, Op::Nothing, &EventBody::default());
+            state.end(event, Op::Nothing, &EventBody::default());
         }
     }
 
     fn add_reference(&mut self, slot: u32) -> u32 {
-        let references = references_of(self.books.record_in(slot)).saturating_add(1);
-        self.books.set_references(self.time, Op::Ref, slot, references);
+        let references = references_of(self.state.record_in(slot)).saturating_add(1);
+        self.state.set_references(self.time, Op::Ref, slot, references);
         references
     }
 
@@ -92,24 +92,24 @@ impl Session<'_> {
     /// again does not confuse the two.
     #[cold]
     fn replace(&mut self, place: EntryRef, new: &NewEntry<'_>) -> Result<Stored, Lost> {
-        let books = self.books;
-        books.lose(Lost::Replaced);
-        let event = books.begin(self.time);
-        let Some(slot) = books.take_slot() else { return self.end_unchanged(event) };
+        let state = self.state;
+        state.lose(Lost::Replaced);
+        let event = state.begin(self.time);
+        let Some(slot) = state.take_slot() else { return self.end_unchanged(event) };
         // `destroy` continues the same event, with the same number.
-        books.destroy(self.time, place);
-        books.create(books.begin(self.time), slot, new);
+        state.destroy(self.time, place);
+        state.create(state.begin(self.time), slot, new);
         Ok(Stored::Replaced)
     }
 
     /// Ends an event without a change. Its number still has a record.
     pub(super) fn end_unchanged<T>(&mut self, event: Event) -> Result<T, Lost> {
-        self.books.end(event, Op::Nothing, &EventBody::default());
+        self.state.end(event, Op::Nothing, &EventBody::default());
         self.refuse(Lost::NoMemory)
     }
 
     pub(super) fn refuse<T>(&mut self, reason: Lost) -> Result<T, Lost> {
-        self.books.lose(reason);
+        self.state.lose(reason);
         Err(reason)
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::layout::{Op, entry, header, row};
 
 use super::{
-    books::Books,
     event::{EventBody, creation_of, row_of},
     index,
     memory::{Record, low},
     repair::COUNTED,
+    state::WriterState,
 };
 
 /// Slots that each allocation checks while there are dead entries.
@@ -20,7 +20,7 @@ const SWEEP_PER_ALLOCATION: u32 = 2;
 /// Slots that are checked when the table is full, before a buffer becomes unlisted. A service's ledger checks all slots.
 const SWEEP_WHEN_FULL: u32 = 1024;
 
-impl Books {
+impl WriterState {
     /// Whether the entry is live: by its state and by its row's epoch.
     pub(super) fn is_live(&self, record: Record<'_>) -> bool {
         creation_of(record).is_some_and(|creation| creation > self.region.row(row_of(record)).get(row::EPOCH))

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::layout::{TAG_BYTES_MAX, TAG_OTHER, TAGS, header};
 
 use super::{
-    books::Books,
     contents::Cells,
     memory::{beginning, low},
+    state::WriterState,
 };
 
 const OTHER: &str = "(other)";
@@ -28,7 +28,7 @@ fn packed(text: &str) -> [u64; 8] {
     words
 }
 
-impl Books {
+impl WriterState {
     /// Returns the number of a text; 0 for an empty one, [`TAG_OTHER`] if the table is full.
     pub(super) fn intern(&self, text: &str) -> u32 {
         if text.is_empty() {

@@ -1,6 +1,6 @@
 //! The state of one ledger's writer: the region, the lock, and private data.
 //!
-//! The books are in private mapped memory after one page that a fork wipes (MADV_WIPEONFORK). The first word of this page detects a fork
+//! The state is in private mapped memory after one page that a fork wipes (MADV_WIPEONFORK). The first word of this page detects a fork
 //! without another pointer.
 
 use std::{
@@ -24,14 +24,14 @@ use super::{
     tags::Tags,
 };
 
-/// Detector word: this process created the books, and a fork would wipe the word.
+/// Detector word: this process created the state, and a fork would wipe the word.
 pub(super) const ALIVE: u64 = 1;
-/// Detector word: this process created the books, but the kernel does not wipe it. The pid is checked each time.
-pub(super) const ASK_PID: u64 = 2;
+/// Detector word: this process created the state, but the kernel does not wipe it. The pid is checked each time.
+pub(super) const CHECK_PID: u64 = 2;
 
 /// The order of the fields puts those that every event needs into three cache lines.
 #[repr(C)]
-pub(super) struct Books {
+pub(super) struct WriterState {
     pub(super) lock: Lock,
     pub(super) region: Region,
     pub(super) index: Index,
@@ -54,52 +54,52 @@ pub(super) struct Books {
     pub(super) grave_rest: AtomicU32,
 }
 
-/// Bytes before the books that a fork wipes. Only one word is used; the size is a multiple of the page size of any supported kernel.
+/// Bytes before the state that a fork wipes. Only one word is used; the size is a multiple of the page size of any supported kernel.
 const WIPED: usize = 64 * 1024;
-/// Size of the mapping that contains the books.
-const BYTES: usize = WIPED + size_of::<Books>().next_multiple_of(PAGE);
+/// Size of the mapping that contains the state.
+const BYTES: usize = WIPED + size_of::<WriterState>().next_multiple_of(PAGE);
 
-impl Books {
-    /// Moves the books into their own mapping. The detector word is still 0.
+impl WriterState {
+    /// Moves the state into its own mapping. The detector word is still 0.
     pub(super) fn place(self) -> Option<NonNull<Self>> {
         let start = memory::map(BYTES, Backing::Private)?;
-        // SAFETY: within the new mapping, page-aligned and long enough for the books.
-        let books = unsafe {
-            let books = start.add(WIPED).cast::<Self>();
-            books.write(self);
-            books
+        // SAFETY: within the new mapping, page-aligned and long enough for the state.
+        let state = unsafe {
+            let state = start.add(WIPED).cast::<Self>();
+            state.write(self);
+            state
         };
-        // SAFETY: whole pages of this mapping, before the books.
+        // SAFETY: whole pages of this mapping, before the state.
         let wipes = unsafe { libc::madvise(start.as_ptr().cast(), WIPED, libc::MADV_WIPEONFORK) } == 0;
         // SAFETY: just written; no other thread has it.
-        let placed = unsafe { books.as_ref() };
-        // SAFETY: no other thread knows the lock, and the books do not move from here.
+        let placed = unsafe { state.as_ref() };
+        // SAFETY: no other thread knows the lock, and the state does not move from here.
         if !unsafe { placed.lock.start() } {
-            // SAFETY: no other thread knows the books.
-            unsafe { Self::release(books) };
+            // SAFETY: no other thread knows the state.
+            unsafe { Self::release(state) };
             return None;
         }
-        placed.detector().store(if wipes { ALIVE } else { ASK_PID }, Release);
-        Some(books)
+        placed.detector().store(if wipes { ALIVE } else { CHECK_PID }, Release);
+        Some(state)
     }
 
     /// The word that a fork wipes.
     #[inline]
     pub(super) fn detector(&self) -> &AtomicU64 {
-        // SAFETY: `place` put the books WIPED bytes after the start of their mapping, and this is its first word. Both stay mapped
+        // SAFETY: `place` put the state WIPED bytes after the start of its mapping, and this is its first word. Both stay mapped
         // together. The kernel may zero the word, but only in a child. Access is atomic.
         unsafe { &*std::ptr::from_ref(self).cast::<u8>().sub(WIPED).cast::<AtomicU64>() }
     }
 
-    /// Whether this process created the books.
+    /// Whether this process created the state.
     #[inline]
-    pub(super) fn are_ours(&self) -> bool {
-        self.detector().load(Acquire) == ALIVE || self.asks_and_is_ours()
+    pub(super) fn is_ours(&self) -> bool {
+        self.detector().load(Acquire) == ALIVE || self.has_own_pid()
     }
 
     #[cold]
-    fn asks_and_is_ours(&self) -> bool {
-        self.detector().load(Acquire) == ASK_PID && self.pid == std::process::id()
+    fn has_own_pid(&self) -> bool {
+        self.detector().load(Acquire) == CHECK_PID && self.pid == std::process::id()
     }
 
     /// Whether the ledger is a file of the service. Then only tables with memory from [`Hosted`](super::Hosted) may be written: entries
@@ -127,7 +127,7 @@ impl Books {
         word.store(word.load(Relaxed).saturating_sub(by), Relaxed);
     }
 
-    /// Sets a status bit once. [`Books::lose`] changes the same word without the lock.
+    /// Sets a status bit once. [`WriterState::lose`] changes the same word without the lock.
     pub(super) fn mark_status(&self, bit: u64) {
         let word = self.region.header(header::STATUS);
         if word.load(Relaxed) & bit == 0 {
@@ -135,20 +135,20 @@ impl Books {
         }
     }
 
-    /// Releases all memory. The region stays unless [`Books::place`] has completed in this process.
+    /// Releases all memory. The region stays unless [`WriterState::place`] has completed in this process.
     ///
     /// # Safety
-    /// The books are no longer used.
-    pub(super) unsafe fn release(books: NonNull<Self>) {
-        // SAFETY: the caller guarantees this, for each of the mappings. The books' own mapping is last.
+    /// The state is no longer used.
+    pub(super) unsafe fn release(state: NonNull<Self>) {
+        // SAFETY: the caller guarantees this, for each of the mappings. The state's own mapping is last.
         unsafe {
-            let this = books.as_ref();
-            if this.are_ours() {
+            let this = state.as_ref();
+            if this.is_ours() {
                 memory::unmap(this.region.start, this.region.bytes);
                 super::start::close_own(this.descriptor, this.inode);
             }
-            books.drop_in_place();
-            memory::unmap(books.cast::<u8>().sub(WIPED), BYTES);
+            state.drop_in_place();
+            memory::unmap(state.cast::<u8>().sub(WIPED), BYTES);
         }
     }
 }
@@ -158,5 +158,5 @@ pub(super) const fn makes_inexact(reason: Lost) -> bool {
     matches!(reason, Lost::Reentry | Lost::LockTimeout | Lost::NoAllocator | Lost::NoMemory)
 }
 
-const _: () = assert!(std::mem::offset_of!(Books, pid) <= 3 * 64);
+const _: () = assert!(std::mem::offset_of!(WriterState, pid) <= 3 * 64);
 const _: () = assert!(position(header::LOST) + layout::LOST_KINDS * 8 == position(header::REPAIRS));
